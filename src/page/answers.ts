@@ -1,4 +1,4 @@
-/** The answers of the page's server, as both sides know them. */
+/** The answers of the page's server, shared by server and client. */
 
 import type { StatusReport } from "../daemon/inspect-report.ts";
 import type { CauseWords } from "../daemon/sync-words.ts";
@@ -7,7 +7,7 @@ import type { Picture } from "../explain/picture.ts";
 import type { LoggedProblem } from "../logging/problem-memory.ts";
 import type { SyncRecord } from "../sync/journal/sync-record.ts";
 
-/** A sync with what is said of it. */
+/** A sync, with its description in words. */
 export interface ToldSync extends SyncRecord {
   readonly words: { readonly causes: readonly CauseWords[]; readonly written: string };
 }
@@ -18,12 +18,12 @@ export interface StateAnswer {
   readonly zone: string | null;
   readonly isNodeEligible: boolean;
   readonly problems: readonly LoggedProblem[];
-  /** Syncs since the number that was asked for, the oldest first. */
+  /** Syncs after the requested number, oldest first. */
   readonly syncs: readonly ToldSync[];
   readonly missedSyncs: number;
-  /** To ask for those after it. */
+  /** The number of the last sync, for the next request. */
   readonly lastSync: number;
-  /** When the process began, in milliseconds since 1970: of another one, the syncs have other numbers. */
+  /** When the process started, in milliseconds since 1970: another process numbers its syncs from 1. */
   readonly startedMs: number;
 }
 
@@ -32,7 +32,7 @@ export interface ServiceTable {
   readonly total: number;
   readonly matching: number;
   readonly offset: number;
-  /** Of all, in order. */
+  /** All namespaces, sorted. */
   readonly namespaces: readonly string[];
   readonly rows: readonly ServiceRow[];
 }
@@ -52,7 +52,7 @@ export interface ServiceFamilyRow {
   readonly clusterIP: string;
   /** External and load-balancer addresses with the port. */
   readonly others: readonly string[];
-  /** 0 when there is none. */
+  /** 0 if there is none. */
   readonly nodePort: number;
   readonly endpoints: number;
   readonly used: number;
@@ -69,13 +69,13 @@ export interface ServiceAnswer {
 export interface ConnectionsAnswer {
   readonly total: number;
   readonly matching: number;
-  /** Of those that match, as many as are shown. */
+  /** The first of those that match. */
   readonly flows: TextTable;
-  /** The service ports with most connections. */
+  /** The service ports with the most connections. */
   readonly counts: TextTable;
-  /** What is not known, and what numbers mean: sentences. */
+  /** Sentences about what is not known, and what the numbers mean. */
   readonly notes: readonly string[];
-  /** To ask again after it. */
+  /** How long to wait before the next request. */
   readonly pauseMs: number;
 }
 
@@ -99,10 +99,10 @@ export interface TraceAnswer {
 
 export interface TraceSteps {
   readonly steps: readonly TraceStep[];
-  /** What becomes of the packet; null where the way forks. */
+  /** The fate of the packet; null if the path forks. */
   readonly fate: string | null;
   readonly isGood: boolean;
-  /** What the fork depends on: chance, or what is not known. */
+  /** What the fork depends on: chance, or an unknown fact. */
   readonly question: string | null;
   readonly branches: readonly { readonly odds: string | null; readonly label: string; readonly way: TraceSteps }[];
 }
@@ -114,7 +114,7 @@ export interface TraceStep {
   readonly said: string | null;
 }
 
-/** Every error, with what to do. */
+/** The body of every error, with what to do about it. */
 export interface ErrorAnswer {
   readonly error: string;
 }

@@ -1,6 +1,6 @@
 /**
- * The files that a browser gets: a document, a style sheet, a picture, and modules. In dist/ the modules are compiled; from the
- * sources, their types are taken off as they are asked for.
+ * The files that a browser loads: a document, a style sheet, a picture, and modules. In dist/ the modules are compiled; from the
+ * sources, types are stripped when they are read.
  */
 import { existsSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
@@ -18,13 +18,13 @@ export interface Asset {
   readonly bytes: Buffer;
 }
 
-/** Beside this module, or, when that is in the bundle, beside the compiled modules. */
+/** Next to this module, or next to the compiled modules if this one is in the bundle. */
 function assetFolder(): string {
   const places = ["./client/", "../page/client/"].map((place) => fileURLToPath(new URL(place, import.meta.url)));
   return places.find((place) => existsSync(`${place}index.html`)) ?? places[0] ?? "";
 }
 
-/** Reads all of them. @returns by path: `/`, `/style.css`, `/main.js`. @throws Error when the installation lacks them. */
+/** Reads all assets. @returns them by path: `/`, `/style.css`, `/main.js`. @throws Error if the installation lacks them. */
 export async function readAssets(folder = assetFolder()): Promise<ReadonlyMap<string, Asset>> {
   const assets = new Map<string, Asset>();
   for (const name of await readdir(folder)) {

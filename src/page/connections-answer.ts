@@ -1,4 +1,4 @@
-/** Who talks to which Service through this node now, and what was counted: one dump of connection tracking, when the page asks. */
+/** Who talks to which Service through this node now, and counts: one dump of connection tracking for each request of the page. */
 import { giveTurn, isTurnDue } from "../async/turns.ts";
 import { type LiveDaemon, ledFlows } from "../daemon/inspect-report.ts";
 import { modeNamed } from "../dataplane/registry.ts";
@@ -18,7 +18,7 @@ const MAX_COUNTED = 50;
 const LEAST_PAUSE_MS = 2_000;
 const ALL = { service: undefined, from: undefined, to: undefined, state: undefined, isStale: false };
 
-/** @param words that are all in a connection's line. @param readFlows @default this host's connection tracking */
+/** @param words that must all occur in a connection's line. @param readFlows @default this host's connection tracking */
 export async function connectionsAnswer(
   daemon: LiveDaemon,
   words: readonly string[],
@@ -48,7 +48,7 @@ export async function connectionsAnswer(
   const namer = new FlowNamer({ ports, pods, own: new Set(own.flat()), isEndpointTracked }, ALL);
   const lists = new Map<string, { total: number; matching: number; rows: (readonly string[])[] }>();
   const listFor = (source: string) => {
-    // A dump that is repeated begins at nothing.
+    // A repeated dump starts from zero.
     const list = { total: 0, matching: 0, rows: [] as (readonly string[])[] };
     lists.set(source, list);
     return (flow: TrackedFlow) => {
@@ -78,14 +78,14 @@ export async function connectionsAnswer(
   const sum = (what: "total" | "matching") => found.reduce((total, list) => total + list[what], 0);
   return {
     ...{ total: sum("total"), matching: sum("matching"), notes },
-    // A large table takes a while: it is read a fifth of the time at most.
+    // A large table takes a while, so reading it takes at most a fifth of the time.
     pauseMs: Math.max(LEAST_PAUSE_MS, 4 * Math.round(performance.now() - beganMs)),
     flows: { head: FLOW_HEAD, rows: found.flatMap(({ rows }) => rows).slice(0, MAX_FLOWS) },
     counts: { head: ["SERVICE PORT", "OPEN", "COUNTED"], rows: countRows(ports) },
   };
 }
 
-/** The service ports with most connections. */
+/** The service ports with the most connections. */
 function countRows(ports: readonly CountedPort[]): readonly (readonly string[])[] {
   const sums = ports.map(({ name, family, frontends }) => {
     const sum = unknownCount();

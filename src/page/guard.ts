@@ -1,6 +1,6 @@
 /**
- * What every answer of the page has in common: it only reads, answers to its own address alone, and lets a browser load nothing
- * from elsewhere and keep nothing.
+ * What all answers of the page have in common: they are read-only, the page answers only to its own address, and browsers may load
+ * nothing from elsewhere and cache nothing.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { parseIpAddress } from "../net/ip.ts";
@@ -17,7 +17,7 @@ const HEADERS = {
   "Cross-Origin-Resource-Policy": "same-origin",
 } as const;
 
-/** Lets through GET and HEAD requests that were meant for this address; the others get an error that says why. */
+/** Passes GET and HEAD requests that are meant for this address; others get an error that says why. */
 export function guarded(handler: HttpHandler): HttpHandler {
   return async (request, response) => {
     for (const [name, value] of Object.entries(HEADERS)) response.setHeader(name, value);
@@ -38,8 +38,8 @@ function refuse(response: ServerResponse, status: number, text: string, headers:
 }
 
 /**
- * Whether a Host header is none that a name server could have led here: an address, or `localhost`. A page of another site whose
- * name begins to mean this node's address (DNS rebinding) has that name in it. Pure.
+ * Whether a Host header is an address or `localhost`, rather than a name from DNS: a page of another site whose name is rebound to
+ * this node's address (DNS rebinding) sends that name.
  */
 export function isOwnHost(host: string | undefined): boolean {
   const [, bracketed, bare] = /^(?:\[([^\]]+)\]|([^:[\]]+))(?::\d{1,5})?$/.exec(host ?? "") ?? [];
@@ -47,7 +47,7 @@ export function isOwnHost(host: string | undefined): boolean {
   return parseIpAddress(name) !== undefined || (bracketed === undefined && /^localhost$/i.test(name));
 }
 
-/** Links of other sites may lead to a document here. Their frames, scripts and pictures may not, and nothing to `/api/`. */
+/** Other sites may link to a document here, but not embed it in frames, scripts or images, nor reach `/api/`. */
 function isFromElsewhere(request: IncomingMessage): boolean {
   const {
     "sec-fetch-site": site = "none",

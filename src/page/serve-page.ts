@@ -1,6 +1,6 @@
 /**
- * `--inspect-bind-address`: a page that shows what a running daemon does, and why. Only reads. Questions are answered one at a
- * time, and those that take long give way to the daemon's own work.
+ * `--inspect-bind-address`: a read-only page that shows what a running daemon does, and why. It answers one question at a time, and
+ * long ones yield to the daemon's own work.
  */
 import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -22,7 +22,7 @@ import { guarded } from "./guard.ts";
 import type { AddTraffic } from "./service-answer.ts";
 import { MAX_ROWS, MAX_WORDS, serviceTable, wordsOf } from "./service-table.ts";
 
-/** @param address `IP:port`. Resolves when the signal has aborted and all is closed. */
+/** @param address `IP:port`. Resolves once the signal has aborted and everything is closed. */
 export async function servePage(
   address: string,
   daemon: LiveDaemon,
@@ -56,24 +56,24 @@ interface Answer {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** What the page asks of the host. */
+/** What the page needs from the host. */
 interface PageSources {
-  /** A family with the host's addresses. */
+  /** A family as a node, with the host's addresses. */
   readonly viewOf?: (family: LiveFamily) => Promise<OfflineNode>;
-  /** Asks the kernel for counters and connections. @default this host's */
+  /** Reads the kernel's counters and connections. @default this host's */
   readonly addTraffic?: AddTraffic;
   /** Reads connection tracking. @default this host's */
   readonly readFlows?: FlowReader;
-  /** When the process began. @default when this one did */
+  /** When the process started. @default the start of this one */
   readonly startedMs?: number;
 }
 
-/** The kernel is asked for counters so often at most, however many want them: it may have 100,000 connections to list. */
+/** How often the kernel is asked for counters at most, for all clients together: it may list 100,000 connections. */
 const COUNT_EVERY_MS = 1_000;
-/** Questions that wait and the one that is answered. A page asks one or two at a time; one client may have 16 connections. */
+/** Limit for waiting questions plus the current one. A page asks one or two at a time; one client may have 16 connections. */
 const MAX_QUESTIONS = 12;
 
-/** Answers files and questions. */
+/** Serves files and answers questions. */
 export function pageHandler(
   daemon: LiveDaemon,
   assets: ReadonlyMap<string, Asset>,
@@ -135,7 +135,7 @@ export function pageHandler(
     },
   };
   const asking = new Set<ServerResponse>();
-  /** Answers in turn, unless the client hangs up before that. */
+  /** Answers in turn, unless the client hangs up first. */
   async function answerInTurn(response: ServerResponse, question: (signal: AbortSignal) => Promise<Answer>) {
     const gone = new AbortController();
     asking.add(response);
@@ -170,7 +170,7 @@ export function pageHandler(
 
 function replyState(daemon: LiveDaemon, startedMs: number, request: IncomingMessage, response: ServerResponse): void {
   const query = queryOf(request);
-  // The last sync that the reader knows, if it is one of this process.
+  // The last sync that the client knows, if it is from this process.
   const after = numberIn(query, "of", startedMs) === startedMs ? numberIn(query, "after", 0) : 0;
   const tag = stateTag(daemon, after, startedMs);
   if (request.headers["if-none-match"] === tag) response.writeHead(304, { ETag: tag }).end();
@@ -181,19 +181,19 @@ function failure(status: number, error: string): Answer {
   return { status, body: { error } satisfies ErrorAnswer };
 }
 
-/** Anything else than a number is what it would be without. */
+/** Anything but a number counts as missing. */
 function numberIn(query: URLSearchParams, name: string, fallback: number): number {
   const text = query.get(name) ?? "";
   return /^\d{1,15}$/.test(text) ? Number(text) : fallback;
 }
 
-/** Syncs of one answer. */
+/** The most syncs in one answer. */
 const MAX_SYNCS = 200;
 
 /** @param startedMs of this process. */
 function stateAnswer(daemon: LiveDaemon, after: number, startedMs: number): StateAnswer {
   const { journal } = daemon;
-  // Of what has been for long, the newest is of use.
+  // Of a long history, the newest part is the useful one.
   const { records, missed } = journal.after(Math.max(after, journal.last - MAX_SYNCS));
   return {
     status: statusReport(daemon),
@@ -210,7 +210,7 @@ function stateAnswer(daemon: LiveDaemon, after: number, startedMs: number): Stat
   };
 }
 
-/** Changes whenever {@link stateAnswer} would say something else, but for ages. */
+/** Changes whenever {@link stateAnswer} changes, except for ages. */
 function stateTag(daemon: LiveDaemon, after: number, startedMs: number): string {
   const { isHealthy, isNodeEligible, failures } = daemon.verdict();
   const problems = daemon.problems();
@@ -220,7 +220,7 @@ function stateTag(daemon: LiveDaemon, after: number, startedMs: number): string 
   return `"${createHash("sha256").update(text).digest("base64url")}"`;
 }
 
-/** Addresses of the host that cannot be read are none. */
+/** If the host's addresses cannot be read, there are none. */
 async function nodeView(daemon: LiveDaemon, family: LiveFamily): Promise<OfflineNode> {
   const own = await hostAddresses(family.family).catch(() => []);
   const { nodePortAddresses, detector, nodeIP, state } = family;

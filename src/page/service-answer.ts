@@ -1,4 +1,4 @@
-/** One service port of a running daemon, explained from what the daemon serves at this moment. */
+/** Explains one service port of a running daemon, from what the daemon serves at this moment. */
 import type { LiveDaemon } from "../daemon/inspect-report.ts";
 import { modeNamed } from "../dataplane/registry.ts";
 import { type ExplainedNode, explainPort } from "../explain/explain-port.ts";
@@ -11,13 +11,13 @@ import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import type { ServiceAnswer } from "./answers.ts";
 
-/** Adds what the kernel has counted to explanations; `withTraffic`, or what stands for it in tests. */
+/** Adds the kernel's counts to explanations: `withTraffic`, or a stand-in in tests. */
 export type AddTraffic = typeof withTraffic;
 
 /**
- * @param viewOf each family as a node.
- * @param addTraffic asks the kernel for counters and connections; undefined: it is not asked, for that may take seconds.
- * @returns undefined when no family has a service port with this key.
+ * @param viewOf a family as a node.
+ * @param addTraffic reads the kernel's counters and connections; undefined: does not, as it may take seconds.
+ * @returns undefined if no family has a service port with this key.
  */
 export async function serviceAnswer(
   daemon: LiveDaemon,
@@ -31,7 +31,7 @@ export async function serviceAnswer(
   for (const family of daemon.families) {
     if (!family.state.services.has(key)) continue;
     const node = await viewOf(family);
-    // It may have gone while the addresses were read.
+    // The service port may have gone while the addresses were read.
     const port = family.state.services.get(key);
     if (port === undefined) continue;
     const here: ExplainedNode = {
@@ -54,8 +54,8 @@ export async function serviceAnswer(
 }
 
 /**
- * The node with the service ports alone that share an address or a node port with this one, or have its port as a node port, by whose
- * number ipvs mode masquerades: what its clients can meet.
+ * The node with only the service ports that this one's clients can meet: those that share an address or node port with it, or have
+ * its port as a node port, as ipvs mode masquerades by that number.
  */
 function neighboursOf(port: ServicePort, node: OfflineNode): OfflineNode {
   const { state } = node;
@@ -69,7 +69,7 @@ function neighboursOf(port: ServicePort, node: OfflineNode): OfflineNode {
 const placesOf = ({ clusterIP, externalIPs, loadBalancerVIPs, nodePort }: ServicePort): (string | number)[] =>
   [clusterIP, ...externalIPs, ...loadBalancerVIPs, nodePort].filter((place) => place !== 0);
 
-/** What the daemon carries itself, it knows better than the kernel. */
+/** The daemon knows better than the kernel which connections it relays itself. */
 function withCarried(explanation: PortExplanation, { families }: LiveDaemon, key: string): PortExplanation {
   const open = families.find(({ family }) => family === explanation.family)?.openConnections?.(key);
   if (open === undefined) return explanation;
@@ -77,7 +77,7 @@ function withCarried(explanation: PortExplanation, { families }: LiveDaemon, key
   return { ...explanation, endpoints };
 }
 
-/** What the Service must be at least; the daemon does not keep what it says it is. */
+/** The least type that the Service must have; the daemon does not keep its actual type. */
 function typeOf({ loadBalancerVIPs, nodePort }: ServicePort): string {
   return loadBalancerVIPs.length > 0 ? "LoadBalancer" : nodePort !== 0 ? "NodePort" : "ClusterIP";
 }

@@ -1,4 +1,4 @@
-/** The service table of a running daemon, by portions: what is searched for, and the state of each. */
+/** The service table of a running daemon: a page of the matching service ports, with the state of each. */
 import { sortedKeys } from "../async/sorted-keys.ts";
 import { giveTurn, isTurnDue } from "../async/turns.ts";
 import type { LiveDaemon, LiveFamily } from "../daemon/inspect-report.ts";
@@ -7,19 +7,19 @@ import { routeServicePort } from "../model/service-port-routing.ts";
 import { joinHostPort } from "../net/ip.ts";
 import type { ServiceFamilyRow, ServiceRow, ServiceTable } from "./answers.ts";
 
-/** Rows of one answer. */
+/** The most rows in one answer. */
 export const MAX_ROWS = 200;
 
-/** Each word may cost a look at every endpoint of the node. */
+/** The most words in a search: each may need a look at every endpoint of the node. */
 export const MAX_WORDS = 16;
 
-/** The different words of a search. Pure. */
+/** The distinct words of a search. */
 export function wordsOf(search: string): readonly string[] {
   return [...new Set(search.toLowerCase().match(/\S+/g))];
 }
 
 interface TableQuestion {
-  /** All of them must be in the name, an address, a port or an endpoint. */
+  /** Each must occur in the name, an address, a port or an endpoint. */
   readonly words: readonly string[];
   /** Empty: all. */
   readonly namespace: string;
@@ -28,7 +28,7 @@ interface TableQuestion {
   readonly limit: number;
 }
 
-/** Gives way while it looks: a hundred thousand rows take a second. */
+/** Yields to other work meanwhile: a hundred thousand rows take a second. */
 export async function serviceTable(
   daemon: LiveDaemon,
   { words, namespace, onlyTroubled, offset, limit }: TableQuestion,
@@ -77,7 +77,7 @@ function holds(word: string, { state }: LiveFamily, port: ServicePort): boolean 
   if (joinHostPort(clusterIP, number).includes(word) || (nodePort !== 0 && String(nodePort) === word)) return true;
   if ([...externalIPs, ...loadBalancerVIPs].some((address) => joinHostPort(address, number).includes(word)))
     return true;
-  // Parts of addresses only: a digit alone is in every endpoint.
+  // Only searches endpoints for parts of addresses: a single digit is in every one.
   if (!/[.:]/.test(word)) return false;
   return (state.endpoints.get(name.key) ?? []).some(({ text }) => text.includes(word));
 }

@@ -1,6 +1,6 @@
 /**
- * A packet's way through the rules that the daemon plans. Planned is what the packet can meet, and the rest is counted: the daemon has
- * other work.
+ * A packet's path through the rules that the daemon plans. It plans only the rules that the packet can meet and counts the others, to
+ * leave the daemon time for its own work.
  */
 import { runInTurns } from "../async/steps.ts";
 import type { LiveDaemon, LiveFamily } from "../daemon/inspect-report.ts";
@@ -21,7 +21,7 @@ import { flatBranches } from "../trace/report/flat-fork.ts";
 import { stepWords } from "../trace/report/text.ts";
 import type { TraceAnswer, TraceStep, TraceSteps } from "./answers.ts";
 
-/** What the user has typed. */
+/** The user's input. */
 interface TraceQuestion {
   readonly from: string;
   readonly to: string;
@@ -30,12 +30,12 @@ interface TraceQuestion {
   readonly isVerbose: boolean;
 }
 
-/** Something in the question cannot be used; the message says what to do. */
+/** Part of the question is not usable; the message says what to do. */
 export class QuestionError extends Error {
   override readonly name = "QuestionError";
 }
 
-/** More would neither be read nor be made in a moment. */
+/** More ends would take too long, and are more than anyone reads. */
 const MAX_ENDS = 2_000;
 const POSITIONS = ["pod", "node", "outside"] as const;
 const PROTOCOLS = ["tcp", "udp", "sctp"] as const;
@@ -129,7 +129,7 @@ function clientOf(
   return { address, inInterface: isOwn(address) ? "" : undefined };
 }
 
-/** Whose the destination is. */
+/** The owners of the destination. */
 function ownersText(
   { state, hostAddresses, nodePortIPs }: OfflineNode,
   { protocol, destination, destinationPort }: Pick<PacketQuestion, "protocol" | "destination" | "destinationPort">,
@@ -141,13 +141,13 @@ function ownersText(
       const isMeant = ownedFrontends(one).some(({ address, port }) => port === destinationPort && address === wanted);
       return isMeant ? one.name.text : [];
     });
-  // At an address of the node, a frontend of its own goes before a node port.
+  // At an address of the node, a frontend with this address precedes a node port.
   const fixed = answeringAt(destination);
   const names = fixed.length > 0 || !isHere ? fixed : answeringAt(undefined);
   return names.length === 0 ? "no service has this address and port" : `an address of ${names.join(" and ")}`;
 }
 
-/** Branches beyond these are named in a last one. */
+/** The most branches of a fork that the page gets. */
 const SHOWN_BRANCHES = 50;
 
 function stepsOf({ events, end }: TraceNode): TraceSteps {

@@ -1,11 +1,11 @@
-/** Questions to the daemon. */
+/** Requests to the daemon. */
 import type { ErrorAnswer } from "../answers.ts";
 import { plain } from "./dom.ts";
 
-/** How soon it is asked again after a question that failed: nothing need change on the node before it can be answered. */
+/** The pause after a failed request: the next one may succeed although nothing changes on the node. */
 export const FAILED_PAUSE_MS = 5000;
 
-/** @throws Error with what the daemon says is wrong with the question; TypeError when there is no answer. */
+/** @throws Error with the daemon's message about the request; TypeError if there is no answer. */
 export async function ask<Answer>(path: string, query: Readonly<Record<string, string>>, signal?: AbortSignal) {
   const response = await fetch(`${path}?${new URLSearchParams(query)}`, { signal: signal ?? null });
   if (response.ok) return (await response.json()) as Answer;
@@ -18,14 +18,14 @@ export function failureText(error: unknown): string {
   return error instanceof Error ? plain(error.message) : "No answer";
 }
 
-/** What a view asks, one question at a time: a later one takes the place of the one before, and of one that waits. */
+/** The requests of a view, one at a time: a new one replaces the current and the scheduled one. */
 export class Asking {
   readonly #load: (signal: AbortSignal) => Promise<void>;
   readonly #onFailure: (text: string) => void;
   #asked = new AbortController();
   #timer = 0;
 
-  /** @param load asks, and shows the answer unless the signal has aborted. @param onFailure told why there is none. */
+  /** @param load requests, and shows the answer unless the signal has aborted. @param onFailure gets why there is none. */
   constructor(load: (signal: AbortSignal) => Promise<void>, onFailure: (text: string) => void) {
     this.#load = load;
     this.#onFailure = onFailure;
@@ -51,7 +51,7 @@ export class Asking {
     return this.#asked.signal.aborted;
   }
 
-  /** An answer is of no use now. */
+  /** Aborts the current request and drops the scheduled one. */
   end(): void {
     window.clearTimeout(this.#timer);
     this.#asked.abort();

@@ -1,4 +1,4 @@
-/** Connections through this node, asked for while they are looked at. */
+/** Connections through this node, requested while the view is visible. */
 import type { ConnectionsAnswer, TextTable } from "../answers.ts";
 import { Asking, ask } from "./ask.ts";
 import { el, itemsOf, labelled, plain, searchField, tableParts } from "./dom.ts";
@@ -38,7 +38,7 @@ export const connectionsView: View = (main, query) => {
     again();
   }
 
-  /** What is not seen is not asked for. */
+  /** Only asks again while the page is visible. */
   function again(): void {
     if (!document.hidden) asking.soon(pauseMs);
   }
@@ -54,7 +54,7 @@ export const connectionsView: View = (main, query) => {
   };
 };
 
-/** Columns without any text are left out. */
+/** Leaves out columns without any text. */
 function fillTable(table: HTMLTableElement, caption: string, { head, rows }: TextTable): void {
   const used = [...head.keys()].filter((at) => rows.some((cells) => cells[at] !== ""));
   const names = used.map((at) => sentence(head[at] ?? ""));

@@ -1,4 +1,4 @@
-/** Elements out of data. Text is only ever set as text: what a name has in it is shown, and never obeyed. */
+/** Makes elements from data. Text is only ever set as text, so markup in names is shown and never takes effect. */
 
 type Child = Node | string | undefined | false;
 type Children = Child | readonly Child[];
@@ -6,7 +6,7 @@ type Attributes = Readonly<Record<string, string | number | boolean | undefined 
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Functions are listeners, `true` is an attribute without a value, `false` and undefined are left out. */
+/** Attributes: functions are listeners, `true` is an attribute without a value, `false` and undefined are omitted. */
 function filled<E extends Element>(element: E, attributes: Attributes, children: Children): E {
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") element.addEventListener(name, value);
@@ -25,7 +25,7 @@ export function el<K extends keyof HTMLElementTagNameMap>(
   return filled(document.createElement(name), attributes, children);
 }
 
-/** An element of a picture. */
+/** An SVG element. */
 export function svg(name: string, attributes: Attributes = {}, children: Children = []): SVGElement {
   return filled(document.createElementNS(SVG, name), attributes, children);
 }
@@ -35,42 +35,42 @@ export function badge(kind: "good" | "warn" | "bad", text: string): HTMLElement 
   return el("span", { class: `badge ${kind}` }, plain(text));
 }
 
-/** The parts of a table that has its columns named. */
+/** The parts of a table with column names. */
 export function tableParts(names: readonly string[], body: HTMLElement, ...caption: HTMLElement[]): HTMLElement[] {
   const head = names.map((name) => el("th", { scope: "col" }, name));
   return [...caption, el("thead", {}, el("tr", {}, head)), body];
 }
 
-/** What may be wider than the window. */
+/** A scrollable container for content that may be wider than the window. */
 export function scrolling(label: string, content: Element): HTMLElement {
   return el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": label }, content);
 }
 
-/** Of a list, one for each sentence. */
+/** List items, one for each text. */
 export function itemsOf(texts: readonly string[]): HTMLElement[] {
   return texts.map((text) => el("li", {}, plain(text)));
 }
 
-/** Something to type or choose, with what it is for. */
+/** An input with its label. */
 export function labelled(label: string, input: HTMLElement): Child[] {
   return [el("label", { for: input.id }, label), input];
 }
 
-/** What a list is searched with. */
+/** The search field of a list. */
 export function searchField(query: URLSearchParams, placeholder: string, input: () => void): HTMLInputElement {
   const value = query.get("search") ?? "";
   const attributes = { type: "search", id: "search", placeholder, autocomplete: "off", spellcheck: "false" };
   return el("input", { ...attributes, value, input });
 }
 
-/** The element with this id, which the document has. */
+/** The element with this id. @throws Error if the document does not have it. */
 export function byId(id: string): HTMLElement {
   const element = document.getElementById(id);
   if (element === null) throw new Error(`the document has no #${id}`);
   return element;
 }
 
-/** Control and direction characters are shown as their numbers: they would change what stands beside them. */
+/** Shows control and direction characters as numbers: they would change the text around them. */
 export function plain(text: string): string {
   return text.replace(/(?! )[\p{C}\p{Z}]/gu, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`);
 }
@@ -80,7 +80,7 @@ export function timeText(ms: number): string {
   return time.toDateString() === now.toDateString() ? time.toLocaleTimeString() : time.toLocaleString();
 }
 
-/** Milliseconds with the digits that say something: `0.04`, `1.2`, `250`. */
+/** Milliseconds with the significant digits: `0.04`, `1.2`, `250`. */
 export function msText(value: number): string {
   return value >= 100 ? value.toFixed(0) : value >= 1 ? value.toFixed(1) : value.toFixed(2);
 }

@@ -1,4 +1,4 @@
-/** The page: a header that says how the daemon is, and one view at a time, chosen by the part of the address after `#`. */
+/** The page: a header with the daemon's health, and one view at a time, chosen by the part of the URL after `#`. */
 
 import { connectionsView } from "./connections-view.ts";
 import { byId, el, plain } from "./dom.ts";

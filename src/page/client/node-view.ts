@@ -1,4 +1,4 @@
-/** The node: how its families are, what it cannot do and why, and what the log has complained about. */
+/** The node: the state of its families, what it cannot do and why, and the warnings and errors in its log. */
 import type { LoggedProblem } from "../../logging/problem-memory.ts";
 import type { StateAnswer } from "../answers.ts";
 import { badge, el, plain, scrolling, tableParts, timeText } from "./dom.ts";
@@ -12,7 +12,7 @@ export const nodeView: View = (main, _query, state) => {
     const { known } = state;
     if (known === undefined) return;
     const { syncs: _syncs, ...answer } = known.answer;
-    // Ages are not worth taking a reader's place away.
+    // A new age alone is no reason to redraw, which would lose the reader's place.
     const text = JSON.stringify(answer, (name, value: unknown) => (name === "lastSyncAgeMs" ? undefined : value));
     if (text === shown) return;
     shown = text;

@@ -1,15 +1,15 @@
-/** The picture of a service port: frontends, policies, endpoints, and what leads from one to the next. */
+/** The picture of a service port: frontends, policies, endpoints, and the arrows between them. */
 import type { Box, Picture } from "../../explain/picture.ts";
 import { plain, svg } from "./dom.ts";
 
 const BOX = { width: 236, height: 44, gapX: 150, gapY: 12 } as const;
-/** Between arrows that reach the same box, where there is room. */
+/** The distance between arrows to the same box, if there is room. */
 const APART = 15;
 const MARGIN = 4;
-/** A picture with more rows says less than the list below it. */
+/** A picture with more rows is less clear than the list below it. */
 const MAX_ROWS = 40;
 
-/** @param title said to those who do not see it; the list of addresses and endpoints says the rest. */
+/** The title is for screen readers; the list of addresses and endpoints says the rest. */
 export function pictureOf({ boxes, arrows, title }: Picture): SVGElement {
   const places = new Map<string, { readonly x: number; readonly y: number }>();
   const counts = [0, 0, 0];
@@ -23,7 +23,7 @@ export function pictureOf({ boxes, arrows, title }: Picture): SVGElement {
     next[column] = row + 1;
     if (row >= MAX_ROWS) continue;
     const shown = Math.min(counts[column] ?? 0, MAX_ROWS);
-    // Short columns stand in the middle of long ones.
+    // Centers short columns next to long ones.
     const top = MARGIN + ((rows - shown) * (BOX.height + BOX.gapY)) / 2;
     places.set(id, { x: MARGIN + column * (BOX.width + BOX.gapX), y: top + row * (BOX.height + BOX.gapY) });
   }
@@ -50,7 +50,7 @@ export function pictureOf({ boxes, arrows, title }: Picture): SVGElement {
       labels.push(svg("text", { class: "label", "text-anchor": "end", x: x2 - 4, y: y2 + 4 }, plain(label)));
     }
   }
-  // Over all arrows, so that none crosses a text.
+  // Labels are above all arrows, so that no arrow crosses a text.
   picture.append(...labels);
   for (const box of boxes) {
     const place = places.get(box.id);

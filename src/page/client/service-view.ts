@@ -1,4 +1,4 @@
-/** One service port: the picture, what clients meet at each address, each endpoint and why it is used or not. */
+/** One service port: the picture, what clients meet at each address, and each endpoint with why it is used or not. */
 import type {
   Encounter,
   ExplainedEndpoint,
@@ -48,7 +48,7 @@ export const serviceView: View = (main, query, state) => {
     for (const details of body.querySelectorAll("details")) details.open = open.has(details.id);
   }
 
-  /** A count may take longer than it is between two changes: it goes on, and what has changed is asked for after it. */
+  /** A count may outlast the time between two changes: it continues, and the changes are requested after it. */
   async function countAll(): Promise<void> {
     const { place } = state;
     count.disabled = true;
@@ -102,7 +102,7 @@ function familyPart(explained: PortExplanation, picture: SVGElement, counts: Cou
   ]);
 }
 
-/** A column, and its cell for an endpoint. */
+/** A column, and how to make its cell for an endpoint. */
 type Column = readonly [name: string, cell: (endpoint: ExplainedEndpoint) => HTMLTableCellElement];
 
 function endpointTable(all: readonly ExplainedEndpoint[], family: string, counts: Counts): HTMLElement {
@@ -122,7 +122,7 @@ function endpointTable(all: readonly ExplainedEndpoint[], family: string, counts
   const rows = all.map((endpoint) => {
     const cells = shown.map(([name, cellOf]) => {
       const cell = cellOf(endpoint);
-      // Where a row is a block of lines, each says what it is.
+      // In narrow windows a row becomes a block of lines, each with its column name.
       cell.dataset.head = name;
       return cell;
     });
@@ -177,10 +177,10 @@ function frontendPart(
 
 const outcomeText = ({ outcome }: Encounter): string => (outcome === "passed-by" ? "not taken" : outcome);
 
-/** Where the API server leads to a node's page: what a browser asks then says where those of the others are. */
+/** The path of a node's page through the API server, from which the paths of other nodes' pages follow. */
 const THROUGH_API_SERVER = /^(.*\/api\/v1\/nodes\/)[^/]+?((?::|%3A)\d+\/proxy\/)/i;
 
-/** Leads to the same view on that node's page, where it is known where that is. */
+/** The node's name, as a link to the same view on its page if the path of that page is known. */
 function nodeName(node: string): HTMLElement | string {
   const [, before, behind] = THROUGH_API_SERVER.exec(location.pathname) ?? [];
   if (before === undefined) return plain(node);
@@ -202,10 +202,10 @@ function useCell(use: ExplainedUse | null): HTMLTableCellElement {
   ]);
 }
 
-/** What was counted last, in words. */
+/** The last counts, in words. */
 class Counts {
   readonly #known = new Map<string, string>();
-  /** Undefined before the first time. */
+  /** When they were counted; undefined before the first time. */
   time: Date | undefined;
   notes: readonly string[] = [];
 
@@ -218,24 +218,24 @@ class Counts {
     }
   }
 
-  /** Empty where nothing is known. */
+  /** Empty if nothing is known. */
   of(family: string, one: Place): string {
     return this.#known.get(keyOf(family, one)) ?? "";
   }
 }
 
-/** A frontend; an endpoint has its port in its address. */
+/** A frontend or an endpoint; an endpoint has its port in its address. */
 type Place = Pick<ExplainedFrontend, "address"> & { readonly port?: number };
 
 const keyOf = (family: string, { address, port }: Place): string => `${family} ${address ?? ""} ${port ?? ""}`;
 
-/** `12 open, 300 counted`; empty where nothing is known. */
+/** `12 open, 300 counted`; empty if nothing is known. */
 function countedText({ open = null, counted = null }: Pick<ExplainedEndpoint, "open" | "counted">): string {
   const texts = [open === null ? "" : `${open} open`, counted === null ? "" : `${counted} counted`];
   return texts.filter((text) => text !== "").join(", ");
 }
 
-/** The picture of a service port with what was counted in its boxes, whose ids end in `f` or `e` and a number. */
+/** Adds counts to the boxes of a picture; box ids end in `f` (frontend) or `e` (endpoint) and a number. */
 function withCounts(picture: Picture, { family, frontends, endpoints }: PortExplanation, counts: Counts): Picture {
   const boxes = picture.boxes.map((box) => {
     const [, kind, number] = /([fe])(\d+)$/.exec(box.id) ?? [];

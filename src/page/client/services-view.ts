@@ -1,11 +1,11 @@
-/** The service table, by pages of the server's making. */
+/** The service table, one page from the server at a time. */
 import type { ServiceFamilyRow, ServiceRow, ServiceTable } from "../answers.ts";
 import { Asking, ask, FAILED_PAUSE_MS } from "./ask.ts";
 import { badge, el, labelled, plain, searchField, tableParts } from "./dom.ts";
 import { onNewPlace, type View } from "./state.ts";
 
 const ROWS = 100;
-/** The table is asked for again after a change, but not more often than this. */
+/** The shortest pause between two requests for the table after changes. */
 const AGAIN_MS = 2000;
 
 export const servicesView: View = (main, query, state) => {
@@ -42,7 +42,7 @@ export const servicesView: View = (main, query, state) => {
   function restart(): void {
     offset = 0;
     isTroubled = only.checked;
-    // An answer to the search before is of no use now.
+    // Drops the answer to the previous search.
     asking.end();
     asking.soon(150);
   }
@@ -69,7 +69,7 @@ export const servicesView: View = (main, query, state) => {
       only: isTroubled ? "troubled" : "",
       offset: offset === 0 ? "" : `${offset}`,
     };
-    // The way back, and a link that is sent to others, lead to what is shown now.
+    // The back button and shared links return to what is shown now.
     const said = new URLSearchParams(Object.entries(question).filter(([, value]) => value !== ""));
     history.replaceState(null, "", said.size === 0 ? "#/services" : `#/services?${said}`);
     const table = await ask<ServiceTable>("api/services", { ...question, limit: `${ROWS}` }, signal);
@@ -79,12 +79,12 @@ export const servicesView: View = (main, query, state) => {
       showTable(table);
       return;
     }
-    // The page that was looked at is no more.
+    // The current page no longer exists.
     offset = Math.max(0, Math.ceil(table.matching / ROWS) - 1) * ROWS;
     await load(signal);
   }
 
-  /** What is said already is not said again. */
+  /** Leaves an unchanged status alone, so that screen readers do not repeat it. */
   function say(text: string): void {
     if (count.textContent !== text) count.textContent = text;
   }
@@ -92,7 +92,7 @@ export const servicesView: View = (main, query, state) => {
   function showTable({ total, matching, rows }: ServiceTable): void {
     const range = matching > ROWS ? `, ${offset + 1} to ${offset + rows.length} shown` : "";
     say(`${matching === total ? "" : `${matching} of `}${total} service port${total === 1 ? "" : "s"}${range}`);
-    // A reader who is on a row with the keyboard stays there.
+    // Keeps the keyboard focus on its row.
     const focused = body.contains(document.activeElement) ? document.activeElement?.getAttribute("href") : undefined;
     body.replaceChildren(...rows.map(rowOf));
     if (rows.length === 0) body.append(el("tr", {}, el("td", { colspan: 4, class: "empty" }, "Nothing matches.")));

@@ -1,15 +1,15 @@
-/** What is known of the daemon, kept up to date; views are told when it changes. */
+/** The state of the daemon, kept up to date; notifies views when it changes. */
 import type { StateAnswer, ToldSync } from "../answers.ts";
 import { FAILED_PAUSE_MS } from "./ask.ts";
 
-/** Syncs that the page keeps. */
+/** How many syncs the page keeps. */
 const KEPT_SYNCS = 300;
-/** How soon it is asked again. */
+/** The pause between two requests. */
 const PAUSE_MS = 2000;
 
 export interface Known {
   readonly answer: StateAnswer;
-  /** The newest first. */
+  /** Newest first. */
   readonly syncs: readonly ToldSync[];
 }
 
@@ -17,17 +17,17 @@ export class State {
   known: Known | undefined;
   isSilent = false;
   readonly #listeners = new Set<() => void>();
-  /** Of the last answer, and what it was to. */
+  /** The ETag of the last answer, and the path it belongs to. */
   #tag = { path: "", value: "" };
   #timer = 0;
 
-  /** Of the last sync: another one, and what the daemon serves may have changed. */
+  /** Identifies the last sync: if it changes, the daemon may serve something else. */
   get place(): string {
     const { startedMs = 0, lastSync = 0 } = this.known?.answer ?? {};
     return `${startedMs} ${lastSync}`;
   }
 
-  /** Asks again and again while the page is seen. */
+  /** Polls while the page is visible. */
   start(): void {
     document.addEventListener("visibilitychange", () => {
       if (!document.hidden) void this.#ask();
@@ -35,7 +35,7 @@ export class State {
     void this.#ask();
   }
 
-  /** What has not changed is not sent. */
+  /** The daemon does not send an unchanged state again. */
   async #ask(): Promise<void> {
     window.clearTimeout(this.#timer);
     const { lastSync = 0, startedMs = 0 } = this.known?.answer ?? {};
@@ -60,7 +60,7 @@ export class State {
     if (!document.hidden) this.#timer = window.setTimeout(() => void this.#ask(), pauseMs);
   }
 
-  /** @returns what ends it. */
+  /** @returns a function that unsubscribes. */
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
@@ -68,10 +68,10 @@ export class State {
 
   #take(answer: StateAnswer): void {
     const { known } = this;
-    // A daemon that was started again counts from 1.
+    // A restarted daemon counts from 1.
     const before = known?.answer.startedMs === answer.startedMs ? known.syncs : [];
     const [last] = before;
-    // Of two questions at once, both bring the same.
+    // Two concurrent requests may both return a sync.
     const added = answer.syncs.filter(({ number }) => number > (last?.number ?? 0));
     this.known = { answer, syncs: [...added.toReversed(), ...before].slice(0, KEPT_SYNCS) };
     this.#tell();
@@ -82,7 +82,7 @@ export class State {
   }
 }
 
-/** Tells when what the daemon serves may have changed. @returns what ends it. */
+/** Notifies when the daemon may serve something else. @returns a function that unsubscribes. */
 export function onNewPlace(state: Pick<State, "place" | "onChange">, listener: () => void): () => void {
   let seen = state.place;
   return state.onChange(() => {
@@ -92,5 +92,5 @@ export function onNewPlace(state: Pick<State, "place" | "onChange">, listener: (
   });
 }
 
-/** Fills the main part; called with the query of the address. @returns what ends the view. */
+/** Fills the main part. @param query from the URL. @returns a function that ends the view. */
 export type View = (main: HTMLElement, query: URLSearchParams, state: State) => () => void;

@@ -1,4 +1,4 @@
-/** The timeline of syncs, the newest first: why each ran, what it wrote, how long its parts took. */
+/** The timeline of syncs, newest first: why each ran, what it wrote, how long its parts took. */
 import type { CauseWords } from "../../daemon/sync-words.ts";
 import type { ToldSync } from "../answers.ts";
 import { badge, el, itemsOf, labelled, msText, plain, timeText } from "./dom.ts";
@@ -26,7 +26,7 @@ export const syncsView: View = (main, _query, state) => {
     count,
     list,
   );
-  // Entries never change: what is there stays, so that a reader's place and selection do, too.
+  // Entries never change, so their elements stay, and with them the reader's place and selection.
   const items = new Map<string, HTMLElement>();
 
   function show(): void {
@@ -36,7 +36,7 @@ export const syncsView: View = (main, _query, state) => {
     count.textContent = wanted.length === 0 ? "None yet." : `The last ${wanted.length} of ${known.answer.lastSync}`;
     const kept = new Set<string>();
     for (const [index, sync] of wanted.entries()) {
-      // A daemon that was started again counts from 1.
+      // A restarted daemon counts from 1.
       const key = `${known.answer.startedMs} ${sync.number}`;
       kept.add(key);
       let item = items.get(key);
@@ -91,7 +91,7 @@ function causeParts({ before, object, service, after }: CauseWords): (Node | str
   return [before, el("a", { href: `#/services?${search}` }, plain(object)), plain(after)];
 }
 
-/** A bar as long as the logarithm of the time: a millisecond and a minute are both seen. */
+/** The length of the bar is the logarithm of the time, so that a millisecond and a minute are both visible. */
 function stagesPart({ stages: { waiting, model, rules, kernel, after } }: ToldSync): HTMLElement {
   const parts = [
     ["waited", waiting],

@@ -1,4 +1,4 @@
-/** A packet's way through the planned rules, step by step. */
+/** A packet's path through the planned rules, step by step. */
 import type { TraceAnswer, TraceStep, TraceSteps } from "../answers.ts";
 import { ask, failureText } from "./ask.ts";
 import { el, itemsOf, labelled, plain } from "./dom.ts";
@@ -35,7 +35,7 @@ export const traceView: View = (main, query) => {
     result,
   );
 
-  /** The address of the view is the question. */
+  /** The URL of the view holds the question. */
   function submit(event: Event): void {
     event.preventDefault();
     const question = new URLSearchParams({
