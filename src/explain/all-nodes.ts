@@ -1,4 +1,4 @@
-/** The same question on every node of a cluster: which nodes answer alike, and where the others differ. */
+/** Asks the same question on every node of a cluster: which nodes give the same answer, and how the others differ. */
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { clientChanges, identityOf } from "./compare.ts";
@@ -8,9 +8,9 @@ import type { Objects } from "./part-of-cluster.ts";
 import { safe } from "./safe-text.ts";
 import { explanationText, sentenceText, type TextOptions } from "./text.ts";
 
-/** One service port of one family on all nodes, in groups of nodes that say the same. */
+/** One service port of one family on all nodes, in groups of nodes with the same answer. */
 interface NodeGroups {
-  /** The largest first. */
+  /** Largest first. */
   readonly groups: readonly { readonly nodes: readonly string[]; readonly explained: PortExplanation }[];
 }
 
@@ -44,7 +44,7 @@ export async function explainOnAllNodes(
   });
 }
 
-/** What is compared between nodes: who is answered by whom, and not what each calls local. */
+/** What is compared between nodes: which clients get which endpoints, not which endpoints a node calls local. */
 function whatClientsSee({ frontends, endpoints, policies }: PortExplanation): unknown {
   return [
     frontends.map(({ kind, address, port, owner, clients }) => ({ kind, address, port, owner, clients })),
@@ -53,7 +53,7 @@ function whatClientsSee({ frontends, endpoints, policies }: PortExplanation): un
   ];
 }
 
-/** For people: the first group in full, and of the others what differs from it. Pure. */
+/** For people: the first group in full, and how the others differ from it. */
 export function nodeGroupsText(all: readonly NodeGroups[], options: TextOptions = {}): string {
   return all.map((one) => groupsText(one, options)).join("\n");
 }
@@ -74,7 +74,7 @@ function groupsText({ groups }: NodeGroups, options: TextOptions): string {
   return text;
 }
 
-/** Names of nodes that are told; there may be thousands. */
+/** How many node names are printed; there may be thousands. */
 const SHOWN = 6;
 
 function someOf(names: readonly string[]): string {

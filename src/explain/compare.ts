@@ -1,25 +1,25 @@
-/** What differs for clients between two explanations of one service port: `--what-if`, and `diff`. Pure. */
+/** What differs for clients between two explanations of one service port: for `--what-if` and `diff`. */
 
 import type { Encounter, ExplainedEndpoint, ExplainedFrontend, PortExplanation } from "./explanation.ts";
 import { frontendTitle } from "./text.ts";
 import { encounterWords, KIND_WORDS, POSITION_WORDS } from "./words.ts";
 
-/** One thing that changes, in words. */
+/** One change, in words. */
 export interface ClientChange {
-  /** `namespace/name:port` with its protocol. */
+  /** `namespace/name:port protocol` */
   readonly servicePort: string;
   readonly node: string;
   readonly family: string;
   readonly what: string;
 }
 
-/** The same for explanations of one service port and family. */
+/** Equal for explanations of the same service port and family. */
 export function identityOf({ servicePort, protocol, family }: PortExplanation): string {
   return `${servicePort} ${protocol} ${family}`;
 }
 
 /**
- * Compares two explanations of one service port, node and family.
+ * Compares two explanations of the same service port, node and family.
  *
  * @param before undefined: the service port is new. @param after undefined: it is gone.
  */
@@ -64,7 +64,7 @@ function frontendChange(title: string, before: ExplainedFrontend, after: Explain
     : [`${title} now answers at ${after.answersAt ?? "no address"}`, ...met];
 }
 
-/** Positions for which the same changes stand in one line. @param words of a change; undefined: it is none. */
+/** One line for all positions with the same change. @param words describes a change; undefined: there is none. */
 function encounterChanges(
   before: ExplainedFrontend,
   after: ExplainedFrontend,
@@ -80,7 +80,7 @@ function encounterChanges(
   });
 }
 
-/** What clients meet in `after`, where only one of both gives them an answer. In words, without addresses. */
+/** What clients meet in `after`, if only one of the two answers them. In words, without addresses. */
 export function answerChanges({ frontends }: PortExplanation, after: PortExplanation): string[] {
   const old = new Map(frontends.map((frontend) => [frontendTitle(frontend), frontend]));
   const isAnswered = ({ outcome, reason }: Encounter) => outcome === "answered" && reason !== "answers-lost";

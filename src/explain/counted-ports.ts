@@ -1,10 +1,10 @@
-/** Service ports as their traffic is asked for, from what is printed of them. Pure. */
+/** Parses printed service ports into the form in which traffic is counted. */
 import { type CountedPort, unknownCount } from "../dataplane/traffic.ts";
 import { servicePortName } from "../model/service-port-name.ts";
 import { type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
 import { PROTOCOLS } from "../net/protocol.ts";
 
-/** A service port in texts. */
+/** A service port as text. */
 interface StatedPort {
   /** `namespace/name:port` */
   readonly servicePort: string;
@@ -16,8 +16,8 @@ interface StatedPort {
 }
 
 /**
- * @returns one entry for each frontend and endpoint, in their order; undefined for a service port that makes no sense, as another
- * version of the program may say it.
+ * @returns one entry for each frontend and endpoint, in their order; undefined for a service port that cannot be parsed, for example
+ * from another version of the program.
  */
 export function countedPort({ servicePort, protocol, family, ...stated }: StatedPort): CountedPort | undefined {
   const [, namespace = "", name = "", port = ""] = /^([^/:]+)\/([^/:]+)(?::([^/:]+))?$/.exec(servicePort) ?? [];
@@ -38,7 +38,7 @@ export function countedPort({ servicePort, protocol, family, ...stated }: Stated
   };
 }
 
-/** The same of a line of a daemon's service table. */
+/** The same for a line of a daemon's service table. */
 export function countedLine({
   frontends,
   endpoints,

@@ -1,4 +1,4 @@
-/** What decided what clients of a service port meet on a node, one sentence for each thing that had a say. Pure. */
+/** What decided the fate of a service port's clients on a node, one sentence for each cause. */
 import type { ServiceNotes, ServiceRecord } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { ModeWords } from "../dataplane/mode-words.ts";
@@ -21,14 +21,14 @@ interface Decided {
   readonly endpoints: readonly ExplainedEndpoint[];
   readonly frontends: readonly ExplainedFrontend[];
   readonly passedOver: Statement["passedOver"];
-  /** Undefined: the daemon does not keep it. */
+  /** Undefined in a daemon, which does not keep it. */
   readonly service: ServiceRecord | undefined;
   readonly notes?: ServiceNotes | undefined;
   /** How an endpoint is chosen among several. */
   readonly choice: string;
 }
 
-/** Why clients meet something else than any endpoint, the gravest first. */
+/** Why not every client reaches any endpoint, gravest cause first. */
 export function causeWords(decided: Decided): string[] {
   return [
     ...ownershipSentences(decided),
@@ -38,7 +38,7 @@ export function causeWords(decided: Decided): string[] {
   ];
 }
 
-/** What else is to be known. */
+/** What else matters. */
 export function decisionWords({ policies, port, choice, routing, words, node, config, frontends }: Decided): string[] {
   const sentences: string[] = [];
   if (policies.healthCheckNodePort !== 0) {
@@ -57,7 +57,7 @@ export function decisionWords({ policies, port, choice, routing, words, node, co
   ];
 }
 
-/** Addresses that a load balancer keeps to itself. */
+/** Load-balancer addresses for which no node takes packets. */
 function loadBalancerSentences({ service, notes }: Decided): string[] {
   const own = service?.loadBalancerIngress.filter(({ ipMode }) => ipMode === "Proxy").map(({ ip }) => ip) ?? [];
   const names = notes?.hostNames ?? [];

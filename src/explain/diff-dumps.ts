@@ -1,4 +1,4 @@
-/** What is wanted on a node against what its tools print: differences, each with its service ports. */
+/** Compares what is wanted on a node with the output of its tools: differences, each with its service ports. */
 
 import { compareInventories, type Difference } from "../inspect/dumps/compare.ts";
 import type { DumpKind, Inventory } from "../inspect/dumps/inventory.ts";
@@ -6,13 +6,13 @@ import { declaredFrontends } from "../model/frontend.ts";
 import type { ExplainedCluster } from "./explained-cluster.ts";
 import { safe } from "./safe-text.ts";
 
-/** A difference, and the service ports that it is about. */
+/** A difference, and the service ports it concerns. */
 export interface OwnedDifference extends Difference {
-  /** `namespace/name:port`; empty when it is about all, or about none that is known. */
+  /** `namespace/name:port`; empty if it concerns all, or no known one. */
   readonly servicePorts: readonly string[];
 }
 
-/** @param owners the cluster whose names and addresses tell whose a line is. */
+/** @param owners the cluster whose names and addresses tell which service port a line belongs to. */
 export function diffInventories(
   wanted: ReadonlyMap<DumpKind, Inventory>,
   found: ReadonlyMap<DumpKind, Inventory>,
@@ -26,13 +26,13 @@ export function diffInventories(
     const own = wanted.get(kind);
     return own === undefined ? [] : compareInventories(own, inventory, ownership);
   });
-  // The names of 10,000 services cost time, and mostly there is nothing to tell.
+  // The names of 10,000 Services take time, and usually there are no differences.
   if (differences.length === 0) return [];
   const ownersOf = lineOwners(owners);
   return differences.map((difference) => ({ ...difference, servicePorts: ownersOf(difference) }));
 }
 
-/** How a comparison is told: against the kernel, or between two plans. */
+/** The words of a comparison: with the kernel, or between two plans. */
 interface DifferenceWords {
   readonly states: Readonly<Record<Difference["state"], string>>;
   readonly missing: string;
@@ -56,7 +56,7 @@ export const PLAN_WORDS: DifferenceWords = {
   extra: "-",
 };
 
-/** For people. Pure. */
+/** The differences as text for people. */
 export function differencesText(differences: readonly OwnedDifference[], words: DifferenceWords): string {
   let text = "";
   for (const { state, kind, place, name, missing, extra, servicePorts } of differences) {
@@ -68,16 +68,16 @@ export function differencesText(differences: readonly OwnedDifference[], words: 
   return safe(text);
 }
 
-/** A chain or set that the iptables or nftables mode gives to one service port alone. */
+/** The name of a chain or set that iptables or nftables mode makes for a single service port. */
 const OWN_NAME =
   /\b(?:KUBE-(?:SVC|SVL|SEP|FW|EXT)-[A-Z2-7]{16}|(?:service|local|external|firewall|endpoint|affinity)-[A-Z2-7]{8}-[^\s,}]+)/g;
 const COMMENT = /"([a-z0-9.-]+\/[a-z0-9.-]+(?::[a-z0-9-]+)?)[" ]/;
 const BARE_COMMENT = /--comment ([a-z0-9.-]+\/[a-z0-9.-]+(?::[a-z0-9-]+)?)(?: |$)/;
 
-/** Tells the service ports that a difference is about (`namespace/name:port`): by the names, addresses and comments in its lines. */
+/** Finds the service ports that a difference concerns (`namespace/name:port`), by the names, addresses and comments in its lines. */
 function lineOwners({ families }: ExplainedCluster): (difference: Difference) => readonly string[] {
   const names = new Map<string, string>();
-  /** By address, protocol and port, and by address alone. */
+  /** Owners by address, protocol and port, and by address alone. */
   const places = new Map<string, Set<string>>();
   const note = (place: string, owner: string) => places.set(place, (places.get(place) ?? new Set<string>()).add(owner));
   for (const { inspection, node } of families) {
@@ -100,14 +100,14 @@ function lineOwners({ families }: ExplainedCluster): (difference: Difference) =>
     const [, said] = COMMENT.exec(line) ?? BARE_COMMENT.exec(line) ?? [];
     if (said !== undefined) return [said];
     const place = placeOfEntry(line) ?? placeOfServer(line);
-    // A virtual server at a node's address is there for a node port.
+    // A virtual server at a node's address serves a node port.
     return places.get(place ?? line) ?? places.get(place?.replace(/^\S+/, "") ?? "") ?? [];
   };
   return ({ name, missing, extra }) => {
     const own = names.get(name);
     if (own !== undefined) return [own];
     const owners = new Set([name, ...missing, ...extra].flatMap((line) => [...ownersOfLine(line)]));
-    // A chain of a service port that is gone: in nftables mode its name says whose it was.
+    // In nftables mode, the name of a chain tells which service port it belonged to, even if that is gone.
     const [, gone] = /^\w+-[A-Z2-7]{8}-([^/]+\/[^/]+\/[^/]+\/[^_]*)/.exec(name) ?? [];
     return owners.size === 0 && gone !== undefined ? [gone] : [...owners].sort();
   };

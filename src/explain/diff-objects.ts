@@ -1,6 +1,6 @@
 /**
- * What a change of manifests does, node by node: to clients in words, and to the rules. Only Services that differ are looked at,
- * and those that share an address with them, so that the cost follows the change.
+ * What a change of manifests does on each node: to clients, in words, and to the rules. It only examines Services that differ, and
+ * those that share an address with them, so that the cost follows the change.
  */
 
 import { objectKeyText } from "../cluster/objects.ts";
@@ -16,7 +16,7 @@ import { wantedInventories } from "./wanted.ts";
 interface DiffRequest {
   readonly config: KubeProxyConfig;
   readonly families: readonly IpFamily[];
-  /** Names; undefined: every Node that both sides have. */
+  /** Node names; undefined: every Node that both sides have. */
   readonly nodes: readonly string[] | undefined;
   readonly warn: (message: string) => void;
 }
@@ -38,7 +38,7 @@ export interface ObjectsDiff {
 export async function diffObjects(before: Objects, after: Objects, request: DiffRequest): Promise<ObjectsDiff> {
   const [old, current] = [namesOf(before), namesOf(after)];
   const common = [...old].filter((name) => current.has(name)).sort();
-  // Without any Node, the host itself is looked from, as `render` does.
+  // Without any Node, the viewpoint is this host, as in `render`.
   const named = request.nodes?.map((name) => nodeNameFrom(name, name));
   const chosen: readonly (string | undefined)[] = named ?? (common.length > 0 ? common : [undefined]);
   const changed = changedServices(before, after);
@@ -94,7 +94,7 @@ function isNodeChanged(before: Objects, after: Objects, name: string | undefined
   return old !== current;
 }
 
-/** `namespace/name` of Services that are not the same, or whose slices are not, and of those that share an address with them. */
+/** `namespace/name` of Services that differ, or whose slices do, and of those that share an address with them. */
 function changedServices(before: Objects, after: Objects): ReadonlySet<string> {
   const [old, current] = [contents(before), contents(after)];
   const changed = new Set<string>();
@@ -117,7 +117,7 @@ function contents({ services, endpointSlices }: Objects): ReadonlyMap<string, st
   return texts;
 }
 
-/** For people: clients first, then what happens to the rules. Pure. */
+/** For people: changes for clients first, then those of the rules. */
 export function objectsDiffText({ nodes, nodesAdded, nodesRemoved }: ObjectsDiff): string {
   const lines: string[] = [];
   if (nodesAdded.length > 0) lines.push(`new nodes: ${nodesAdded.join(", ")}`);

@@ -1,4 +1,4 @@
-/** The differences of sockets that a whole comparison tells; what maps hold is tested with the mode. */
+/** Socket differences in a whole comparison; the mode's own tests cover the contents of maps. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { LiveSockets } from "../dataplane/inspection.ts";

@@ -1,4 +1,4 @@
-/** Where sockets of a node are led against where they should be: differences, each with its service port. */
+/** Compares where a node's sockets are redirected with where they should be: differences, each with its service port. */
 import type { LedSocket, WantedSocket } from "../dataplane/inspection.ts";
 import { socketLines } from "../dataplane/socket-words.ts";
 import { joinHostPort } from "../net/ip.ts";
@@ -6,13 +6,13 @@ import type { OwnedDifference } from "./diff-dumps.ts";
 import type { ExplainedCluster } from "./explained-cluster.ts";
 import type { PortExplanation } from "./explanation.ts";
 
-/** A comparison, and what could not be read, in sentences. */
+/** Differences, and sentences about what could not be read. */
 interface SocketDifferences {
   readonly differences: readonly OwnedDifference[];
   readonly unread: readonly string[];
 }
 
-/** What each family's maps hold; nothing in modes that lead no sockets. @param warn told what could not be read. */
+/** The contents of each family's maps; none in modes that redirect no sockets. @param warn gets what could not be read. */
 async function* liveSockets({ families, config }: ExplainedCluster, warn: (message: string) => void) {
   const sockets = await families[0]?.inspection.loadSockets?.();
   if (sockets === undefined) return;
@@ -24,18 +24,18 @@ async function* liveSockets({ families, config }: ExplainedCluster, warn: (messa
   }
 }
 
-/** Compares with this node's kernel; empty in modes that lead no sockets. */
+/** Compares with this node's kernel; empty in modes that redirect no sockets. */
 export async function diffSockets(cluster: ExplainedCluster): Promise<SocketDifferences> {
   const differences: OwnedDifference[] = [];
   const unread: string[] = [];
-  // With masqueradeAll everything takes the rules, and nothing is pinned.
+  // With masqueradeAll all connections take the rules, and no map is pinned.
   if (cluster.config.masqueradeAll) return { differences, unread };
   const told = liveSockets(cluster, (line) => unread.push(`${line}; the rules alone are compared`));
   for await (const one of told) differences.push(...compareSockets(one.wanted(), one.live.sockets, one));
   return { differences, unread };
 }
 
-/** @param ownerOf the service port that has a frontend, if any. Pure. */
+/** @param ownerOf the service port that has a frontend, if any. */
 export function compareSockets(
   wanted: ReadonlyMap<string, WantedSocket>,
   found: ReadonlyMap<string, LedSocket>,
@@ -59,12 +59,12 @@ export function compareSockets(
   return differences.sort((one, other) => (one.name < other.name ? -1 : one.name > other.name ? 1 : 0));
 }
 
-/** As `frontendKey` writes it. */
+/** The key of a frontend, as from `frontendKey`. */
 const frontendOf = (place: string): string => place.replace(/^\S+/, (protocol) => protocol.toLowerCase());
 
 /**
- * The same explanations with what sockets meet; unchanged in modes that lead none.
- * @param warn told what could not be read.
+ * Adds what sockets meet to explanations; changes nothing in modes that redirect none.
+ * @param warn gets what could not be read.
  */
 export async function withSockets(
   cluster: ExplainedCluster,
@@ -77,7 +77,7 @@ export async function withSockets(
     const live = found.get(own.family);
     if (live === undefined) return own;
     const frontends = own.frontends.map((one) => {
-      // Another service port has it.
+      // The frontend belongs to another service port.
       if (one.owner !== null) return one;
       const place = one.address === null ? `*:${one.port}` : joinHostPort(one.address, one.port);
       const led = live.get(`${own.protocol} ${place}`);

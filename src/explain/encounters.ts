@@ -1,6 +1,6 @@
 /**
- * What a client meets at a frontend of a service port, by where it is: packets of clients that stand for all at a place are led through
- * what the mode plans (`trace`), and where they end is put into words. Pure.
+ * What clients meet at a frontend of a service port, by their position: sends a packet of a typical client of each position through
+ * the mode's plan (`trace`), and puts its fate into words.
  */
 import { isDeepStrictEqual } from "node:util";
 import type { ModeWords } from "../dataplane/mode-words.ts";
@@ -26,47 +26,47 @@ import type { PacketQuestion } from "../trace/packet.ts";
 import { type Encounter, POSITIONS, type Position } from "./explanation.ts";
 import { reasonWords } from "./words.ts";
 
-/** What is known of the clients of one family. */
+/** Facts about the clients of one family. */
 export interface ClientFacts {
-  /** Networks of the pods of this node, where they are known. */
+  /** Pod networks of this node, if known. */
   readonly podNetworks: readonly Cidr[];
   readonly otherNodes: readonly IpAddress[];
 }
 
-/** Leads a packet through what is planned. */
+/** Sends a packet through the plan. */
 export type Walk = (question: PacketQuestion) => Iterable<Outcome>;
 
 export interface Asked {
   readonly frontend: Frontend;
   readonly port: ServicePort;
   readonly routing: ServicePortRouting;
-  /** All that the service port has. */
+  /** All endpoints of the service port. */
   readonly endpoints: readonly Endpoint[];
   readonly node: OfflineNode;
   readonly clients: ClientFacts;
   readonly words: ModeWords;
   readonly walk: Walk;
-  /** Whether a frontend of its own has the port at this address of the node. */
+  /** Whether a frontend with an address has the port at this address of the node. */
   isTaken(address: IpAddress): boolean;
 }
 
-/** One client of a position. */
+/** One client at a position. */
 interface Client {
   readonly position: Position;
   readonly address: IpAddress;
   readonly inInterface: string | undefined;
-  /** In `loadBalancerSourceRanges`. */
+  /** Whether it is in `loadBalancerSourceRanges`. */
   readonly isListed: boolean;
 }
 
 type Met = Omit<Encounter, "onlyListedSources" | "words">;
 
-/** What every position meets at one frontend. */
+/** What clients at every position meet at one frontend. */
 export function encountersAt(asked: Asked): Encounter[] {
   return POSITIONS.map((position) => together(clientsAt(position, asked).map((client) => metBy(client, asked))));
 }
 
-/** Of clients that are listed and clients that are not. */
+/** Combines what listed and unlisted clients meet. */
 function together(all: readonly Met[]): Encounter {
   const [first, second] = all;
   const told = (met: Met, onlyListedSources = false): Encounter => {
@@ -79,7 +79,7 @@ function together(all: readonly Met[]): Encounter {
   return told(isBarred(first) ? second : first, first.outcome !== second.outcome);
 }
 
-/** One client that stands for all, or two where some are listed and some are not. */
+/** One typical client; a listed and an unlisted one if the frontend has source ranges. */
 function clientsAt(position: Position, asked: Asked): Client[] {
   const { node, clients, frontend } = asked;
   const { sources } = frontend;
@@ -99,9 +99,8 @@ function clientsAt(position: Position, asked: Asked): Client[] {
           ])
         : strangers(asked);
   const free = all.filter((address) => !taken.has(address));
-  // Nodes may all be endpoints, as of the API server.
+  // All nodes may be endpoints, for example of the API server.
   const candidates = free.length > 0 ? free : [...all, ...STRANGERS[node.family]];
-  // The usual one first.
   const chosen =
     sources.length === 0 ? [candidates[0]] : [candidates.find(isListed), candidates.find((one) => !isListed(one))];
   return chosen.flatMap((address) =>
@@ -109,7 +108,7 @@ function clientsAt(position: Position, asked: Asked): Client[] {
   );
 }
 
-/** Clients of which nothing is known: at addresses for documentation (RFC 5737, RFC 3849), and in the ranges that are listed. */
+/** Unknown clients: at addresses reserved for documentation (RFC 5737, RFC 3849), and in the source ranges. */
 function strangers({ node, clients, frontend }: Asked): readonly IpAddress[] {
   const { detector } = node;
   const pods = [...clients.podNetworks, ...(detector.kind === "cidr" ? [detector.cidr] : [])];
@@ -123,12 +122,12 @@ const STRANGERS: Readonly<Record<IpFamily, readonly IpAddress[]>> = {
   IPv6: [OUTSIDE.IPv6, "2001:db8:7::77", "3fff::77"] as IpAddress[], // canonical literals
 };
 
-/** Some addresses, unlike those that are given out first. */
+/** Some addresses of a network, rarely assigned ones first. */
 function addressesIn(cidr: Cidr | undefined): readonly IpAddress[] {
   return cidr === undefined ? [] : [250, 251, 77, 2, 1].map((offset) => addressAt(cidr, offset));
 }
 
-/** Where a request to the frontend goes; of a node port, an address at which it is no other's. */
+/** The destination of a request to the frontend; for a node port, an address where no other frontend has the port. */
 function placeOf({ frontend: { address, port }, node: { nodePortIPs, nodeIP, hostAddresses }, isTaken }: Asked) {
   const own = nodePortIPs.kind === "all" ? [nodeIP, ...hostAddresses] : nodePortIPs.ips;
   const free = own.find((one, index) => (index === 0 || !isLoopback(one)) && !isTaken(one));
@@ -208,7 +207,7 @@ function whichOf(reached: readonly Outcome[], { frontend, routing }: Asked): "al
   return frontend.policy === "Local" && isDeepStrictEqual(found, local) ? "local" : "all";
 }
 
-/** An endpoint that gets itself is not asked: it may see another address than the others. */
+/** Ignores an endpoint that connects to itself, which may see another address than the others. */
 function sourceOf(
   reached: readonly Outcome[],
   { position, address }: Client,

@@ -1,4 +1,4 @@
-/** Puts together all that is known of one service port on one node: the model's decisions, and what the mode has for it. */
+/** Combines everything about one service port on one node: the model's decisions, and what the mode has for it. */
 import type { EndpointSliceRecord, ServiceNotes, ServiceRecord } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { ModeInspection } from "../dataplane/inspection.ts";
@@ -23,19 +23,19 @@ export interface ExplainedNode {
   readonly config: KubeProxyConfig;
   readonly inspection: ModeInspection;
   readonly clients: ClientFacts;
-  /** Who declares a frontend first: the key of its service port. */
+  /** The service port that declares a frontend first. */
   readonly ownerOf: (frontend: string) => string | undefined;
 }
 
 /** The objects that a service port comes from. */
 interface ServiceObjects {
   readonly service: ServiceRecord | undefined;
-  /** Those of the service, of every family. */
+  /** All slices of the Service, of every family. */
   readonly slices: readonly EndpointSliceRecord[];
   readonly notes?: ServiceNotes | undefined;
 }
 
-/** Explains one service port. @param walk leads packets through what the mode plans for it, at least. */
+/** Explains one service port. @param walk sends packets through a plan that at least includes this port. */
 export function explainPort(
   here: ExplainedNode,
   port: ServicePort,

@@ -1,4 +1,4 @@
-/** A cluster as one node must serve it, in one mode, ready to be explained. */
+/** A cluster as one node must serve it in one mode, ready for explanations. */
 import { objectKeyText } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { modeNamed } from "../dataplane/registry.ts";
@@ -12,7 +12,7 @@ import type { PortExplanation } from "./explanation.ts";
 import { type Objects, slicesByService } from "./part-of-cluster.ts";
 import { walkOf } from "./planned-rules.ts";
 
-/** One node, with the families asked for. */
+/** One node, with the requested families. */
 export interface ExplainedCluster {
   readonly objects: Objects;
   readonly config: KubeProxyConfig;
@@ -20,8 +20,8 @@ export interface ExplainedCluster {
 }
 
 /**
- * @param warn told what the objects lack, and what the model complains about.
- * @param found the node's addresses, where they are known. @default what its Node object lists
+ * @param warn gets what the objects lack, and the model's warnings.
+ * @param found the node's addresses, if known. @default those in its Node object
  */
 export async function explainedCluster(
   objects: Objects,
@@ -51,7 +51,7 @@ function clientFacts({ nodes }: Objects, node: OfflineNode): ClientFacts {
   return clientFactsOf(node, own?.podCIDRs ?? [], otherNodes);
 }
 
-/** What is known of the clients of a node. @param otherNodes addresses of this family. */
+/** Facts about the clients of a node. @param otherNodes their addresses of this family. */
 export function clientFactsOf(
   { detector, family }: OfflineNode,
   podCIDRs: readonly string[],
@@ -61,7 +61,7 @@ export function clientFactsOf(
   return { podNetworks: own.length === 0 && detector.kind === "cidr" ? [detector.cidr] : own, otherNodes };
 }
 
-/** The service port that has a frontend (`frontendKey`): all are listed when the first is asked for. */
+/** Finds the service port that has a frontend (`frontendKey`); the first call lists all of them. */
 export function ownersIn({ state }: OfflineNode): (frontend: string) => string | undefined {
   let owners: Map<string, string> | undefined;
   return (frontend) => {
@@ -74,7 +74,7 @@ export function ownersIn({ state }: OfflineNode): (frontend: string) => string |
   };
 }
 
-/** Explains the service ports with these keys, family by family; a key that a family does not have is passed over. */
+/** Explains the service ports with these keys, family by family; skips keys that a family does not have. */
 export async function explainPorts(cluster: ExplainedCluster, keys: Iterable<string>): Promise<PortExplanation[]> {
   const explanations: PortExplanation[] = [];
   const walks = await Promise.all(cluster.families.map(({ node, config }) => walkOf(node, config)));
@@ -94,7 +94,7 @@ export async function explainPorts(cluster: ExplainedCluster, keys: Iterable<str
   return explanations;
 }
 
-/** Every service port of the cluster that some family has, in the order of their keys. */
+/** The keys of all service ports of the cluster that some family has, sorted. */
 export function allPortKeys({ families }: ExplainedCluster): readonly string[] {
   return [...new Set(families.flatMap(({ node }) => [...node.state.services.keys()]))].sort();
 }

@@ -1,4 +1,4 @@
-/** Finds the service ports that a target is about, and how it belongs to them. Pure. */
+/** Finds the service ports that a target means, and how it relates to them. */
 import { objectKeyText } from "../cluster/objects.ts";
 import { declaredFrontends } from "../model/frontend.ts";
 import type { ServicePort } from "../model/service-port.ts";
@@ -7,20 +7,20 @@ import { type ExplainedCluster, servedServices } from "./explained-cluster.ts";
 import { behindHostName, type HostNames, type Objects, servicesBehind } from "./part-of-cluster.ts";
 import type { NamedPort, Target } from "./target.ts";
 
-/** Service ports, and what the target has to do with them. */
+/** Service ports, and how the target relates to them. */
 export interface Found {
   readonly kind: "ports";
   /** Keys of service ports. */
   readonly keys: readonly string[];
-  /** How the target belongs to them: sentences; empty for a Service that was asked for by its name. */
+  /** Sentences about how the target relates to them; empty for a Service that was named. */
   readonly because: readonly string[];
 }
 
 export type Search =
   | Found
-  /** A name that exists once, and what it is for. */
+  /** A name that all service ports share, and its purpose. */
   | { readonly kind: "shared"; readonly name: string; readonly purpose: string }
-  /** Nothing: why, and words that were perhaps meant. */
+  /** Nothing: why, and names that may have been meant. */
   | { readonly kind: "nothing"; readonly why: string; readonly meant: Iterable<string>; readonly wanted: string };
 
 export function find(cluster: ExplainedCluster, target: Target): Search {
@@ -57,7 +57,7 @@ const headlessWords = (service: string): string =>
 
 type NamedServices = Pick<Objects, "services"> & HostNames;
 
-/** Whether there is a Service of that name, served or not. @param name `namespace/name` */
+/** Whether there is a Service with this name, served or not. @param name `namespace/name` */
 export function isKnownService({ services, serviceNotes = [] }: NamedServices, name: string): boolean {
   return [...services, ...serviceNotes].some((one) => objectKeyText(one) === name);
 }
@@ -150,7 +150,7 @@ function findNodePort(
   return nothing(String(port), `no Service has the node port ${port}${hint}`);
 }
 
-/** Of digits and dots, or with two colons: no chain, set or Service has such a name. */
+/** Digits and dots, or two colons: no chain, set or Service has such a name. */
 const IS_MEANT_AS_ADDRESS = /^(?:[\d.]*\.[\d.]*|[\da-z]*:[\da-z]*:[\da-z:.]*)$/i;
 
 function findName(cluster: ExplainedCluster, name: string, named: Partial<NamedPort>): Search {

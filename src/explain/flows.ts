@@ -1,4 +1,4 @@
-/** Connections with names: which Service each goes to, from which pod, to which, and how it ended. Pure. */
+/** Names connections: the Service each goes to, the pods at its ends, and how it ended. */
 import type { ServiceRecord } from "../cluster/objects.ts";
 import { type CountedPort, countedPortsOf } from "../dataplane/traffic.ts";
 import { knownPods, type PodSources } from "../inspect/known-pods.ts";
@@ -9,13 +9,13 @@ import type { Flow } from "../net/flow.ts";
 import { IP_FAMILIES, type IpAddress, joinHostPort } from "../net/ip.ts";
 import { PROTOCOL_NUMBERS, type Protocol } from "../net/protocol.ts";
 
-/** Packets and bytes; null: the kernel does not count them. */
+/** Packets and bytes; null if the kernel does not count them. */
 interface Volume {
   readonly packets: number;
   readonly bytes: number;
 }
 
-/** How a connection ended, as its client met it; `closed`: whether there were answers is not known. */
+/** How a connection ended for its client; `closed`: not known whether it was answered. */
 export type FlowEnd = "answered" | "refused" | "never answered" | "closed";
 
 /** One connection; -o json. */
@@ -23,52 +23,52 @@ export interface NamedFlow {
   /** `namespace/name:port` */
   readonly servicePort: string;
   readonly protocol: Protocol;
-  /** `10.96.0.10:80`: what was asked for. */
+  /** The original destination: `10.96.0.10:80`. */
   readonly frontend: string;
   readonly client: string;
   /** `namespace/name`; null: not known. */
   readonly clientPod: string | null;
-  /** Null: not known, of one that a process carries, or has carried. */
+  /** Null if not known: a process relays the connection, or did. */
   readonly endpoint: string | null;
   readonly endpointPod: string | null;
-  /** Conntrack's word, or the socket's; null for UDP and for what has ended. */
+  /** The state in conntrack, or of the socket; null for UDP and for ended connections. */
   readonly state: string | null;
-  /** No slice of the Service has the endpoint. */
+  /** Whether no slice of the Service has the endpoint. */
   readonly isStale: boolean;
-  /** Seconds since it began; null: it is older than the look, and the kernel keeps no times. */
+  /** Seconds since it started; null if it is older than the observation and the kernel keeps no timestamps. */
   readonly ageSeconds: number | null;
   readonly sent: Volume | null;
   readonly received: Volume | null;
-  /** Of those that were led at the socket; null for others. */
+  /** Only for connections redirected at the socket; null for others. */
   readonly rttMs: number | null;
   readonly retransmits: number | null;
-  /** Null while it lives. */
+  /** Null while it is open. */
   readonly ended: FlowEnd | null;
 }
 
-/** Which connections are asked for. */
+/** Which connections to show. */
 export interface FlowChoice {
   /** `namespace/name`, `namespace/name:port`; undefined: all. */
   readonly service: string | undefined;
   /** A pod (`namespace/name`) or an address. */
   readonly from: string | undefined;
   readonly to: string | undefined;
-  /** As {@link NamedFlow.state}, or `ended`'s words. */
+  /** A value of {@link NamedFlow.state} or {@link NamedFlow.ended}. */
   readonly state: string | undefined;
   readonly isStale: boolean;
 }
 
-/** What is known of the cluster. */
+/** The names of the cluster. */
 export interface FlowNames {
   readonly ports: readonly CountedPort[];
   readonly pods: ReadonlyMap<IpAddress, string>;
-  /** Of the node, where node ports answer. */
+  /** The node's addresses, at which node ports answer. */
   readonly own: ReadonlySet<IpAddress>;
-  /** Whether conntrack tells the endpoint; else who carries the connection there. */
+  /** Whether conntrack has the endpoint; otherwise it has the process that relays the connection. */
   readonly isEndpointTracked: boolean;
 }
 
-/** Who answers. */
+/** The endpoint that answers. */
 export interface AnsweringPlace {
   readonly ip: IpAddress;
   /** `ip:port` */
@@ -83,11 +83,11 @@ export interface NamedPort {
 export class FlowNamer {
   readonly #names: FlowNames;
   readonly #choice: FlowChoice;
-  /** By address (`*`: of the node), protocol and port. */
+  /** By address (`*`: any of the node), protocol and port. */
   readonly #byFrontend = new Map<string, Map<number, NamedPort>>();
-  /** Frontends and endpoints that connections had. */
+  /** Frontends and endpoints seen in connections. */
   readonly #places = new Map<IpAddress, Map<number, AnsweringPlace>>();
-  /** Where a process carries what, by protocol, client, and the port of its socket. */
+  /** Endpoints of connections that a process relays, by protocol, client, and the port of the process's socket. */
   #carried: ReadonlyMap<string, AnsweringPlace> = new Map();
 
   constructor(names: FlowNames, choice: FlowChoice) {
@@ -103,12 +103,12 @@ export class FlowNamer {
     }
   }
 
-  /** `namespace/name` of all that have connections, asked for or not. */
+  /** All Services as `namespace/name`, shown or not. */
   get services(): readonly string[] {
     return [...new Set(this.#names.ports.map(({ name }) => name.service))];
   }
 
-  /** Those of the service ports that are asked for. */
+  /** The frontends of the service ports to show. */
   get frontends(): readonly {
     readonly protocol: Protocol;
     readonly address: IpAddress | undefined;
@@ -120,11 +120,11 @@ export class FlowNamer {
         ({ address, port }) => [`${protocol} ${address ?? "*"} ${port}`, { protocol, address, port }] as const,
       ),
     );
-    // A node port is one for both families.
+    // Both families share a node port.
     return [...new Map(all).values()];
   }
 
-  /** The service port, or undefined for connections that no Service led. Cheap: asked of every one. */
+  /** The service port; undefined if the connection is not to a Service. Cheap, as it runs for every connection. */
   portOf({ protocol, destinationIP, destinationPort }: Flow): NamedPort | undefined {
     const key = portKey(protocol, destinationPort);
     const atAddress = this.#byFrontend.get(destinationIP)?.get(key);
@@ -136,7 +136,7 @@ export class FlowNamer {
     return this.#names.isEndpointTracked;
   }
 
-  /** Notes where the daemon carries what. @returns the others, which conntrack does not know. */
+  /** Takes over the endpoints of connections that the daemon relays. @returns the others, which conntrack does not have. */
   takeLed(flows: readonly LedFlow[]): readonly LedFlow[] {
     this.#carried = new Map(
       flows.flatMap(({ carriedFor, protocol, sourceIP, sourcePort, destinationPort, replySourceIP: ip, ...flow }) => {
@@ -148,7 +148,7 @@ export class FlowNamer {
     return flows.filter(({ carriedFor }) => carriedFor === undefined);
   }
 
-  /** One text for all connections to a place. */
+  /** One shared object, with its text, for all connections to a place. */
   #place(ip: IpAddress, port: number): AnsweringPlace {
     const ports = this.#places.get(ip) ?? new Map<number, AnsweringPlace>();
     let place = ports.get(port);
@@ -160,14 +160,14 @@ export class FlowNamer {
     return place;
   }
 
-  /** Undefined where a process carries it, and does not say. */
+  /** Undefined if a process relays it and does not say where. */
   answering(flow: Flow): AnsweringPlace | undefined {
     const { protocol, replySourceIP: ip, replySourcePort, replyDestinationIP, replyDestinationPort } = flow;
     if (this.isEndpointTracked) return this.#place(ip, replySourcePort);
     return this.#carried.get(`${protocol} ${replyDestinationIP} ${replyDestinationPort} ${replySourcePort}`);
   }
 
-  /** @param seen what was known when it began. @returns undefined for what is not asked for. */
+  /** @param seen what was known when it started. @returns undefined for connections not to show. */
   name(
     flow: TrackedFlow,
     seen: {
@@ -212,29 +212,29 @@ export class FlowNamer {
   }
 }
 
-/** One number for both. */
+/** One number for protocol and port. */
 function portKey(protocol: Protocol, port: number): number {
   return PROTOCOL_NUMBERS[protocol] * 65_536 + port;
 }
 
-/** A Service that is named without its namespace is asked for in all of them. */
+/** A Service without a namespace is meant in all namespaces. */
 function isAsked({ name, frontends }: CountedPort, service: string | undefined): boolean {
   if (service === undefined) return true;
-  // A port by its number, which a node port is not.
+  // Service ports may be given by number, but not node ports.
   const byNumber = frontends.flatMap(({ address, port }) => (address === undefined ? [] : `${name.service}:${port}`));
   return [name.service, name.text, ...byNumber].some(
     (own) => (service.includes("/") ? own : own.replace(/.*\//, "")) === service,
   );
 }
 
-/** TCP that was answered and never established was answered with a reset. */
+/** A TCP connection that was answered but never established was answered with a reset. */
 function endOf({ protocol, isAnswered, isAssured }: TrackedFlow): FlowEnd {
   if (isAnswered === undefined) return "closed";
   if (isAnswered !== true) return "never answered";
   return protocol === "TCP" && isAssured === false ? "refused" : "answered";
 }
 
-/** The names that objects give. */
+/** The names from objects. */
 export function namesOfObjects(
   objects: PodSources & { readonly services: readonly ServiceRecord[] },
 ): Pick<FlowNames, "ports" | "pods"> {
@@ -247,10 +247,10 @@ export function namesOfObjects(
   return { ports, pods };
 }
 
-/** The columns of {@link flowCells}; the last is empty but for sockets. */
+/** The columns of {@link flowCells}; the last one is empty except for connections redirected at sockets. */
 export const FLOW_HEAD = ["SERVICE PORT", "CLIENT", "ASKED FOR", "ENDPOINT", "STATE", "AGE", "SENT", "RECEIVED", "RTT"];
 
-/** A line of the table. */
+/** One line of the table. */
 export function flowCells(flow: NamedFlow): readonly string[] {
   const { servicePort, protocol, frontend, state, ended, isStale, ageSeconds, rttMs, retransmits } = flow;
   const said = ended ?? state ?? "-";

@@ -1,4 +1,4 @@
-/** An answer of `explain` in each form that it has. */
+/** An answer of `explain` in each output form. */
 import type { PortExplanation } from "./explanation.ts";
 import { pictureOf } from "./picture.ts";
 import { jsonText, safe } from "./safe-text.ts";
@@ -9,9 +9,9 @@ export const FORMS = ["text", "json", "svg"] as const;
 export type Form = (typeof FORMS)[number];
 
 export interface Answer {
-  /** What was asked, as it was typed. */
+  /** The question as typed. */
   readonly what: string;
-  /** How that belongs to the service ports. */
+  /** How it relates to the service ports. */
   readonly because: readonly string[];
   readonly servicePorts: readonly PortExplanation[];
 }

@@ -1,4 +1,4 @@
-/** Asks the tools of this host what the kernel has. Reading needs CAP_NET_ADMIN. */
+/** Dumps what the kernel has with this host's tools, which needs CAP_NET_ADMIN. */
 import { DumpError, type DumpKind } from "../inspect/dumps/inventory.ts";
 import { type Exec, ExecError, execProcess } from "../kernel/process.ts";
 import type { IpFamily } from "../net/ip.ts";
@@ -12,7 +12,7 @@ interface KernelDump {
 
 const TIMEOUT_MS = 30_000;
 
-/** What prints one kind of one family; IP sets and virtual servers of both families come together. */
+/** The command for one kind and family; IP sets and virtual servers of both families are printed together. */
 const COMMANDS: Readonly<Record<DumpKind, (family: IpFamily, table: string) => readonly string[]>> = {
   "iptables-save": (family) => [family === "IPv4" ? "iptables-save" : "ip6tables-save"],
   nft: (family, table) => ["nft", "list", "table", family === "IPv4" ? "ip" : "ip6", table],
@@ -20,7 +20,7 @@ const COMMANDS: Readonly<Record<DumpKind, (family: IpFamily, table: string) => r
   ipvsadm: () => ["ipvsadm", "-S", "-n"],
 };
 
-/** @throws DumpError when a tool is missing or refuses. */
+/** @throws DumpError if a tool is missing or fails. */
 export async function kernelDumps(
   kinds: readonly DumpKind[],
   families: readonly IpFamily[],
@@ -39,13 +39,12 @@ export async function kernelDumps(
   );
 }
 
-/** The table of nftables mode may not be there: then nothing is printed. */
 async function outputOf(exec: Exec, file: string, args: readonly string[]): Promise<string> {
   const name = [file, ...args].join(" ");
   try {
     const { status, stdout, stderr } = await exec(file, args, { timeoutMs: TIMEOUT_MS });
     if (status === 0) return stdout;
-    // No such table: nothing is there, which is an answer.
+    // The table does not exist, which is a valid answer.
     if (file === "nft" && /No such file or directory/.test(stderr)) return "";
     throw new DumpError(`${name}: ${stderr.trim() || `ended with status ${status}`}`);
   } catch (error) {

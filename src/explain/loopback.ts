@@ -1,4 +1,4 @@
-/** Node ports at loopback addresses: which are led, by whom, and what leads the others nowhere. */
+/** Node ports at loopback addresses: which are served and by what, and why the others are not. */
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { ModeInspection } from "../dataplane/inspection.ts";
 import { modeNamed } from "../dataplane/registry.ts";
@@ -16,7 +16,7 @@ interface LoopbackNode {
   readonly inspection: ModeInspection;
 }
 
-/** What this node meets at a node port of its own loopback address, in a sentence. @param port has usable endpoints */
+/** A sentence about what this node meets at a node port of its loopback address. @param port has usable endpoints */
 export function atLoopback({ node, config, inspection }: LoopbackNode, port: ServicePort, walk: Walk) {
   const { family } = node;
   const address = (family === "IPv4" ? "127.0.0.1" : "::1") as IpAddress; // canonical literals
@@ -34,7 +34,7 @@ export function atLoopback({ node, config, inspection }: LoopbackNode, port: Ser
   return { address, isLed, words: `${joinHostPort(address, port.nodePort)} (${port.protocol}) ${met}.` };
 }
 
-/** The same of the node port that a packet to a loopback address is for, as notes on its trace; none for other packets. */
+/** The same sentence as a note on the trace of a packet to a node port at a loopback address; none for other packets. */
 export async function loopbackNotes(
   node: OfflineNode,
   config: KubeProxyConfig,

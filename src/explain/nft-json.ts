@@ -1,12 +1,12 @@
-/** What `nft -j list ruleset` prints, as the same inventory that its text is. Pure. */
+/** Reads the output of `nft -j list ruleset` into the same inventory as nft's text. */
 import { DumpError, type Inventory, InventoryDraft } from "../inspect/dumps/inventory.ts";
 import { isObject, type JsonObject, listOf, named, numberOf, textOf } from "../kernel/nftables/json.ts";
 import { durationText, elementLine, hookText, ruleText } from "../kernel/nftables/json-text.ts";
 
-/** Whether a text is JSON of nft. */
+/** Whether a text is JSON from nft. */
 export const isNftJson = (text: string): boolean => /^\s*\{\s*"nftables"/.test(text);
 
-/** @param table the name of the tables to read; others are passed over. @throws DumpError for a text that is cut or something else */
+/** @param table the name of the tables to read; others are skipped. @throws DumpError if the text is truncated or something else */
 export function readNftJson(text: string, table: string): Inventory {
   const draft = new InventoryDraft();
   for (const item of itemsOf(text)) {
@@ -27,7 +27,7 @@ export function readNftJson(text: string, table: string): Inventory {
   return { ...draft.finish("nft"), unsaid: UNSAID };
 }
 
-/** Comments of chains, and the types of sets whose key is an expression, are not in JSON (nft 1.0 to 1.1). */
+/** JSON lacks the comments of chains and the types of sets whose key is an expression (nft 1.0 to 1.1). */
 const UNSAID = /^(?:comment "|type(?:of)? (?!.* hook ))/;
 
 function itemsOf(text: string): readonly unknown[] {
@@ -44,7 +44,7 @@ function lineOfRule({ expr, comment }: JsonObject): string {
   return ruleText(statements, textOf(comment));
 }
 
-/** What a counter of a rule has counted says nothing about what was planned. */
+/** The value of a rule's counter is not part of a plan. */
 function isOwnCounter(statement: unknown): boolean {
   const found = named(statement);
   return found?.name === "counter" && typeof found.body !== "string";

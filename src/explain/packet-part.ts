@@ -1,6 +1,6 @@
 /**
- * The part of what a node serves that one packet can meet, so that a trace among 10,000 service ports plans a handful. Of what all
- * share there is one of each kind, and the others are counted (`OfflineNode.others`).
+ * The part of a node's service ports that one packet can meet, so that a trace among 10,000 service ports plans only a handful. For
+ * shared chains and sets it keeps one service port of each kind, and counts the others (`OfflineNode.others`).
  */
 import type { Steps } from "../async/steps.ts";
 import type { OfflineNode, OtherPort } from "../inspect/offline-node.ts";
@@ -10,45 +10,44 @@ import type { ServicePort } from "../model/service-port.ts";
 import { routeServicePort } from "../model/service-port-routing.ts";
 import type { IpAddress } from "../net/ip.ts";
 
-/** Where a packet goes, as it reaches the node. */
+/** The destination of a packet as it reaches the node. */
 interface PacketEnd {
   readonly destination: IpAddress;
   readonly port: number;
-  /** Short chains are shown rule by rule, so that those of kinds with few members are needed, too. @default false */
+  /** Whether short chains are shown rule by rule, which needs all members of small kinds. @default false */
   readonly showsEveryRule?: boolean;
 }
 
-/** As many rules make a chain long: of others, each rule is shown that does not match (`trace/iptables/ruleset.ts`). */
+/** Chains with this many rules are long: in shorter ones, every rule that does not match is shown (`trace/iptables/ruleset.ts`). */
 const FEW_OF_A_KIND = 16;
 
-/** A service port with what it had when the question came. */
+/** A service port with its endpoints at the time of the question. */
 interface Served {
   readonly port: ServicePort;
   readonly endpoints: readonly Endpoint[];
 }
 
-/** Service ports that differ in names, addresses and numbers alone. */
+/** Service ports that differ only in names, addresses and numbers. */
 interface Kind {
   readonly first: ServicePort;
-  /** The first ones. */
+  /** The first {@link FEW_OF_A_KIND} of them. */
   readonly members: Served[];
 }
 
-/** So many service ports are looked at in one step. */
+/** How many service ports one step handles. */
 const STEP = 250;
 const NO_ENDPOINTS: readonly Endpoint[] = [];
 
 /**
- * The node with these service ports alone: those that have the destination as an address, an endpoint or a node port; those that have
- * an endpoint of these as their address, or its port as a node port, where packets are looked at once more on their way there; those
- * that say of an endpoint of these that it is on this node, where these say that it is not (a pod is here as soon as one slice says so);
- * and one of each kind.
+ * The node with only these service ports: those with the destination as an address, an endpoint or a node port; those with an endpoint
+ * of these as their address, or its port as a node port, as rules see the packet again after translation; those that call an endpoint
+ * of these local although these do not (a pod is on this node as soon as one slice says so); and one of each kind.
  *
- * What the node serves may change between two steps: it is taken as it is at the first.
+ * The node's service ports may change between two steps: the state at the first step counts.
  */
 export function* partForPacket(node: OfflineNode, end: PacketEnd): Steps<OfflineNode> {
   const { services, endpoints, endpointCount, localReadyCounts } = node.state;
-  // In order, so that planners, who sort them, find them sorted.
+  // Sorted, because planners sort them anyway.
   const all = [...services.keys()].sort().flatMap((key): Served | readonly Served[] => {
     const port = services.get(key);
     return port === undefined ? [] : { port, endpoints: endpoints.get(key) ?? NO_ENDPOINTS };
@@ -116,8 +115,8 @@ function addressesOf({ clusterIP, externalIPs, loadBalancerVIPs }: ServicePort):
 }
 
 /**
- * Everything that can decide which chains and sets there are, and how many rules in each that all service ports share. Two service
- * ports with one kind have the same there. Called for each of 10,000.
+ * Everything that can decide which chains and sets exist, and how many rules a service port has in each shared one. Service ports of
+ * the same kind have the same there. Called for each of 10,000.
  */
 function kindOf({ port, endpoints }: Served, { name, zone }: OfflineNode): string {
   const { categories, hasInternal, hasExternal, usesExternal } = routeServicePort(port, endpoints, {
@@ -144,7 +143,7 @@ function kindOf({ port, endpoints }: Served, { name, zone }: OfflineNode): strin
   return `${protocol} ${decided} ${states} ${policies} ${frontends} ${affinity} ${port.loadBalancerSourceRanges.join()}${lossesOf(port)}`;
 }
 
-/** From 0 to 15. Asked of every endpoint. */
+/** From 0 to 15. Called for every endpoint. */
 function stateOf({ isLocal, isReady, isServing, isTerminating }: Endpoint): number {
   return (isLocal ? 1 : 0) | (isReady ? 2 : 0) | (isServing ? 4 : 0) | (isTerminating ? 8 : 0);
 }
@@ -155,7 +154,7 @@ function flags(...all: readonly boolean[]): number {
   return bits;
 }
 
-/** Which of its frontends belong to others. One that declares an address twice is like no other. */
+/** Which of its frontends belong to other service ports. A port that declares an address twice is a kind of its own. */
 function lossesOf(port: ServicePort): string {
   const { lostFrontends, externalIPs, loadBalancerVIPs } = port;
   const isTwice =

@@ -33,7 +33,7 @@ for (const mode of ["iptables", "nftables"] as const) {
       const found = servicesOfTarget(objects, { kind: "name", name: own.name }, inspection);
       assert.deepEqual([...found], ["ns1/svc7"], own.name);
     }
-    // Neither for what is there once, nor for what is nothing, is the model of all of them made.
+    // Neither a shared name nor an unknown one needs the model of all Services.
     for (const other of ["KUBE-SERVICES", "services", "nothing"]) {
       assert.deepEqual(servicesOfTarget(objects, { kind: "name", name: other }, inspection), new Set());
     }

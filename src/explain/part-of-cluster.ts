@@ -1,6 +1,6 @@
 /**
- * The part of a cluster that says all about some Services: they, their slices, and the Services that share an address with them.
- * So that a question about one Service among 10,000 costs what that Service costs. Pure.
+ * The part of a cluster that determines some Services: the Services, their slices, and the Services that share an address with them.
+ * With it, a question about one Service among 10,000 costs only as much as that Service.
  */
 import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
 import {
@@ -14,10 +14,10 @@ import { servicePortName } from "../model/service-port-name.ts";
 import { type IpAddress, joinHostPort, parseIpAddress } from "../net/ip.ts";
 import type { Target } from "./target.ts";
 
-/** The objects of a cluster; what is wrong with them has been told by their reader. */
+/** The objects of a cluster; their reader has already reported problems. */
 export type Objects = Omit<ClusterRecords, "problems">;
 
-/** The objects of these Services, as `namespace/name`, with all nodes; undefined stands for all Services. */
+/** The objects of these Services (`namespace/name`), and all nodes. @param services undefined: all. */
 export function partOf(objects: Objects, services: ReadonlySet<string> | undefined): Objects {
   if (services === undefined) return objects;
   return {
@@ -27,11 +27,11 @@ export function partOf(objects: Objects, services: ReadonlySet<string> | undefin
   };
 }
 
-/** These Services, and the others that declare an address or a node port of theirs: one of them owns it. */
+/** These Services, and all others that declare one of their addresses or node ports, which only one can own. */
 export function withNeighbours(all: readonly ServiceRecord[], chosen: ReadonlySet<string>): ReadonlySet<string> {
   const own = all.filter((service) => chosen.has(objectKeyText(service)));
   const places = new Set(own.flatMap(placesOf));
-  // At an address of the node a port goes before a node port of its number, and ipvs mode masquerades by the number alone.
+  // At an address of the node, a port precedes a node port with its number, and ipvs mode masquerades by that number alone.
   const [nodePorts, ports] = [new Set(own.flatMap(nodePortsOf)), new Set(own.flatMap(portsOf))];
   const together = new Set(chosen);
   for (const service of all) {
@@ -56,27 +56,27 @@ function portsOf({ ports }: ServiceRecord): string[] {
   return ports.map(({ port, protocol }) => `${protocol} ${port}`);
 }
 
-/** Those of its frontends, of both families. */
+/** The addresses of its frontends, of both families. */
 export function addressesOf({ clusterIPs, clusterIP, externalIPs, loadBalancerIngress }: ServiceRecord): string[] {
   const texts = [...clusterIPs, clusterIP, ...externalIPs, ...loadBalancerIngress.map(({ ip }) => ip)];
   return texts.flatMap((text) => parseIpAddress(text) ?? []);
 }
 
-/** With more service ports of one number, `find` names none of them. */
+/** How many Services with one port number are kept: with more, `find` names none of them. */
 const FEW = 6;
 
 /**
- * The Services that a target can be about. For a node port that no Service has, some of those that have its number as a port: it was
- * perhaps meant.
+ * The Services that a target can mean. For a node port that no Service has, some with its number as a port, which may have been
+ * meant.
  *
- * @param inspection of the mode, which knows whose a name in the kernel can be.
+ * @param inspection of the mode, which knows the owner of a name in the kernel.
  */
 export function servicesOfTarget(objects: Objects, target: Target, inspection: ModeInspection): ReadonlySet<string> {
   const meant = objects.services.filter(predicateOf(objects, target, inspection)).map(objectKeyText);
   if (meant.length > 0) return withNeighbours(objects.services, new Set(meant));
   if (target.kind === "node-port") return withPort(objects.services, target);
   if (target.kind !== "address") return new Set();
-  // Services that are not served have slices, too.
+  // Services that are not served have slices too.
   return new Set([...servicesBehind(objects, target.address), ...withPort(objects.services, target)]);
 }
 
@@ -89,7 +89,7 @@ function withPort(
   for (const service of services) {
     if (names.size >= FEW) break;
     const hasPort = service.ports.some((one) => one.port === port && (protocol ?? one.protocol) === one.protocol);
-    // What has no cluster IP of either family is not served.
+    // A Service without any cluster IP is not served.
     if (hasPort && service.clusterIPs.some((text) => parseIpAddress(text) !== undefined)) {
       names.add(objectKeyText(service));
     }
@@ -124,7 +124,7 @@ function predicateOf(
   }
 }
 
-/** Those that have an endpoint at the address, as `namespace/name`, served or not. */
+/** The Services with an endpoint at the address, as `namespace/name`, served or not. */
 export function servicesBehind(
   { endpointSlices }: Pick<Objects, "endpointSlices">,
   address: IpAddress,
@@ -135,17 +135,17 @@ export function servicesBehind(
   return new Set(slices.map(({ namespace, serviceName }) => `${namespace}/${serviceName}`));
 }
 
-/** What says which host names Services have. */
+/** The objects that hold the host names of Services. */
 export type HostNames = Pick<Objects, "serviceNotes">;
 
-/** The Service, as `namespace/name`, whose load balancer has this host name, with or without a port behind it. */
+/** The Service, as `namespace/name`, whose load balancer has this host name. @param text may end in `:port`. */
 export function behindHostName({ serviceNotes }: HostNames, text: string) {
   const [host = "", port] = text.toLowerCase().split(":");
   const found = serviceNotes?.find(({ hostNames }) => hostNames.includes(host));
   return found && { service: objectKeyText(found), host, port };
 }
 
-/** The Service has this name, or owns this name in the kernel. */
+/** Whether a Service has this name, or owns it in the kernel. */
 function ownsName(
   { endpointSlices }: Objects,
   wanted: string,
@@ -177,7 +177,7 @@ function* endpointTexts(
   }
 }
 
-/** By `namespace/name` of their Service. */
+/** Slices by `namespace/name` of their Service. */
 export function slicesByService(
   slices: readonly EndpointSliceRecord[],
 ): ReadonlyMap<string, readonly EndpointSliceRecord[]> {

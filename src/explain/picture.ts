@@ -1,11 +1,10 @@
 /**
- * An explanation as a picture: frontends on the left, the policies in the middle, endpoints on the right; what is not used is
- * dashed. Pure.
+ * An explanation as a picture: frontends on the left, policies in the middle, endpoints on the right; unused boxes are dashed.
  */
 import type { ExplainedEndpoint, ExplainedUse, PortExplanation } from "./explanation.ts";
 import { frontendTitle, shareText } from "./text.ts";
 
-/** A box: two lines of text. */
+/** A box with two lines of text. */
 export interface Box {
   readonly id: string;
   readonly title: string;
@@ -28,7 +27,7 @@ export interface Picture {
 
 const FATES = { serve: "", drop: "dropped", refuse: "refused", lost: "another's" } as const;
 
-/** Draws one service port of one family. @param prefix of the ids, where several are drawn together. */
+/** Draws one service port of one family. @param prefix of the ids, for several pictures in one document. */
 export function pictureOf(explained: PortExplanation, prefix = ""): Picture {
   const { servicePort, protocol, node, family, mode, frontends, endpoints } = explained;
   const boxes: Box[] = [];

@@ -1,4 +1,4 @@
-/** The rules that a mode plans for a node, ready to be walked: for `trace`, and for the page of a daemon. */
+/** The rules that a mode plans for a node, ready to be walked: for `trace`, and for a daemon's page. */
 import type { KubeProxyConfig } from "../config/config.ts";
 import { modeNamed } from "../dataplane/registry.ts";
 import type { Rendered } from "../dataplane/rendering.ts";
@@ -15,7 +15,7 @@ import { outcomesOf } from "../trace/netfilter/tree.ts";
 import { newPacket } from "../trace/packet.ts";
 import type { Walk } from "./encounters.ts";
 
-/** The mode, so configured, has no rules, or none that can be walked; the message says which. */
+/** The mode as configured has no rules, or none that can be walked; the message says which. */
 export class NoRulesError extends Error {
   override readonly name = "NoRulesError";
 }
@@ -24,12 +24,12 @@ export interface PlannedRules {
   /** In words. */
   readonly name: string;
   readonly dumps: readonly Dump[];
-  /** Of the node, those that rules give it among them. */
+  /** The node's addresses, including those that the mode adds. */
   readonly addresses: readonly IpAddress[];
   readonly services: KnownServices;
 }
 
-/** Up to so many Services or service ports everything is planned: a part would have most of them, and this costs nothing to find. */
+/** Up to this many Services or service ports, everything is planned: a part would contain most of them anyway. */
 export const FEW_SERVICES = 50;
 
 /** @throws NoRulesError */
@@ -45,13 +45,13 @@ export async function plannedRules(node: OfflineNode, config: KubeProxyConfig): 
   return {
     name: `the plan of mode ${config.mode} for ${node.name}`,
     dumps,
-    // Modes with virtual servers have their addresses on a device.
+    // Modes with virtual servers put their addresses on a device.
     addresses: [...node.hostAddresses, ...deviceAddresses(dumps)],
     services: servicesOf(node),
   };
 }
 
-/** A plan in each of these forms that anything is planned in. @param render plans in one form. @throws what `render` throws */
+/** The plan in each of these forms that has any rules. @param render plans in one form. @throws what `render` throws */
 export async function dumpsOf(forms: readonly string[], render: (form: string) => Promise<Rendered>): Promise<Dump[]> {
   const dumps: Dump[] = [];
   for (const form of forms) {
@@ -82,12 +82,12 @@ function servicesOf({ state }: OfflineNode): KnownServices {
 /** Whether an address is that of a pod of this node. @param podCIDRs of the node. */
 export function isPodOf({ detector }: OfflineNode, podCIDRs: readonly string[], address: IpAddress): boolean {
   const own = podCIDRs.flatMap((text) => parseCidr(text) ?? []);
-  // Where the Node does not say which are its own, those of the cluster.
+  // If the Node has no pod CIDRs, those of the cluster.
   const cidrs = own.length > 0 ? own : detector.kind === "cidr" ? [detector.cidr] : [];
   return cidrs.some((cidr) => cidrContains(cidr, address));
 }
 
-/** Leads packets through the plan; each client is taken for a new one, and pods come in by a port of a bridge. Nowhere without rules. */
+/** Sends packets through the plan. Every client counts as new, and pods come in by a bridge port. No outcomes without rules. */
 export async function walkOf(node: OfflineNode, config: KubeProxyConfig): Promise<Walk> {
   const rules = await plannedRules(node, config).catch((error: unknown) => {
     if (error instanceof NoRulesError) return undefined;

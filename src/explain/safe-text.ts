@@ -1,7 +1,7 @@
-/** What keeps names and texts of others from doing anything to a terminal. Pure. */
+/** Keeps names and texts from outside from controlling a terminal. */
 import { escapeJson, escapeLine } from "../logging/escape.ts";
 
-/** Escapes what must not reach a terminal, line by line. */
+/** Escapes control characters, line by line. */
 export function safe(text: string): string {
   return text.split("\n").map(escapeLine).join("\n");
 }

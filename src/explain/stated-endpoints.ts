@@ -1,26 +1,26 @@
 /**
- * What the EndpointSlices of a service say of one of its ports beside the model's endpoints: the slice that each comes from, and what
- * was passed over and why. The slices are read and joined by the model. Pure.
+ * What a Service's EndpointSlices say about one of its ports, beyond the model's endpoints: the slice of each endpoint, and what was
+ * skipped and why. The model reads and joins the slices.
  */
 import { type EndpointSliceRecord, objectKeyText } from "../cluster/objects.ts";
 import type { ServicePortName } from "../model/service-port-name.ts";
 import { joinSlices, type ReadSlice, readSlice } from "../model/slice-endpoints.ts";
 import type { IpFamily } from "../net/ip.ts";
 
-/** Where an endpoint is said to be. */
+/** Where a slice says that an endpoint is. */
 export interface StatedPlace {
   /** `namespace/name` of the slice. */
   readonly slice: string;
-  /** Empty when the slice does not say. */
+  /** Empty if the slice does not say. */
   readonly nodeName: string;
-  /** `namespace/name` of its pod, where that is known. */
+  /** `namespace/name` of its pod, if known. */
   readonly pod: string | undefined;
 }
 
 export interface Statement {
-  /** By the endpoint's text, of the copy that counts. */
+  /** By the endpoint's text; if several slices list it, from the one that counts. */
   readonly places: ReadonlyMap<string, StatedPlace>;
-  /** What makes no endpoint of the service port, and copies that do not count. */
+  /** Entries that make no endpoint of the service port, and duplicates that do not count. */
   readonly passedOver: readonly { readonly slice: string; readonly why: string }[];
 }
 
@@ -28,7 +28,7 @@ const CUT_SHORT =
   "it mirrors an Endpoints object that was cut at 1,000 addresses: endpoints beyond them are in no slice " +
   "(annotation endpoints.kubernetes.io/over-capacity)";
 
-/** @param slices those of the service, of every family and kind. */
+/** @param slices all slices of the Service, of every family and kind. */
 export function statedEndpoints(
   slices: readonly EndpointSliceRecord[],
   port: ServicePortName,
@@ -39,7 +39,7 @@ export function statedEndpoints(
   for (const record of slices) {
     const slice = objectKeyText(record);
     if (record.addressType !== family) {
-      // Those of the other family are in its own explanation.
+      // The explanation of the other family covers its slices.
       if (record.addressType === "FQDN") passedOver.push({ slice, why: "its addresses are names (FQDN)" });
       continue;
     }
@@ -50,7 +50,7 @@ export function statedEndpoints(
     if (record.isCutShort === true) passedOver.push({ slice, why: CUT_SHORT });
     if (!one.ports.some(({ key }) => key === port.key)) passedOver.push({ slice, why: whyNothing(record, port) });
   }
-  // As the cache of slices orders them: by name.
+  // By name, as in the cache of slices.
   read.sort((a, b) => (a.record.name < b.record.name ? -1 : 1));
   const counting = new Set(joinSlices(read).get(port.key));
   const all = read.flatMap(({ record, ports }) => {
@@ -72,7 +72,7 @@ function placeIn(record: EndpointSliceRecord, ip: string): StatedPlace {
   return { slice: objectKeyText(record), nodeName: own?.nodeName ?? "", pod: own?.pod };
 }
 
-/** Of a slice as the cluster keeps one for a selector that matches nothing: it has no ports either. */
+/** For the slice that a cluster keeps for a selector that matches nothing: it has no ports either. */
 export const NO_ENDPOINTS = "it has no endpoints";
 
 function whyNothing({ ports, endpoints }: EndpointSliceRecord, { port, protocol }: ServicePortName): string {

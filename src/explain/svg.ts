@@ -1,4 +1,4 @@
-/** A picture as a stand-alone SVG, readable on a light and on a dark page, and by a screen reader. Pure. */
+/** A picture as a stand-alone SVG, readable on light and dark pages and by screen readers. */
 import type { Box, Picture } from "./picture.ts";
 
 const BOX = { width: 330, height: 46, gapX: 110, gapY: 14 } as const;
@@ -17,7 +17,7 @@ const STYLE = `
   }
 `;
 
-/** The pictures below each other. */
+/** The pictures, one below the other. */
 export function svgText(pictures: readonly Picture[]): string {
   let top = MARGIN;
   const parts = pictures.map((picture) => {
@@ -74,7 +74,7 @@ function cut(text: string, length: number): string {
   return text.length > length ? `${text.slice(0, length - 1)}…` : text;
 }
 
-/** Characters that XML does not allow at all are left out. */
+/** Escapes text, and removes characters that XML does not allow at all. */
 function xml(text: string): string {
   return text
     .replaceAll(/[\p{C}]/gu, "")

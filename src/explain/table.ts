@@ -1,12 +1,12 @@
-/** A table of plain text, its columns as wide as their widest cell, or as narrow as a terminal makes them. Pure. */
+/** A plain-text table: columns are as wide as their widest cell, or narrower to fit a terminal. */
 
 const GAP = "  ";
-/** Between words; a number and its sign are one. */
+/** The space between words; `50 %` stays one word. */
 const BETWEEN_WORDS = / (?!%)/;
 
 /**
- * @param indent before each line; cells at the end of a line are not padded.
- * @param width of the terminal, in characters: cells are broken between words so that lines fit. @default no limit
+ * @param indent before each line; the last cell of a line is not padded.
+ * @param width of the terminal, in characters: cells wrap between words so that lines fit. @default no limit
  */
 export function tableText(rows: readonly (readonly string[])[], indent = GAP, width?: number): string {
   const widths = widest(rows, (cell) => cell.length);
@@ -26,7 +26,7 @@ function widest(rows: readonly (readonly string[])[], widthOf: (cell: string) =>
   return widths;
 }
 
-/** Takes what is too much from the column that has most to give, again and again. @param least the width of each one's longest word */
+/** Repeatedly narrows the column with the most room. @param least the width of each column's longest word */
 function narrow(widths: number[], least: readonly number[], available: number): void {
   let excess = widths.reduce((sum, width) => sum + width, 0) - available;
   while (excess > 0) {
@@ -49,7 +49,7 @@ function linesOfRow(row: readonly string[], widths: readonly number[]): string[]
   });
 }
 
-/** Words stay whole, so that addresses can be copied. */
+/** Wraps a cell. Words stay whole, so that addresses can be copied. */
 function brokenLines(cell: string, width: number): string[] {
   if (cell.length <= width) return [cell];
   const lines: string[] = [];

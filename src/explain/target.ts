@@ -1,11 +1,11 @@
-/** What `explain` is asked about, as people type it. Pure. */
+/** Parses what people type as the target of `explain`. */
 import { type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
 import { PROTOCOLS, type Protocol } from "../net/protocol.ts";
 
 export type Target =
   /** `ns/name`, `ns/name:port`, `svc/name`, `ns/name:port/tcp`. */
   | ({ readonly kind: "service"; readonly service: string } & NamedPort)
-  /** An address, with or without a port, by number or name, and a protocol. */
+  /** An address, optionally with a port (number or name) and a protocol. */
   | {
       readonly kind: "address";
       readonly address: IpAddress;
@@ -17,51 +17,51 @@ export type Target =
   /** A chain, a set, a map, or the name of a Service without its namespace, as `name:port` too. */
   | ({ readonly kind: "name"; readonly name: string } & Partial<NamedPort>);
 
-/** What stands behind a Service's name. */
+/** What may follow a Service's name. */
 export interface NamedPort {
   /** Its number or name. */
   readonly port: string | undefined;
   readonly protocol: Protocol | undefined;
 }
 
-/** `*:30080` as `kube-proxy services` has it. */
+/** Also `*:30080`, as `kube-proxy services` prints it. */
 const NUMBER = /^\*?:?(\d{1,5})(?:\/(tcp|udp|sctp))?$/i;
 const ADDRESS = /^(?:\[([^\]]+)\]|([^/[\]]*?))(?::(\d{1,5}))?(?:\/(tcp|udp|sctp))?$/i;
 const WITH_PORT_NAME = /^(?:\[([^\]]+)\]|([^/[\]:]+)):([a-z0-9-]*[a-z][a-z0-9-]*)(?:\/(tcp|udp|sctp))?$/i;
 const SERVICE = /^(?:(?:svc|service|services)\/)?([^/:]+)(?:\/([^/:]+))?(?::([^/:]+))?(?:\/(tcp|udp|sctp))?$/i;
-/** Host names have dots, and what is in the kernel has no colon. */
+/** Neither a host name, which has dots, nor a name in the kernel, which has no colon. */
 const BARE_WITH_PORT = /^([a-z0-9-]+):([a-z0-9-]+)(?:\/(tcp|udp|sctp))?$/i;
 const IS_SERVICE_WORD = /^(?:svc|service|services)\//i;
 
 /** `web.shop.svc`, `web.shop.svc.cluster.local`, in any cluster domain. */
 const DNS_NAME = /^([a-z0-9-]+)\.([a-z0-9-]+)\.svc(?:\.[a-z0-9.-]*)?(?=:|\/|$)/i;
 
-/** `10.96.1.5:80` of `http://10.96.1.5/cart`, as it is copied from a browser or a log; any other text as it is. */
+/** `10.96.1.5:80` for `http://10.96.1.5/cart`, copied from a browser or a log; other text unchanged. */
 export function withoutUrl(text: string): string {
   if (!/^https?:\/\//i.test(text) || !URL.canParse(text)) return text;
   const { protocol, hostname, port } = new URL(text);
   return `${hostname}:${port || (protocol === "http:" ? 80 : 443)}`;
 }
 
-/** The same text with `namespace/name` in place of a Service's name in DNS, also in a URL. */
+/** The text with a Service's DNS name, also in a URL, replaced by `namespace/name`. */
 export function withoutDomain(text: string): string {
   return withoutUrl(text).replace(DNS_NAME, (_all, name: string, namespace: string) =>
     `${namespace}/${name}`.toLowerCase(),
   );
 }
 
-/** What a person types for a Service, without `svc/` before it, and with `namespace/name` in place of its name in DNS. */
+/** A typed Service without its `svc/`, and with its DNS name replaced by `namespace/name`. */
 export function serviceTyped(text: string): string {
   return withoutDomain(text).replace(IS_SERVICE_WORD, "");
 }
 
 /**
- * Reads a target.
+ * Parses a target.
  *
- * @param typed a Service's name may be that of DNS, also in a URL.
- * @param namespace of a Service that is named without one.
- * @param fallback where there is no `namespace`: of a Service after `svc/`.
- * @returns undefined for text that can be none of these.
+ * @param typed may have a Service's DNS name, also in a URL.
+ * @param namespace of a Service typed without one.
+ * @param fallback the namespace after `svc/` if `namespace` is undefined.
+ * @returns undefined if the text is no target.
  */
 export function parseTarget(typed: string, namespace: string | undefined, fallback = "default"): Target | undefined {
   const text = withoutDomain(typed);

@@ -1,4 +1,4 @@
-/** An explanation for people: sentences and small tables, safe for a terminal. Pure. */
+/** An explanation for people: sentences and small tables, safe for a terminal. */
 
 import { factsText } from "../dataplane/socket-words.ts";
 import { joinHostPort } from "../net/ip.ts";
@@ -15,17 +15,17 @@ import { tableText } from "./table.ts";
 import { encounterWords, KIND_WORDS, POSITION_WORDS } from "./words.ts";
 
 export interface TextOptions {
-  /** Of the terminal, in characters. @default no limit */
+  /** The width of the terminal, in characters. @default no limit */
   readonly width?: number | undefined;
-  /** All endpoints, and everything that had a say. @default false */
+  /** Whether to show all endpoints and all causes. @default false */
   readonly showsWhy?: boolean;
-  /** What is in the kernel for it, too. @default false */
+  /** Whether to show what the kernel has for it. @default false */
   readonly showsRules?: boolean;
-  /** What was taken for granted, behind the mode: `assumed`. @default nothing */
+  /** A remark after the mode, such as `assumed`. @default none */
   readonly assumed?: string | undefined;
 }
 
-/** Lines that an answer has at most, unless the causes alone are more. */
+/** The most lines of an answer, unless the causes alone have more. */
 const ANSWER_LINES = 15;
 
 /** One service port of one family: what clients meet, and why. */
@@ -51,7 +51,7 @@ export function explanationText(explained: PortExplanation, options: TextOptions
   );
 }
 
-/** Broken between words where the terminal ends. */
+/** Wraps a sentence between words to the width of the terminal. */
 export function sentenceText(sentence: string, indent: string, width: number | undefined): string {
   return tableText([[sentence]], indent, width);
 }
@@ -66,7 +66,7 @@ export function frontendTitle({ kind, address, port }: Pick<ExplainedFrontend, "
   return `${KIND_WORDS[kind]} ${joinHostPort(address, port)}`;
 }
 
-/** Frontends at which clients meet the same stand together. */
+/** Groups frontends at which clients meet the same. */
 function frontendGroups(frontends: readonly ExplainedFrontend[], width: number | undefined): string {
   const groups = Map.groupBy(frontends, (frontend) => clientsText(frontend, width));
   return Array.from(groups, ([clients, own]) => own.map((one) => titleText(one, width)).join("") + clients).join("");
@@ -83,13 +83,13 @@ function titleText(frontend: ExplainedFrontend, width: number | undefined): stri
 
 function clientsText({ owner, clients, sockets }: ExplainedFrontend, width: number | undefined): string {
   if (owner !== null) return sentenceText(`belongs to ${owner}, and does not lead here`, "    ", width);
-  // Positions that meet the same stand in one line.
+  // One line for all positions that meet the same.
   const byWords = Map.groupBy(clients, encounterWords);
   const positions = (own: readonly Encounter[]) =>
     own.length === POSITIONS.length ? "any client" : own.map(({ position }) => POSITION_WORDS[position]).join(", ");
   const met = Array.from(byWords, ([words, own]) => `${positions(own)}: ${words}`);
   const live = sockets === undefined ? [] : [`the kernel now, at connect(): ${factsText(sockets)}`];
-  // Lines after the first of each are further in.
+  // Continuation lines are indented further.
   return [...met, ...live]
     .map((line) => {
       const whole = sentenceText(line, "    ", width);
@@ -103,17 +103,17 @@ function trafficText({ open, counted, refused = 0, dropped = 0 }: ExplainedFront
   return `: ${countText(open)} open, ${countText(counted)} counted${turnedAwayText(refused, dropped)}`;
 }
 
-/** `, 3 refused, 2 dropped`; what is none is left out. */
+/** `, 3 refused, 2 dropped`, without zero counts. */
 export function turnedAwayText(refused = 0, dropped = 0): string {
   return `${refused > 0 ? `, ${refused} refused` : ""}${dropped > 0 ? `, ${dropped} dropped` : ""}`;
 }
 
-/** `12`, `?` for what is not known; empty for what was not asked for. */
+/** `12`; `?` if not known; empty if not asked. */
 export function countText(count: number | null | undefined): string {
   return count === undefined ? "" : count === null ? "?" : String(count);
 }
 
-/** @param room lines for them. @default no limit */
+/** @param room how many lines they may take. @default no limit */
 function endpointsText(explained: PortExplanation, width: number | undefined, room = Number.POSITIVE_INFINITY): string {
   const { endpoints } = explained;
   if (endpoints.length === 0) return "";
@@ -134,7 +134,7 @@ function usedText({ endpoints }: PortExplanation): string {
 }
 
 /**
- * The families of one service port: of another family where clients meet the same as in the first, only what differs.
+ * The families of one service port. A family whose clients meet the same as in the first prints only what differs.
  *
  * @param all in the order of the families.
  */
@@ -145,7 +145,7 @@ export function familiesText(all: readonly PortExplanation[], options: TextOptio
     const isSame = options.showsWhy !== true && options.showsRules !== true && other.trafficNotes === undefined;
     if (!isSame || metText(first) !== metText(other)) return `\n${explanationText(other, options)}`;
     const places = other.frontends.filter(({ address }) => address !== null).map(frontendTitle);
-    // How many of them are usable stands with the endpoints.
+    // The number of usable endpoints is part of `usedText`.
     const known = new Set(first.causes.map(withoutCount));
     const news = other.causes.filter((cause) => !known.has(withoutCount(cause)));
     const same = `${other.family}: clients meet the same, at ${places.join(", ")}; ${usedText(other)}.`;
@@ -156,7 +156,7 @@ export function familiesText(all: readonly PortExplanation[], options: TextOptio
 
 const withoutCount = (cause: string): string => cause.replace(/\(\d+ usable\)/, "");
 
-/** What clients meet, but for addresses. */
+/** What clients meet, except for addresses. */
 function metText({ frontends }: PortExplanation): string {
   const met = frontends.map(({ kind, port, policy, owner, clients }) => [kind, port, policy, owner, clients]);
   return JSON.stringify(met);
@@ -186,7 +186,7 @@ function endpointTable(
   return tableText([shown.map(([name]) => name), ...rows], "  ", width);
 }
 
-/** A pod's name; with its namespace where that is not the Service's. */
+/** A pod's name, with its namespace if it differs from the Service's. */
 function podText(pod: string | null, servicePort: string): string {
   if (pod === null) return "-";
   const namespace = servicePort.slice(0, servicePort.indexOf("/") + 1);
@@ -210,7 +210,7 @@ function kernelText({ kernel }: PortExplanation): string {
   for (const [place, parts] of byPlace) {
     text += `  ${place}\n`;
     for (const [index, { name, purpose }] of parts.entries()) {
-      // Neighbours with the same purpose stand together, with the purpose after the last.
+      // Prints the purpose once, after the last of several neighbours that share it.
       const isLast = parts[index + 1]?.purpose !== purpose;
       text += `    ${name}\n${isLast && purpose !== "" ? `      ${purpose}\n` : ""}`;
     }

@@ -1,4 +1,4 @@
-/** What this host's kernel has counted for service ports: the mode's own counters, and connections from conntrack. */
+/** This host's kernel counts for service ports: the mode's own counters, and connections from conntrack. */
 
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { ModeInspection } from "../dataplane/inspection.ts";
@@ -17,7 +17,7 @@ import { joinHostPort } from "../net/ip.ts";
 import { countedPort } from "./counted-ports.ts";
 import type { PortExplanation } from "./explanation.ts";
 
-/** The same explanations with what this host's kernel has counted. */
+/** Adds this host's kernel counts to explanations. */
 export async function withTraffic(
   inspection: Pick<ModeInspection, "loadCounters">,
   explanations: readonly PortExplanation[],
@@ -33,7 +33,7 @@ export async function withTraffic(
   );
   return explanations.map((own, index) => ({
     ...own,
-    // Another service port has it, and its connections.
+    // A frontend of another service port, which also has its connections, gets no counts.
     frontends: own.frontends.map((one, at) =>
       one.owner === null ? { ...one, ...ports[index]?.frontends[at]?.count } : one,
     ),
@@ -42,7 +42,7 @@ export async function withTraffic(
   }));
 }
 
-/** That of this process's network namespace, of what a mode leads. */
+/** Reads the flows of this process's network namespace that the mode handles. */
 export const readOwnFlows =
   (marking: Pick<ModeCounters, "isMarked">): FlowReader =>
   async (families, begin) => {
@@ -51,9 +51,9 @@ export const readOwnFlows =
   };
 
 /**
- * Fills the counts of these service ports in. What cannot be read stays null.
+ * Fills in the counts of these service ports. Those that cannot be read stay null.
  *
- * @returns what is not known and why, and what the numbers mean: sentences.
+ * @returns sentences about what is not known and why, and what the numbers mean.
  */
 export async function readTraffic(
   counters: ModeCounters,

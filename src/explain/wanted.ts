@@ -1,4 +1,4 @@
-/** What is wanted in the kernel of a node, as an inventory for each tool that prints it. */
+/** The wanted kernel contents of a node, as an inventory for each tool that prints them. */
 import { modeNamed } from "../dataplane/registry.ts";
 import type { KernelFeature } from "../dataplane/rendering.ts";
 import type { DumpKind, Holder, Inventory } from "../inspect/dumps/inventory.ts";
@@ -6,7 +6,7 @@ import { readDump, readIptablesSave } from "../inspect/dumps/read-dump.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { ExplainedCluster } from "./explained-cluster.ts";
 
-/** @param missing what the node's kernel and tools lack. @returns nothing for a mode that cannot be compared. */
+/** @param missing features that the node's kernel and tools lack. @returns an empty map for a mode that cannot be compared. */
 export async function wantedInventories(
   { families, config }: ExplainedCluster,
   missing: ReadonlySet<KernelFeature> = new Set(),
@@ -28,11 +28,11 @@ export async function wantedInventories(
 
 function readRendered(text: string, kind: DumpKind, { family }: OfflineNode, table: string): Inventory {
   if (text.trim() === "") return { kind, places: new Set(), holders: new Map() };
-  // The family is known here, and nothing in an empty cluster tells it.
+  // An empty cluster's rules do not tell their family, which is known here.
   return kind === "iptables-save" ? readIptablesSave(text, family) : readDump(text, { family, table });
 }
 
-/** Parts of the same kind as one. Pure. */
+/** Joins inventories of the same kind. */
 export function merged(kind: DumpKind, parts: readonly Inventory[]): Inventory {
   const holders = new Map<string, Holder>();
   for (const part of parts) for (const [key, holder] of part.holders) holders.set(key, holder);

@@ -1,14 +1,14 @@
-/** `--what-if field=value`: the same objects with one field of a Service changed, and what that is for clients. Pure. */
+/** `--what-if field=value`: changes one field of a Service, and tells what that changes for clients. */
 import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
 import { parseCidr, parseIpAddress } from "../net/ip.ts";
 import { type ClientChange, clientChanges, identityOf } from "./compare.ts";
 import type { ExplainedFrontend, PortExplanation } from "./explanation.ts";
 import type { Objects } from "./part-of-cluster.ts";
 
-/** A wish that cannot be fulfilled: the message says what is possible. */
+/** An impossible change; the message says what is possible. */
 export class WhatIfError extends Error {
   override readonly name = "WhatIfError";
-  /** Words that were perhaps meant. */
+  /** Words that may have been meant. */
   readonly known: readonly string[];
   constructor(message: string, known: readonly string[] = []) {
     super(message);
@@ -30,7 +30,7 @@ function wholeNumber(field: string, value: string, most: number): number {
   throw new WhatIfError(`${field} must be a whole number from 1 to ${most}, got "${value}"`);
 }
 
-/** What the API server sets where a Service asks for affinity and says no time, seconds. */
+/** The API server's default for session affinity without a timeout, in seconds. */
 const DEFAULT_AFFINITY_SECONDS = 10_800;
 const MAX_AFFINITY_SECONDS = 86_400;
 
@@ -77,7 +77,7 @@ const FIELDS: Readonly<Record<string, Change>> = {
 export const WHAT_IF_FIELDS: readonly string[] = Object.keys(FIELDS);
 
 /**
- * The objects with `field=value` said by some Services; `spec.` before the field is allowed.
+ * The objects with `field=value` in some Services; the field may start with `spec.`.
  *
  * @param services `namespace/name` of those Services. @throws WhatIfError
  */
@@ -102,7 +102,7 @@ export function withChange(objects: Objects, services: ReadonlySet<string>, wish
   };
 }
 
-/** @param before the service ports as they are. @param after with the wish. @returns lines, one for each difference that clients meet. */
+/** @param before the current service ports. @param after with the change. @returns a line for each difference for clients. */
 export function wishText(wish: string, before: readonly PortExplanation[], after: readonly PortExplanation[]): string {
   const later = new Map(after.map((one) => [identityOf(one), one]));
   const pairs = before.map((one) => [one, later.get(identityOf(one))] as const);
@@ -111,7 +111,7 @@ export function wishText(wish: string, before: readonly PortExplanation[], after
   return `With ${wish}:\n${changes.map(({ servicePort, node, family, what }) => `  ${servicePort} on ${node}, ${family}: ${what}\n`).join("")}`;
 }
 
-/** What a Service of another type is given, and the objects do not have yet. */
+/** What the cluster allocates for a Service of the new type, which the objects do not have yet. */
 function allocations(before: PortExplanation, after: PortExplanation | undefined): readonly ClientChange[] {
   if (after === undefined || after.type === before.type || after.type === "ClusterIP") return [];
   const isMissing = (kind: ExplainedFrontend["kind"]) => !after.frontends.some((frontend) => frontend.kind === kind);

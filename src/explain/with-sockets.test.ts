@@ -1,4 +1,4 @@
-/** What `explain --kernel` says of sockets. */
+/** What `explain --kernel` says about sockets. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { LedSocket, LiveSockets } from "../dataplane/inspection.ts";

@@ -1,4 +1,4 @@
-/** The sentences of explanations. Pure. */
+/** The sentences of explanations. */
 import type { EndpointReason, IgnoredHints, TopologyReason } from "../model/endpoint-reasons.ts";
 import type { FrontendKind } from "../model/frontend.ts";
 import type { Encounter, Position, ReachReason } from "./explanation.ts";
@@ -18,14 +18,14 @@ export const POSITION_WORDS: Readonly<Record<Position, string>> = {
   outside: "outside",
 };
 
-/** Facts that reasons of endpoints mention. */
+/** Facts that the reasons mention. */
 interface ReasonFacts {
   readonly nodeName: string;
   readonly endpointNode: string;
   readonly hints: readonly string[];
 }
 
-/** Why an endpoint is used, or left out. */
+/** Why an endpoint is used or left out. */
 export function endpointWords(reason: EndpointReason, { nodeName, endpointNode, hints }: ReasonFacts): string {
   switch (reason) {
     case "ready":
@@ -75,7 +75,7 @@ export function encounterWords({ outcome, words }: Encounter): string {
   return outcome === "answered" ? `answered ${words}` : `${OUTCOME_WORDS[outcome]}: ${words}`;
 }
 
-/** By whom a client is answered, or why it is not. */
+/** Who answers a client, or why it gets no answer. */
 export function reasonWords(encounter: Omit<Encounter, "words">): string {
   const { outcome, reason, endpoints, source, onlyListedSources } = encounter;
   const only = onlyListedSources ? "; dropped if not in loadBalancerSourceRanges" : "";
@@ -92,7 +92,7 @@ const SOURCE_WORDS: Readonly<Record<NonNullable<Encounter["source"]>, string>> =
   "host-or-source-vip": "which sees this node's address, or the source VIP on an overlay",
 };
 
-/** What topology hints do on this node; no sentence when there are none. */
+/** What topology hints do on this node; no sentence if there are none. */
 export function topologyWords({ mode, ignored }: TopologyReason, zone: string | undefined): string[] {
   if (mode.kind === "same-zone") {
     return [`Every ready endpoint has a zone hint: this node uses those for its zone, ${mode.zone}.`];

@@ -35,6 +35,7 @@ export function knownPods({ endpointSlices, pods = [] }: PodSources): ReadonlyMa
   return known;
 }
 
+/** The pod's address of a family, if it has one. */
 export function addressOfPod({ addresses }: KnownPod, family: IpFamily): IpAddress | undefined {
   return addresses.find((address) => familyOf(address) === family);
 }

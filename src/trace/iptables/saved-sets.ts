@@ -20,6 +20,7 @@ interface SavedSet {
 const BITMAP_PROTOCOLS = ["tcp", "udp"];
 const UNDERSTOOD = new Set(["ip", "net", "port"]);
 
+/** Reads the output of `ipset save`. */
 export function readIpSets(texts: readonly string[]): IpSets {
   const sets = new Map<string, SavedSet>();
   for (const text of texts) {

@@ -34,6 +34,7 @@ function nodeData({ events, end }: TraceNode): object {
   return { steps, question: end.question, branches };
 }
 
+/** One step as plain data. */
 export function eventData(event: TraceEvent): object {
   switch (event.kind) {
     case "stage":
