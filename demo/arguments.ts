@@ -4,12 +4,12 @@ import { flagReader } from "../src/cli/subcommand-options.ts";
 import { DEFAULT_MODE, isProxyMode, modeNamed, modesOn, type ProxyMode, runsOn } from "../src/dataplane/registry.ts";
 
 export interface DemoOptions {
-  /** Verify once, print, end. */
+  /** Verify once, print the result and exit. */
   readonly once: boolean;
   readonly mode: ProxyMode;
-  /** Of a mode that has several; absent: the mode's default. */
+  /** For modes with several layouts; absent: the mode's default. */
   readonly layout?: string;
-  /** `undefined` means the examples of the checkout. */
+  /** Undefined: the examples of the checkout. */
   readonly manifests: string | undefined;
   readonly hostnameOverride: string | undefined;
 }
@@ -19,12 +19,11 @@ export type ParsedArguments =
   | { readonly kind: "help" }
   | { readonly kind: "error"; readonly message: string };
 
-/** The node is network namespaces, so it runs what runs on Linux. */
+/** The node is a network namespace, so only modes for Linux run. */
 const MODE_NAMES = modesOn("linux")
   .map(({ name }) => name)
   .join(", ");
 
-/** The text of `--help`. */
 export const helpText = `Builds a throw-away node, pods and a client in network namespaces, runs kube-proxy in the node on a folder of
 manifests, and shows what real requests meet. Everything is removed at the end. Needs root.
 
@@ -44,7 +43,7 @@ With the services of a real cluster, whose endpoints are played by servers of th
   npm start -- --manifests cluster.yaml
 `;
 
-/** Reads the demo's arguments. Pure. */
+/** Parses the demo's arguments. */
 export function parseDemoArguments(argv: readonly string[]): ParsedArguments {
   try {
     return readArguments(argv);

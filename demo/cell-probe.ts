@@ -9,10 +9,10 @@ import { furtherRequests, type Judgement, judge, minimumRequests } from "./judge
 import type { Target } from "./targets.ts";
 
 /**
- * How long to wait for what is expected. A refusal over TCP and IPv6 may come with the second SYN only, a second after
- * the first: the kernel drops an ICMPv6 error for a socket that is just being connected. Silence is waited for briefly,
- * and anything heard within that time tells it apart. What must come is waited for longer on a busy machine: a SYN that was lost
- * there comes again after 1, 3 and 7 seconds.
+ * How long to wait for each expectation. A refusal over TCP and IPv6 may only come with the second SYN, a second after
+ * the first: the kernel drops an ICMPv6 error for a socket that is just connecting. The wait for silence is short, and
+ * anything heard in that time disproves it. Other waits are longer on a busy machine, where a lost SYN is repeated after
+ * 1, 3 and 7 seconds.
  */
 const TIMEOUT_MS = { answer: 5000, refused: 5000, closed: 5000, dropped: 500 } as const;
 
@@ -30,7 +30,7 @@ export function isProbeable(protocol: string): protocol is Protocol {
   return protocol === "TCP" || protocol === "UDP";
 }
 
-/** Asks until the expectation can be judged. Rejects when the prober has ended. */
+/** Sends requests until the expectation can be judged. Rejects if the prober has ended. */
 export async function probeCell(
   prober: Prober,
   target: Target,
@@ -42,7 +42,7 @@ export async function probeCell(
   let count = minimumRequests(expected);
   while (count > 0) {
     const request = { protocol, address: target.address, port: target.number, timeoutMs: timeoutOf(expected) };
-    // Two first requests at once may both find no remembered pod and be sent to different ones.
+    // Two concurrent first requests may both find no remembered pod, and get different ones.
     answers.push(...(await prober.connect({ ...request, count, sequential: isSticky })));
     count = furtherRequests(expected, answers);
   }

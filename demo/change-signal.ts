@@ -1,6 +1,6 @@
 /**
- * Tells when files under a path change, by looking several times a second: file events go missing when an editor replaces a
- * file while the watch on it is set up again, and then nothing tells that they did.
+ * Detects changes of files under a path by polling several times a second: file events get lost, without a sign, when an
+ * editor replaces a file while the watch on it is set up again.
  */
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
@@ -8,14 +8,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 const LOOK_EVERY_MS = 100;
 
-/** A latch that a change sets and {@link ChangeSignal.wait} takes. Close it to stop looking. */
+/** A latch that a change sets and {@link ChangeSignal.wait} resets. Close it to stop polling. */
 export class ChangeSignal {
   readonly #path: string;
   readonly #stop = new AbortController();
   readonly #ended: Promise<void>;
   #changedAt: number | undefined;
   #wake: (() => void) | undefined;
-  /** Called at every change, before the waiting side is woken. */
+  /** Called at every change, before {@link wait} returns. */
   onChange: () => void = () => {};
 
   constructor(path: string) {
@@ -24,9 +24,9 @@ export class ChangeSignal {
   }
 
   /**
-   * Waits for a change, the time-out or the signal.
+   * Waits for a change, the timeout or the signal.
    *
-   * @returns when the first change since the last call came at the earliest (Unix milliseconds), or `undefined`.
+   * @returns the earliest possible time of the first change since the last call (Unix milliseconds), or `undefined`.
    */
   async wait(timeoutMs: number, signal: AbortSignal): Promise<number | undefined> {
     if (this.#changedAt === undefined && !signal.aborted) {
@@ -71,7 +71,7 @@ export class ChangeSignal {
   }
 }
 
-/** Differs whenever a file came, went or was written; files that cannot be looked at count as gone. */
+/** Changes whenever a file is added, removed or written; unreadable files count as gone. */
 async function imprintOf(path: string): Promise<string> {
   const names = await readdir(path, { recursive: true }).catch(() => [""]);
   const states = await Promise.all(

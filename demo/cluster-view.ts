@@ -1,4 +1,4 @@
-/** What the demo knows of the manifests: services, their endpoints, and the sockets that must answer. Pure. */
+/** The demo's view of the manifests: services, their endpoints, and the sockets that must answer. */
 import type { ClusterRecords } from "../src/cluster/manifests/read-manifests.ts";
 import {
   type EndpointRecord,
@@ -27,7 +27,7 @@ export interface DemoService {
 }
 
 export interface DemoEndpoint {
-  /** The pod's name, or its address where the slice names none. */
+  /** The pod's name, or its address if the slice names none. */
   readonly pod: string;
   readonly address: IpAddress;
   readonly port: number;
@@ -39,11 +39,11 @@ export interface DemoEndpoint {
 }
 
 export interface ClusterView {
-  /** What it was made of. */
+  /** The objects it was made from. */
   readonly cluster: ClusterRecords;
-  /** Those that a proxy serves, by key. */
+  /** The services that a proxy serves, sorted by key. */
   readonly services: readonly DemoService[];
-  /** Endpoints of a service port in one family; empty when there are none. */
+  /** Endpoints of a service port in one family. */
   endpointsOf(service: DemoService, port: DemoServicePort, family: IpFamily): readonly DemoEndpoint[];
   /** Every pod address that any slice names, with the sockets it must serve. */
   readonly sockets: readonly DemoSocket[];
@@ -55,7 +55,7 @@ export interface ClusterView {
 export interface DemoNode {
   readonly name: string;
   readonly isControlPlane: boolean;
-  /** Its internal addresses. */
+  /** Its `InternalIP` addresses. */
   readonly addresses: readonly IpAddress[];
 }
 
@@ -103,12 +103,12 @@ function endpointOf(endpoint: EndpointRecord, pod: string, port: number): DemoEn
 }
 
 /**
- * A name for each socket, by `address port`: its pod's, with the namespace where pods of several namespaces share it. Those
- * that no slice names a pod for have none. On the hosts' network pods share addresses.
+ * The pod's name for each socket, by `address port`; with its namespace if pods of several namespaces have the same name. Sockets
+ * without a pod in any slice have none. On the host network, pods share addresses.
  */
 function podNames(slices: readonly EndpointSliceRecord[]): ReadonlyMap<string, string> {
   const pods = new Map<string, { readonly name: string; readonly namespace: string }>();
-  // A pod has one namespace, whichever slices name it.
+  // A pod has one namespace, even if slices of several namespaces name it.
   const namespaces = new Map<string, string>();
   for (const { endpoints, ports } of slices) {
     for (const { address, pod } of endpoints) {
@@ -138,7 +138,7 @@ function nodeOf({ name, taintKeys, addresses }: NodeRecord): DemoNode {
   };
 }
 
-/** @param cluster with the names of pods. */
+/** @param cluster must include pod names. */
 export function clusterViewOf(cluster: ClusterRecords): ClusterView {
   const services = cluster.services.flatMap((record) => toService(record) ?? []);
   const slices = cluster.endpointSlices.filter(({ addressType }) => addressType !== "FQDN");
@@ -147,7 +147,7 @@ export function clusterViewOf(cluster: ClusterRecords): ClusterView {
   const sockets = new Map<string, DemoSocket>();
   for (const slice of slices) {
     for (const { name, protocol, port } of slice.ports) {
-      // A slice without a port number is for consumers that know one; a proxy has nothing to do with it.
+      // A slice without a port number is for consumers that know one, which a proxy does not.
       if (port === null) continue;
       const key = `${slice.namespace}/${slice.serviceName} ${name} ${protocol} ${slice.addressType}`;
       const known = endpoints.get(key) ?? new Map<string, DemoEndpoint>();

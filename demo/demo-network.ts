@@ -1,4 +1,4 @@
-/** The demo's cluster of namespaces: follows the manifests with pods and their servers, and has a client everywhere. */
+/** The demo's network of namespaces: pods and their servers as in the manifests, and a client at each position. */
 import { hostCidr, type IpAddress, type IpFamily } from "../src/net/ip.ts";
 import { ClientCgroup } from "../testkit/net/client-cgroup.ts";
 import type { ListenSpec } from "../testkit/net/messages.ts";
@@ -15,18 +15,18 @@ import type { Position } from "./targets.ts";
 
 const namespaceOf: Readonly<Record<Position, string>> = { pod: clientPod.name, node: nodeA.name, client: client.name };
 
-/** Addresses of the node under test and of the clients, of one family. */
+/** Addresses of the node and the clients, in one family. */
 export interface NetworkFacts {
   readonly nodeName: string;
-  /** The address of each client; the node's is that of its uplink. */
+  /** The address of each client; for the node, its uplink address. */
   readonly sources: Readonly<Record<Position, IpAddress>>;
-  /** The address that the node puts in place of the source when it masquerades towards this endpoint. */
+  /** The source address that masquerading gives to packets to this endpoint. */
   masqueradeAddress(endpoint: IpAddress): IpAddress;
-  /** The endpoint is the node itself: which of its addresses such packets come from depends on the way they take. */
+  /** Whether the endpoint is the node itself: the source address of such packets depends on their path. */
   isOnNode(endpoint: IpAddress): boolean;
 }
 
-/** What the expectations need to know, for each family. */
+/** The facts that the expectations need, for each family. */
 export function networkFacts(
   node: PlayedNode,
   sockets: readonly DemoSocket[],
@@ -40,7 +40,7 @@ export function networkFacts(
       node: node.addresses[family === "ipv4" ? "IPv4" : "IPv6"],
       client: addressOf(client.lan[family]),
     },
-    // MASQUERADE takes the address of the interface that the packet leaves by.
+    // MASQUERADE uses the address of the outgoing interface.
     masqueradeAddress: (to) => addressOf((placeAt(to) === "here" ? nodeA.bridge : nodeA.lan)[family]),
     isOnNode: (address) => placeAt(address) === "node",
   });
@@ -53,7 +53,7 @@ interface WantedPod {
   readonly listen: Map<string, ListenSpec>;
 }
 
-/** Groups sockets by pod. Pure. @returns the pods, and the sockets at addresses that are in no pod network of the demo. */
+/** Groups sockets by pod. @returns the pods, and the sockets at addresses outside the demo's pod networks. */
 export function wantedPods(sockets: readonly DemoSocket[]): {
   readonly pods: ReadonlyMap<string, WantedPod>;
   readonly foreign: readonly DemoSocket[];
@@ -81,7 +81,7 @@ interface RunningPod {
   readonly addresses: ReadonlySet<IpAddress>;
 }
 
-/** Gives the node the addresses that it plays, and has it use them as a real node does: as the source of what it sends. */
+/** Gives the node the addresses of the Node it plays, and makes them its source addresses, as on a real node. */
 function nodeLines({ addresses, extra }: PlayedNode): string[] {
   const routers = { IPv4: defaultTopology.lan.ipv4, IPv6: defaultTopology.lan.ipv6 } as const;
   const routes = (["IPv4", "IPv6"] as const)
@@ -118,9 +118,9 @@ export class DemoNetwork {
   }
 
   /**
-   * Builds the namespaces and starts the clients; pods come with {@link DemoNetwork.follow}.
+   * Builds the namespaces and starts the clients; {@link DemoNetwork.follow} starts the pods.
    *
-   * @param needsCgroup the clients on the node are in a cgroup of their own.
+   * @param needsCgroup whether the clients on the node get a cgroup of their own.
    */
   static async create(node: PlayedNode, needsCgroup = false): Promise<DemoNetwork> {
     const topology = await Topology.create("demo");
@@ -136,19 +136,19 @@ export class DemoNetwork {
     }
   }
 
-  /** The namespace that the proxy belongs in. */
+  /** The namespace for the proxy. */
   get nodeNamespace(): NetworkNamespace {
     return this.topology.namespace(nodeA.name);
   }
 
-  /** The namespace of the machine outside, for a person to try things from. */
+  /** The namespace of the outside client, in which people can try things. */
   get clientNamespace(): NetworkNamespace {
     return this.topology.namespace(namespaceOf.client);
   }
 
   /**
-   * Starts the pods that the manifests name and do not run yet, and has every pod listen where its slices say. Pods
-   * that no slice names any more stay. @returns what could not be done, one line each.
+   * Starts the pods of the manifests that do not run yet, and makes every pod listen where its slices say. Pods that no
+   * slice names any more keep running. @returns what could not be done, one line each.
    */
   async follow(view: ClusterView): Promise<readonly string[]> {
     const { pods, foreign } = wantedPods(view.sockets);

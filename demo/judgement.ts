@@ -1,4 +1,4 @@
-/** Compares what requests met with what they had to meet, in the few words of a table cell and in a full sentence. Pure. */
+/** Compares answers with expectations, in the few words of a table cell and in a full sentence. */
 
 import type { IpAddress } from "../src/net/ip.ts";
 import type { ProbeAnswer } from "../testkit/net/messages.ts";
@@ -6,7 +6,7 @@ import type { ProbeAnswer } from "../testkit/net/messages.ts";
 export type Expectation =
   | {
       readonly kind: "answer";
-      /** The pods that may answer, each with the source address that it must see; undefined where it may see any. */
+      /** The pods that may answer, with the source address that each must see; undefined: any. */
       readonly peers: ReadonlyMap<string, IpAddress | undefined>;
       readonly source: "kept" | "masqueraded";
       readonly isSticky: boolean;
@@ -18,20 +18,20 @@ export interface Judgement {
   readonly isRight: boolean;
   /** For the table: `masqueraded`, `refused`, `web-2 not seen`. */
   readonly text: string;
-  /** What was expected and what came; empty when right. */
+  /** What was expected and what came; empty if right. */
   readonly detail: string;
 }
 
 const right = (text: string): Judgement => ({ isRight: true, text, detail: "" });
 
-/** Requests that a cell gets at least; the expected pods may call for more. */
+/** The least number of requests for a cell; several expected pods may need more. */
 export function minimumRequests(expected: Expectation): number {
   return expected.kind === "answer" ? 6 : 2;
 }
 
 /**
- * How many more requests are worth making before judging: with random choice among n pods an absent one is a fault only
- * after many requests. 200 leave a pod out by chance less often than once in 10^9 for up to ten pods.
+ * How many more requests to make before judging: with a random choice among n pods, a missing pod is a fault only after
+ * many requests. For up to ten pods, 200 requests miss one by chance less than once in 10^9 times.
  */
 export function furtherRequests(expected: Expectation, answers: readonly ProbeAnswer[]): number {
   if (expected.kind !== "answer" || expected.isSticky || expected.peers.size < 2 || answers.length >= 200) return 0;
@@ -43,7 +43,7 @@ export function furtherRequests(expected: Expectation, answers: readonly ProbeAn
   return seen.size < expected.peers.size ? 20 : 0;
 }
 
-/** @returns the judgement of the answers that one client got from one address. */
+/** Judges the answers that one client got from one address. */
 export function judge(expected: Expectation, answers: readonly ProbeAnswer[]): Judgement {
   if (expected.kind !== "answer") {
     const wanted = expected.kind === "dropped" ? "timeout" : expected.kind;

@@ -1,4 +1,4 @@
-/** The demo follows edits: however they fall, what it shows in the end is the manifests' last state, and nothing wrong. */
+/** The demo follows edits: in any timing, it ends up showing the manifests' last state, and no errors. */
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -33,7 +33,7 @@ endpoints:
   - { addresses: [10.180.1.11], nodeName: node-b, conditions: { ready: true }, targetRef: { name: web-2 } }
 `;
 
-/** A demo that prints, as without a terminal. */
+/** A demo without a terminal, which prints its tables. */
 async function demoFor(t: TestContext, manifests: string) {
   const child = spawn(process.execPath, [program, "--manifests", manifests], { stdio: ["ignore", "pipe", "pipe"] });
   let output = "";
@@ -52,11 +52,11 @@ async function demoFor(t: TestContext, manifests: string) {
     );
   });
   return {
-    /** Where the proxy's page is. */
+    /** The URL of the proxy's page. */
     get page(): string {
       return /http:\/\/127\.0\.0\.1:\d+\//.exec(output)?.[0] ?? "";
     },
-    /** The table that was printed last. */
+    /** The last printed table. */
     async shows(condition: (table: string) => boolean): Promise<void> {
       const deadline = Date.now() + PATIENCE_MS;
       for (;;) {
@@ -76,7 +76,7 @@ test("after every burst of edits in place, what is shown is the last state, with
   t.after(() => rmSync(folder, { recursive: true }));
   const file = join(folder, "web.yaml");
   writeFileSync(file, manifest);
-  // The burst's last state is always the other one, so that there is something to wait for.
+  // A burst always ends in the other state, so that there is something to wait for.
   let isReady = true;
   const demo = await demoFor(t, folder);
   const isShown = () =>
@@ -90,7 +90,7 @@ test("after every burst of edits in place, what is shown is the last state, with
     for (let edit = 0; edit < EDITS_PER_BURST; edit++) {
       isReady = !isReady;
       await promisify(execFile)("sed", ["-i", `s/ready: ${!isReady}/ready: ${isReady}/`, file]);
-      // At any moment of a pass.
+      // Edits may fall into any moment of a pass.
       await sleep((burst * 37 + edit * 61) % 200);
     }
     await isShown();

@@ -1,29 +1,28 @@
-/** The live demo: follows the manifests and shows after each change what requests meet now. */
+/** The live demo: follows the manifests, and shows after each change what requests meet now. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { ChangeSignal } from "./change-signal.ts";
 import { firstSync } from "./once.ts";
 import { type Block, keepPrevious, reopenWrong, totalsOf } from "./results.ts";
 import type { Session } from "./session.ts";
 
-/** How long a change may take to reach the kernel before what is asked is judged. */
+/** How long to wait for a change to reach the kernel before answers are judged. */
 const SYNC_TIMEOUT_MS = 1500;
-/** A wrong cell soon after a change may be a sync that was for an earlier one: it is asked again this often. */
+/** How often wrong cells are retried: soon after a change, the last sync may belong to an earlier one. */
 const RETRIES = 6;
 const RETRY_PAUSE_MS = 250;
 const PAUSE_BETWEEN_PASSES_MS = 4000;
-/** What has changed is marked so long. */
+/** How long changed blocks stay marked. */
 const MARKED_MS = 30_000;
 
-/** What the viewer is given. */
 export interface LiveView {
   readonly blocks: readonly Block[];
   /** Unix milliseconds. */
   readonly syncedAt: number;
-  /** A change is on its way into the kernel, or its effect is being asked for. */
+  /** Whether a change is on its way to the kernel, or answers to it are still coming. */
   readonly isSettling: boolean;
 }
 
-/** Runs until the signal aborts. Rejects when the proxy or a client ends. @param show called whenever there is news. */
+/** Runs until the signal aborts. Rejects if the proxy or a client ends. @param show called at every update. */
 export async function runLive(session: Session, show: (view: LiveView) => void, signal: AbortSignal): Promise<void> {
   let blocks = session.newTable();
   show({ blocks, syncedAt: 0, isSettling: true });
@@ -37,7 +36,7 @@ export async function runLive(session: Session, show: (view: LiveView) => void, 
       const pass = new AbortController();
       changes.onChange = () => pass.abort();
       const passSignal = AbortSignal.any([signal, pass.signal]);
-      // Read for every pass: what is expected must never be older than what is asked.
+      // Reloads before every pass: expectations must never be older than requests.
       const startedAt = Date.now();
       if (await session.reload()) changedAt ??= startedAt;
       const isChange = changedAt !== undefined;
@@ -47,7 +46,7 @@ export async function runLive(session: Session, show: (view: LiveView) => void, 
       }
       const next = keepPrevious(session.newTable(), blocks, Date.now() - lastChangeAt < MARKED_MS);
       const news = (): void => show({ blocks: isChange ? next : blocks, syncedAt, isSettling: isChange });
-      // A repeated pass replaces the table when it is complete; after a change each result shows at once.
+      // A repeated pass replaces the table once it is complete; after a change, each result shows at once.
       news();
       await session.fill(next, news, passSignal);
       const isOutdated = await retryWrong(session, next, news, passSignal);
@@ -63,7 +62,7 @@ export async function runLive(session: Session, show: (view: LiveView) => void, 
   }
 }
 
-/** @returns whether the manifests turned out to be others than those that the answers were compared with. */
+/** @returns whether the manifests have changed since the answers were judged. */
 async function retryWrong(session: Session, blocks: Block[], news: () => void, signal: AbortSignal): Promise<boolean> {
   for (let retry = 0; retry < RETRIES && totalsOf(blocks).wrong > 0 && !signal.aborted; retry++) {
     await sleep(RETRY_PAUSE_MS);

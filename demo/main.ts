@@ -1,4 +1,4 @@
-/** `npm start`: the demo, from the checkout. It is not part of the program that is built and shipped. */
+/** `npm start`: the demo, from the checkout. It is not part of the built and shipped program. */
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { runDemo } from "./run-demo.ts";

@@ -1,4 +1,4 @@
-/** Reads the demo's manifests as the proxy does: what is broken just now stays as it last was good. */
+/** Reads the demo's manifests as the proxy does: a broken file keeps its last good state. */
 import { relative } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ManifestFolder } from "../src/cluster/manifests/manifest-folder.ts";
@@ -7,11 +7,11 @@ import { formatManifestProblem } from "../src/cluster/manifests/problem.ts";
 import type { ClusterRecords } from "../src/cluster/manifests/read-manifests.ts";
 import { silentLogger } from "../src/logging/logger.ts";
 
-/** What is still being written is waited for so long. */
+/** How long to wait for files that are still being written. */
 const SETTLE_MS = 1_000;
 const LOOK_EVERY_MS = 10;
 
-/** A folder, read with everything below it, or one file. */
+/** One file, or a folder with everything below it. */
 export class Manifests {
   readonly #folder: ManifestFolder;
 
@@ -20,14 +20,14 @@ export class Manifests {
     this.#folder = new ManifestFolder(path, silentLogger, reader);
   }
 
-  /** Rejects when the path cannot be read. */
+  /** Rejects if the path cannot be read. */
   static async open(path: string): Promise<Manifests> {
     const manifests = new Manifests(path);
     await manifests.#folder.load();
     return manifests;
   }
 
-  /** Takes over what has changed. Rejects when the path cannot be read; everything then stays. @returns whether objects have. */
+  /** Reads changed files. Rejects, and keeps everything, if the path cannot be read. @returns whether objects have changed. */
   async refresh(): Promise<boolean> {
     const deadline = performance.now() + SETTLE_MS;
     let isAnyChanged = false;
@@ -39,7 +39,7 @@ export class Manifests {
     }
   }
 
-  /** One line for each, naming file and line. */
+  /** One line for each problem, with file and line. */
   problems(): readonly string[] {
     return this.#folder
       .problems()

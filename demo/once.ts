@@ -1,14 +1,14 @@
-/** `--once`: verify everything one time and say how it went. */
+/** `--once`: verifies everything once and prints the result. */
 
 import { type Block, totalsOf } from "./results.ts";
 import type { Session } from "./session.ts";
 import { type Line, segment } from "./view/styled-line.ts";
 import { failureLines, summaryLine, tableLines } from "./view/table.ts";
 
-/** Starting the program and the first sync take a second; a busy machine gets more. */
+/** The start and the first sync take a second; a busy machine needs more. */
 const FIRST_SYNC_TIMEOUT_MS = 30_000;
 
-/** Rejects with an error that shows the proxy's log when there is no first sync. @returns when it was, Unix milliseconds. */
+/** Waits for the first sync. Rejects with the proxy's log if there is none. @returns its time in Unix milliseconds. */
 export async function firstSync(session: Session, signal: AbortSignal): Promise<number> {
   const syncedAt = await session.proxy.waitForSync(2, 0, FIRST_SYNC_TIMEOUT_MS, signal);
   if (syncedAt !== undefined || signal.aborted) return syncedAt ?? 0;
@@ -16,14 +16,14 @@ export async function firstSync(session: Session, signal: AbortSignal): Promise<
   throw new Error(`kube-proxy has not synced both families in ${FIRST_SYNC_TIMEOUT_MS / 1000} s. It logged:\n${log}`);
 }
 
-/** The whole table as text lines for printing. */
+/** The whole table as lines to print. */
 export function reportLines(blocks: readonly Block[], { problems, proxy }: Session): Line[] {
   const { head, body } = tableLines(blocks);
   const messages = [...failureLines(blocks), ...problemLines(problems), ...whereLines(proxy.isAtSocket)];
   return [head, [], ...body, [], ...messages, summaryLine(blocks)];
 }
 
-/** Where connections are decided, in a mode that has two places for it. Pure. */
+/** Where endpoints are chosen, in a mode with two places for it. */
 export function whereLines(isAtSocket: boolean | undefined): Line[] {
   if (isAtSocket === undefined) return [];
   const text = isAtSocket
@@ -37,7 +37,7 @@ export function problemLines(problems: readonly string[]): Line[] {
   return problems.map((problem) => [segment("! ", "yellow", "bold"), segment(problem)]);
 }
 
-/** @returns the exit status: 0 when every request met what it must and every manifest is good. */
+/** @returns the exit status: 0 if every answer is right and every manifest is good. */
 export async function runOnce(session: Session, write: (line: Line) => void, signal: AbortSignal): Promise<number> {
   await firstSync(session, signal);
   const blocks = session.newTable();

@@ -1,4 +1,4 @@
-/** A way for a browser of this machine to the page of the proxy in the node: a port of the loopback address that was free. */
+/** Lets a browser on this machine reach the proxy's page inside the node, at a free port of the loopback address. */
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
@@ -32,7 +32,7 @@ export class PageDoor {
     this.url = `http://127.0.0.1:${port}/`;
   }
 
-  /** @param port of the page inside. */
+  /** @param port of the page inside the node. */
   static async open(namespace: NetworkNamespace, port: number): Promise<PageDoor> {
     const folder = await mkdtemp(join(tmpdir(), `${namespace.name}-`));
     const path = join(folder, "page.sock");

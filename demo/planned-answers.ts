@@ -1,5 +1,5 @@
 /**
- * What each client must get from each address: its packet is led through what the proxy plans for the same objects (`trace`), with the
+ * What each client must get from each address: sends its packet through the proxy's plan for the same objects (`trace`), with the
  * addresses of the demo's network.
  */
 import type { ClusterRecords } from "../src/cluster/manifests/read-manifests.ts";
@@ -21,11 +21,11 @@ import { addressOf, demoNode, type PlayedNode } from "./played-node.ts";
 import { configOf, type ProxyStart } from "./proxy-process.ts";
 import type { Position, Target } from "./targets.ts";
 
-/** The plan for a cluster, asked as the demo's clients ask. */
+/** The plan for a cluster, from the view of the demo's clients. */
 export class PlannedAnswers {
   readonly #walks: Readonly<Record<IpFamily, Walk>>;
   readonly #facts: Readonly<Record<IpFamily, NetworkFacts>>;
-  /** By `TCP 10.180.0.11:8080`. */
+  /** Pod names by `TCP 10.180.0.11:8080`. */
   readonly #pods: ReadonlyMap<string, string>;
 
   private constructor(view: ClusterView, node: PlayedNode, walks: Readonly<Record<IpFamily, Walk>>) {
@@ -47,7 +47,7 @@ export class PlannedAnswers {
     return new PlannedAnswers(view, node, { IPv4, IPv6 });
   }
 
-  /** Whether anything leads what comes for the address. */
+  /** Whether a rule or socket redirects packets to the address. */
   isLed(target: Target): boolean {
     return this.#outcomes(target, "node").some(({ fate, packet }) => fate.kind !== "delivered" || isElsewhere(packet));
   }
@@ -63,7 +63,7 @@ export class PlannedAnswers {
       if (pod === undefined || (fate.kind !== "sent" && fate.kind !== "delivered")) continue;
       if (fate.kind === "sent" && fate.isAnswerLost === true) continue;
       isKept = !packet.isSourceTranslated;
-      // A socket of the node that asks for the endpoint itself has the address that leads there, as a masqueraded one has.
+      // A socket of the node that connects directly to the endpoint gets the outgoing interface's address, as masquerading does.
       const isAtSocket = position === "node" && packet.original.destination === packet.destination;
       const seen = isKept && !isAtSocket ? packet.source : facts.masqueradeAddress(packet.destination);
       peers.set(pod, facts.isOnNode(packet.destination) ? undefined : seen);
@@ -73,7 +73,7 @@ export class PlannedAnswers {
     }
     const [first] = outcomes;
     if (first === undefined) throw new RangeError("a packet has an end");
-    // Nothing of the demo's node listens at its own addresses.
+    // In the demo, no process listens at the node's own addresses.
     const kind = first.fate.kind === "refused" || first.fate.kind === "delivered" ? "refused" : "dropped";
     return { kind, why: fateText(first) };
   }

@@ -1,6 +1,6 @@
 /**
- * Which node of the manifests the demo's node plays, and where in the demo's network each endpoint is. In a dump of a
- * real cluster, nodes and pods have names and addresses of their own; the proxy reads it as it is. Pure.
+ * Which Node of the manifests the demo's node plays, and where in the demo's network each endpoint is. A dump of a real
+ * cluster has its own names and addresses of nodes and pods, and the proxy reads it unchanged.
  */
 import { cidrContains, familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../src/net/ip.ts";
 import { bareAddress, defaultTopology, type NodeSpec, networkOf, nodeA } from "../testkit/net/topology-spec.ts";
@@ -8,20 +8,20 @@ import type { ClusterView } from "./cluster-view.ts";
 
 export interface PlayedNode {
   readonly name: string;
-  /** Where its node ports are asked for. */
+  /** The addresses at which clients try its node ports. */
   readonly addresses: Readonly<Record<IpFamily, IpAddress>>;
-  /** Addresses of the Node object, which the demo's node has besides its own. */
+  /** Addresses of the Node object that the demo's node gets in addition to its own. */
   readonly extra: readonly IpAddress[];
 }
 
-/** The node as the examples have it. */
+/** The node of the examples. */
 export const demoNode: PlayedNode = {
   name: nodeA.name,
   addresses: { IPv4: addressOf(nodeA.lan.ipv4), IPv6: addressOf(nodeA.lan.ipv6) },
   extra: [],
 };
 
-/** The address without its prefix length. Throws on text that is none. */
+/** The address without its prefix length. @throws TypeError if the text is no address. */
 export function addressOf(text: string): IpAddress {
   const address = parseIpAddress(bareAddress(text));
   if (address === undefined) throw new TypeError(`not an address: ${text}`);
@@ -29,10 +29,10 @@ export function addressOf(text: string): IpAddress {
 }
 
 /**
- * The node to play: the one asked for; else the demo's own, where the manifests have it or have no nodes; else the first by
- * name that is not of the control plane.
+ * The node to play: the requested one; else the demo's own, if the manifests have it or have no Nodes; else the first by
+ * name that is not a control-plane node.
  *
- * @throws Error when the one asked for is not in the manifests.
+ * @throws Error if the requested one is not in the manifests.
  */
 export function playedNode({ nodes }: Pick<ClusterView, "nodes">, wanted: string | undefined): PlayedNode {
   const names = nodes.map(({ name }) => name);
@@ -54,7 +54,7 @@ export function playedNode({ nodes }: Pick<ClusterView, "nodes">, wanted: string
   };
 }
 
-/** On a pod of the node, on another node or outside of all, or on the node itself. */
+/** In a pod of the node, elsewhere (another node, or outside), or on the node itself. */
 export type Place = "here" | "elsewhere" | "node";
 
 export function placeOf(address: IpAddress, nodeName: string, node: PlayedNode): Place {
@@ -64,7 +64,7 @@ export function placeOf(address: IpAddress, nodeName: string, node: PlayedNode):
   return nodeName === node.name ? "here" : "elsewhere";
 }
 
-/** The node whose pod network in the demo has the address. */
+/** The node whose pod network in the demo contains the address. */
 export function homeOf(address: IpAddress): NodeSpec | undefined {
   return defaultTopology.nodes.find(
     ({ bridge }) => cidrContains(networkOf(bridge.ipv4), address) || cidrContains(networkOf(bridge.ipv6), address),

@@ -1,4 +1,4 @@
-/** The real proxy, started in the demo's node as a user would start it, and watched through its metrics. */
+/** The real proxy, started in the demo's node as a user would start it, and observed through its metrics. */
 import type { ChildProcess } from "node:child_process";
 import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -13,14 +13,14 @@ import { isLeftover } from "../testkit/net/run-name.ts";
 import { defaultClusterCidr } from "../testkit/net/topology-spec.ts";
 
 const METRICS_ADDRESS = "127.0.0.1:10249";
-/** Of the page, at the node's loopback address. */
+/** The port of the page, at the node's loopback address. */
 export const PAGE_PORT = 10260;
 const LAST_SYNC = /^kubeproxy_sync_proxy_rules_last_timestamp_seconds\{[^}]*ip_family="(IPv[46])"[^}]*\} (\S+)$/gm;
 const LOG_LINES = 200;
 
 const program = fileURLToPath(new URL("../bin/kube-proxy", import.meta.url));
 
-/** What the proxy is started with. */
+/** How the proxy is started. */
 export interface ProxyStart {
   readonly mode: ProxyMode;
   /** Fields of the mode's section. */
@@ -29,9 +29,9 @@ export interface ProxyStart {
   readonly nodeName: string;
 }
 
-/** What the proxy is started with. */
+/** The proxy's configuration. */
 export function configOf({ mode, chosen }: Pick<ProxyStart, "mode" | "chosen">): object {
-  // Changes of a manifest are to be seen at once, so syncs need not be spread out; the other values are defaults.
+  // Syncs are not spread out, so that changes of a manifest show at once; the other values are defaults.
   const periods = { minSyncPeriod: "50ms", syncPeriod: "30s" };
   const sections = MODES.filter(({ config }) => Object.hasOwn(config.fields, "minSyncPeriod"));
   return {
@@ -43,7 +43,7 @@ export function configOf({ mode, chosen }: Pick<ProxyStart, "mode" | "chosen">):
     metricsBindAddress: METRICS_ADDRESS,
     bindAddressHardFail: true,
     ...Object.fromEntries(sections.map(({ name }) => [name, name === mode ? { ...periods, ...chosen } : periods])),
-    // The conntrack sysctls of a namespace other than the first cannot be written.
+    // The conntrack sysctls can only be written in the initial network namespace.
     conntrack: { maxPerCore: 0, min: 0, tcpEstablishedTimeout: "0s", tcpCloseWaitTimeout: "0s" },
   };
 }
@@ -54,12 +54,12 @@ async function removeLeftoverFolders(): Promise<void> {
   await Promise.all(leftovers.map((name) => rm(join(tmpdir(), name), { recursive: true, force: true })));
 }
 
-/** When the last successful sync of each family was, in Unix milliseconds. Pure. */
+/** The time of each family's last successful sync, in Unix milliseconds. */
 export function lastSyncTimes(metrics: string): ReadonlyMap<string, number> {
   return new Map([...metrics.matchAll(LAST_SYNC)].map(([, family = "", seconds]) => [family, Number(seconds) * 1000]));
 }
 
-/** The proxy ended by itself; the message ends with the last lines it logged. */
+/** The proxy exited by itself; the message ends with its last log lines. */
 export class ProxyEndedError extends Error {
   override readonly name = "ProxyEndedError";
 }
@@ -101,38 +101,38 @@ export class ProxyProcess {
     await writeFile(config, `${JSON.stringify(configOf(start), null, 2)}\n`);
     const own = ["--hostname-override", start.nodeName, "--inspect-bind-address", `127.0.0.1:${PAGE_PORT}`];
     const args = ["--config", config, "--manifests", start.manifests, ...own];
-    // In a session of its own, so that the terminal's Ctrl-C reaches only the demo, which ends the proxy in order.
+    // In its own session, so that Ctrl-C in the terminal reaches only the demo, which then stops the proxy.
     const child = namespace.spawn([program, ...args], { stdio: ["ignore", "pipe", "pipe"], detached: true });
     return new ProxyProcess(child, folder, prober);
   }
 
-  /** Whether connections are decided at the socket, as the proxy said last; undefined where it says nothing of it. */
+  /** Whether endpoints are chosen at the socket, according to the proxy's last log line about it; undefined if there is none. */
   get isAtSocket(): boolean | undefined {
     return this.#isAtSocket;
   }
 
-  /** The last lines that the proxy logged. */
+  /** The proxy's last log lines. */
   get log(): readonly string[] {
     return this.#log;
   }
 
-  /** Lets go of what was logged so far: about the start, or about what is mended since. */
+  /** Drops the log so far, for example about the start, or about problems that are fixed since. */
   forgetLog(): void {
     this.#log = [];
   }
 
-  /** Throws {@link ProxyEndedError} when the proxy has ended without being told to. */
+  /** @throws ProxyEndedError if the proxy has exited without being told to. */
   assertRunning(): void {
     if (this.#ended === undefined || this.#isStopping) return;
     throw new ProxyEndedError(`kube-proxy ended (${this.#ended}):\n${this.#log.slice(-15).join("\n")}`);
   }
 
   /**
-   * Waits until so many families have synced at or after a time: two at the start, one after a change, which may concern
-   * one family only.
+   * Waits until this many families have synced at or after a time: two at the start, one after a change, which may only
+   * concern one family.
    *
    * @param sinceMs Unix milliseconds.
-   * @returns the latest sync time, or `undefined` when the time-out or the signal came first.
+   * @returns the latest sync time, or `undefined` if the timeout or the signal came first.
    */
   async waitForSync(
     families: 1 | 2,
@@ -151,7 +151,7 @@ export class ProxyProcess {
     }
   }
 
-  /** Ends the proxy as an init system would, with force after two seconds, and removes its configuration. */
+  /** Stops the proxy as an init system would, kills it after two seconds, and removes its configuration. */
   async stop(): Promise<void> {
     this.#isStopping = true;
     if (this.#ended === undefined) {

@@ -1,15 +1,15 @@
-/** What the demo knows of each service port: the data that the table shows. */
+/** The results for each service port, which the table shows. */
 import type { IpFamily } from "../src/net/ip.ts";
 import type { Judgement } from "./judgement.ts";
 import type { Position, Target } from "./targets.ts";
 
 export interface Cell {
-  /** `undefined` while the requests are under way. */
+  /** Undefined while requests are pending. */
   judgement: Judgement | undefined;
-  /** What the last pass found, to show until this one knows. */
+  /** The judgement of the last pass, shown until this pass has one. */
   previous: Judgement | undefined;
   requests: number;
-  /** What must be met, in words; empty until it was asked for. */
+  /** The expectation in words; empty before the first request. */
   expected: string;
 }
 
@@ -22,7 +22,7 @@ export interface PodShare {
 
 export interface Row {
   readonly target: Target;
-  /** Positions that cannot ask this address are absent. */
+  /** Without positions that cannot reach this address. */
   readonly cells: Map<Position, Cell>;
 }
 
@@ -32,13 +32,13 @@ export interface Block {
   /** `NodePort`, `external Local`, … */
   readonly traits: readonly string[];
   readonly rows: readonly Row[];
-  /** The endpoints of the families that the service has, by name. */
+  /** The endpoints in each family of the service, by name. */
   readonly pods: Map<IpFamily, Map<string, PodShare>>;
-  /** Why the port cannot be asked; empty when it can. */
+  /** Why the port cannot be probed; empty if it can. */
   readonly note: string;
-  /** Differs whenever the service port or its endpoints do. */
+  /** Changes whenever the service port or its endpoints do. */
   readonly fingerprint: string;
-  /** Whether it differs from what it was before the last change; false at the start. */
+  /** Whether the last change changed it; false at the start. */
   isChanged: boolean;
 }
 
@@ -49,7 +49,7 @@ export interface Totals {
   readonly requests: number;
 }
 
-/** Counts cells and requests. Pure. */
+/** Counts cells and requests. */
 export function totalsOf(blocks: readonly Block[]): Totals {
   const totals = { right: 0, wrong: 0, pending: 0, requests: 0 };
   for (const block of blocks) {
@@ -70,9 +70,9 @@ function cellKey(block: Block, { target }: Row, position: Position): string {
 }
 
 /**
- * Gives the cells of a new table what the last one knew of them, and marks the blocks that changed.
+ * Copies the last judgements into the cells of a new table, and marks the blocks that changed.
  *
- * @param keepsMarks whether the marks stay where nothing has changed. @returns the new table.
+ * @param keepsMarks whether marks stay if nothing has changed. @returns the new table.
  */
 export function keepPrevious(blocks: Block[], last: readonly Block[], keepsMarks = true): Block[] {
   const known = new Map<string, Judgement | undefined>();
@@ -99,7 +99,7 @@ export function keepPrevious(blocks: Block[], last: readonly Block[], keepsMarks
   return blocks;
 }
 
-/** Opens the cells with a wrong judgement again, so that the next pass asks for them. */
+/** Reopens the cells with a wrong judgement, so that the next pass retries them. */
 export function reopenWrong(blocks: readonly Block[]): void {
   for (const { rows } of blocks) {
     for (const { cells } of rows) {

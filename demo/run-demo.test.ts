@@ -20,7 +20,7 @@ interface Outcome {
   readonly pid: number | undefined;
 }
 
-/** Runs the demo in a process of its own, as its command does. */
+/** Runs the demo in its own process, as its command does. */
 function demo(...args: string[]): Promise<Outcome> {
   const code = `import { runDemo } from ${JSON.stringify(module)}; process.exitCode = await runDemo(process.argv.slice(1));`;
   return new Promise((resolve) => {
@@ -106,7 +106,7 @@ test("a service that another one shadows is found out, and the exit status says 
     outcome.output,
     /! default\/second TCP 80 is not asked at cluster IP 10\.96\.0\.1:80: default\/first has it/,
   );
-  // The owner's answers are right, and called so.
+  // Answers from the owner count as right.
   assert.doesNotMatch(outcome.output, /✗/);
   assert.deepEqual(namespacesOf(outcome), []);
 });

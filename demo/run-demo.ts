@@ -16,10 +16,10 @@ import { type Line, printLine } from "./view/styled-line.ts";
 const examples = fileURLToPath(new URL("../examples", import.meta.url));
 
 /**
- * Runs the demo to its end: until Ctrl-C, or with `--once` until everything is verified. Removes everything it made.
+ * Runs the demo until Ctrl-C, or with `--once` until everything is verified. Removes everything it made.
  *
  * @param argv the arguments after the command's name.
- * @param build brings the program up to date, once nothing speaks against the start. @returns whether it worked
+ * @param build brings the program up to date, after all other checks have passed. @returns whether it worked
  * @returns the exit status: 0, or 1 for bad arguments, something missing, a failure, or (`--once`) a wrong answer.
  */
 export async function runDemo(
@@ -117,7 +117,7 @@ async function runIn(options: DemoOptions, manifests: string, stop: AbortControl
   }
 }
 
-/** What else there is to see, for those who saw the examples. */
+/** What to try next, for those who have seen the examples. */
 function hintOf({ manifests }: DemoOptions): string {
   if (manifests !== undefined) return "";
   return [

@@ -1,6 +1,6 @@
 /**
- * The demo while it runs: cluster, proxy and the latest results. `once.ts` and `live.ts` drive it; this file knows
- * nothing of terminals.
+ * The running demo: cluster, proxy and the latest results. `once.ts` and `live.ts` drive it; this file knows nothing
+ * about terminals.
  */
 import { modeNamed, type ProxyMode } from "../src/dataplane/registry.ts";
 import { type ClusterView, clusterViewOf } from "./cluster-view.ts";
@@ -16,7 +16,7 @@ import { blocksOf, runPass } from "./verification.ts";
 
 export interface SessionOptions {
   readonly mode: ProxyMode;
-  /** Of a mode that has several; absent: the mode's default. */
+  /** For modes with several layouts; absent: the mode's default. */
   readonly layout?: string;
   /** Folder or file. */
   readonly manifests: string;
@@ -24,12 +24,12 @@ export interface SessionOptions {
   readonly hostnameOverride: string | undefined;
 }
 
-/** Programs at the sockets of the demo's clients must see no others of the machine. */
+/** Modes with BPF programs at sockets need a cgroup, so that these see only the demo's clients. */
 function needsCgroup(mode: ProxyMode): boolean {
   return Object.hasOwn(modeNamed(mode).config.fields, "cgroupRoot");
 }
 
-/** Nothing of the demo is to outlive it. */
+/** Without pins, nothing outlives the demo. */
 const onlyForDemo = (cgroup: string) => ({ cgroupRoot: cgroup, pinFolder: "none" });
 
 /** Always end it with {@link Session.end}. */
@@ -37,7 +37,7 @@ export class Session {
   readonly options: SessionOptions;
   readonly network: DemoNetwork;
   readonly proxy: ProxyProcess;
-  /** Where a browser finds the proxy's page. */
+  /** Forwards a browser to the proxy's page. */
   readonly page: PageDoor;
   readonly node: PlayedNode;
   readonly #manifests: Manifests;
@@ -45,7 +45,7 @@ export class Session {
   #view: ClusterView;
   #answers: PlannedAnswers | undefined;
   #problems: readonly string[] = [];
-  /** What is wrong with the manifests. */
+  /** Problems of the manifests. */
   #bad: readonly string[] = [];
 
   private constructor(
@@ -64,9 +64,9 @@ export class Session {
     this.#view = clusterViewOf(manifests.cluster());
   }
 
-  /** Builds everything and starts the proxy. Rejects, with nothing left behind, when any of it fails. */
+  /** Builds everything and starts the proxy. If anything fails, it cleans up and rejects. */
   static async start(options: SessionOptions): Promise<Session> {
-    // Before anything is built: a folder that cannot be read is the commonest mistake.
+    // First, because an unreadable folder is the most common mistake.
     const read = await Manifests.open(options.manifests);
     const node = playedNode(clusterViewOf(read.cluster()), options.hostnameOverride);
     const network = await DemoNetwork.create(node, needsCgroup(options.mode));
@@ -90,12 +90,12 @@ export class Session {
     }
   }
 
-  /** Manifests that are broken and pods that cannot be, one line each. */
+  /** Broken manifests and pods that cannot be started, one line each. */
   get problems(): readonly string[] {
     return this.#problems;
   }
 
-  /** Reads the manifests again and starts what they newly name. @returns whether they say anything else than before. */
+  /** Reads the manifests again and starts new pods. @returns whether anything has changed. */
   async reload(): Promise<boolean> {
     let isChanged = this.#answers === undefined;
     let bad: readonly string[];
@@ -103,11 +103,11 @@ export class Session {
       if (await this.#manifests.refresh()) isChanged = true;
       bad = this.#manifests.problems();
     } catch (error) {
-      // An editor may be about to replace the file: what was read last stays.
+      // An editor may be replacing the file: the last read state stays.
       bad = [`${this.options.manifests} cannot be read: ${error instanceof Error ? error.message : error}`];
     }
     if (!isChanged && bad.join() === this.#bad.join()) return false;
-    // What the proxy said of it is mended, too.
+    // The proxy's log lines about a fixed problem are outdated too.
     if (bad.length < this.#bad.length) this.proxy.forgetLog();
     this.#bad = bad;
     this.#view = clusterViewOf(this.#manifests.cluster());
@@ -117,7 +117,7 @@ export class Session {
     return true;
   }
 
-  /** An empty table of the present cluster. */
+  /** An empty table of the current cluster. */
   newTable(): Block[] {
     return blocksOf(this.#view, this.#planned(), this.node);
   }

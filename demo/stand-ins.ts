@@ -1,6 +1,6 @@
 /**
- * Servers for endpoints whose addresses are not the demo's: a dump of a real cluster has many. They have no namespaces of
- * their own; one for the pods of the node and one for everything elsewhere carry all their addresses.
+ * Servers for endpoints with addresses outside the demo's networks, of which a dump of a real cluster has many. They share two
+ * namespaces that carry all their addresses: one for pods of the node, and one for everything elsewhere.
  */
 import type { IpAddress } from "../src/net/ip.ts";
 import type { ListenSpec } from "../testkit/net/messages.ts";
@@ -64,7 +64,7 @@ export class StandIns {
     return backend;
   }
 
-  /** Gives the host of a place addresses, and both nodes the way there. */
+  /** Adds addresses to the host of a place, and routes to them on both nodes. */
   async #bring(place: "here" | "elsewhere", addresses: readonly IpAddress[]): Promise<void> {
     if (addresses.length === 0) return;
     const [home, other] = place === "here" ? [nodeA, nodeB] : [nodeB, nodeA];

@@ -1,4 +1,4 @@
-/** Every address of every service port that a request can be sent to, and who can send one. Pure. */
+/** Every address of every service port that requests can be sent to, and who can send them. */
 
 import { familyOf, type IpAddress, type IpFamily, joinHostPort } from "../src/net/ip.ts";
 import type { ClusterView, DemoService, DemoServicePort } from "./cluster-view.ts";
@@ -9,30 +9,30 @@ export type Position = (typeof positions)[number];
 
 export type AddressKind = "cluster IP" | "node port" | "localhost" | "external IP" | "load balancer";
 
-/** One address of a service port that can be asked. */
+/** One address of a service port that can be probed. */
 export interface Target {
   readonly service: DemoService;
   readonly port: DemoServicePort;
   readonly family: IpFamily;
   readonly kind: AddressKind;
   readonly address: IpAddress;
-  /** Port to connect to: the service's or the node port. */
+  /** The port to connect to: the service port or the node port. */
   readonly number: number;
 }
 
 const LOCALHOST = "127.0.0.1" as IpAddress; // a literal address
 const families = ["IPv4", "IPv6"] as const;
 
-/** Who can ask an address of this kind: the node's loopback is the node's own. */
+/** The positions that can reach an address of this kind: only the node reaches its loopback. */
 export function positionsOf(kind: AddressKind): readonly Position[] {
   return kind === "localhost" ? ["node"] : positions;
 }
 
 /**
- * What is each Service's own: of several that claim an address and port, one has it.
+ * The targets that each Service owns: if several claim an address and port, only one has it.
  *
- * @param nodeAddresses the node's address of each family, for node ports.
- * @param isLed whether node ports answer on 127.0.0.1, too.
+ * @param nodeAddresses the node's address in each family, for node ports.
+ * @param isLed whether a node port answers on 127.0.0.1 too.
  */
 export function targetsOf(
   view: ClusterView,
@@ -45,7 +45,7 @@ export function targetsOf(
   );
 }
 
-/** One line for each address and port that another Service has. */
+/** One line for each claimed address and port that another Service has. */
 export function lostClaims(view: ClusterView, nodeAddresses: Readonly<Record<IpFamily, IpAddress>>): readonly string[] {
   const { targets, ownerOf } = claimsOf(view, nodeAddresses);
   const lost = targets.filter((target) => target.kind !== "localhost" && ownerOf(target) !== target.service);
@@ -68,12 +68,12 @@ function claimsOf(view: ClusterView, nodeAddresses: Readonly<Record<IpFamily, Ip
   return { targets, ownerOf: (target: Target) => owners.get(placeOf(target)) };
 }
 
-/** What only one Service can have. */
+/** The key of a place that only one Service can have. */
 function placeOf({ address, number, port: { protocol } }: Target): string {
   return `${address} ${number} ${protocol}`;
 }
 
-/** Of several Services that claim a place, the first has it, and the proxy says which others have not (docs/architecture.md, frontends). */
+/** The first of several Services that claim a place has it; the proxy logs which others lost (docs/architecture.md, frontends). */
 function byRight(a: Target, b: Target): number {
   const kinds: readonly AddressKind[] = ["cluster IP", "load balancer", "external IP", "node port", "localhost"];
   return kinds.indexOf(a.kind) - kinds.indexOf(b.kind) || (a.service.key < b.service.key ? -1 : 1);
@@ -87,7 +87,7 @@ function targetsOfPort(
   const targets: Target[] = [];
   for (const family of families) {
     const clusterIP = service.clusterIPs.find((address) => familyOf(address) === family);
-    // Without a cluster IP of a family, a service has nothing in that family.
+    // A Service without a cluster IP of a family has nothing in that family.
     if (clusterIP === undefined) continue;
     const add = (kind: AddressKind, address: IpAddress, number: number): void => {
       if (familyOf(address) === family) targets.push({ service, port, family, kind, address, number });

@@ -1,4 +1,4 @@
-/** One pass over every address of every service port: asks from everywhere and fills in the results as they come. */
+/** One pass over every address of every service port: sends requests from all positions and fills in results as they come. */
 
 import type { Protocol } from "../src/net/protocol.ts";
 import type { Prober } from "../testkit/net/namespace-prober.ts";
@@ -34,7 +34,7 @@ function sharesOf(endpoints: readonly DemoEndpoint[], node: PlayedNode): Map<str
   );
 }
 
-/** The empty table for a cluster. Pure. */
+/** The empty table for a cluster. */
 export function blocksOf(
   view: ClusterView,
   answers: Pick<PlannedAnswers, "isLed">,
@@ -69,10 +69,9 @@ export function blocksOf(
   return [...blocks.values()];
 }
 
-/** Cells that are asked for at a time. With more, the clients of a slow machine would take for lost what only waits its turn. */
+/** How many cells are probed at a time. With more, clients on a slow machine would count waiting requests as lost. */
 const AT_ONCE = 8;
 
-/** What a pass needs. */
 export interface PassDeps {
   readonly answers: Pick<PlannedAnswers, "answerTo">;
   readonly probers: Readonly<Record<Position, Prober>>;
@@ -82,8 +81,8 @@ export interface PassDeps {
 }
 
 /**
- * Asks for every cell that has no judgement yet; resolves when all are judged, or soon after an abort with the rest
- * pending. Rejects when a client has ended.
+ * Probes every cell without a judgement; resolves when all are judged, or soon after an abort with the rest pending.
+ * Rejects if a client has ended.
  */
 export async function runPass(blocks: readonly Block[], deps: PassDeps): Promise<void> {
   const waiting = blocks.flatMap((block) => sequencesOf(block).map((asks) => ({ block, asks }))).values();
@@ -101,8 +100,8 @@ interface Ask {
 }
 
 /**
- * Cells that must not overlap. With affinity, requests of one client to different addresses of a service port share the
- * memory of which pod it had, so they are made one after the other; everything else runs side by side.
+ * Cells that must not overlap. With affinity, requests of one client to different addresses of a service port share its
+ * remembered pod, so they run one after the other; everything else runs in parallel.
  */
 function sequencesOf(block: Block): Ask[][] {
   const asks: Ask[] = [];

@@ -1,7 +1,7 @@
 /**
- * What `kubectl get services,endpointslices,nodes -A -o yaml` prints of a small real cluster (kubeadm, three nodes, an
- * overlay network), with what makes it unlike the examples: an API server and exporters on the hosts' network, managed
- * fields, nulls, pods of one name in two namespaces, and more services than anybody writes by hand.
+ * The output of `kubectl get services,endpointslices,nodes -A -o yaml` for a small real cluster (kubeadm, three nodes, an
+ * overlay network), with everything that the examples lack: an API server and exporters on the host network, managed
+ * fields, nulls, pods with the same name in two namespaces, and more services than people write by hand.
  */
 import { stringify } from "yaml";
 
@@ -98,7 +98,7 @@ const DNS: readonly Port[] = [
 const API: readonly Port[] = [{ name: "https", port: 443, targetPort: 6443 }];
 const METRICS: readonly Port[] = [{ name: "metrics", port: 9100, targetPort: 9100 }];
 
-/** @param many number of further services, each with a pod on either worker. */
+/** @param many number of further services, with a pod on each worker. */
 export function clusterDump(many = 30): string {
   const items = [
     service({ namespace: "default", name: "kubernetes", clusterIP: "10.96.0.1", ports: API }),
@@ -108,7 +108,7 @@ export function clusterDump(many = 30): string {
       { address: "10.244.0.2", nodeName: "cp-1", pod: "coredns-1" },
       { address: "10.244.1.3", nodeName: "worker-1", pod: "coredns-2" },
     ]),
-    // On the hosts' network: one of the endpoints is the node itself.
+    // On the host network: one of the endpoints is the node itself.
     service({ namespace: "monitoring", name: "node-exporter", clusterIP: "10.96.0.20", ports: METRICS }),
     slice(
       "monitoring",

@@ -1,4 +1,4 @@
-/** Builds the demo's view of a small cluster for tests: one service, its endpoints, two nodes. */
+/** The demo's view of a small cluster for tests: one service, its endpoints, two nodes. */
 import { formatManifestProblem } from "../../src/cluster/manifests/problem.ts";
 import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
 import { type ClusterView, clusterViewOf } from "../cluster-view.ts";
@@ -14,7 +14,7 @@ export interface ExampleEndpoint {
 export const localPod: ExampleEndpoint = { pod: "here", address: "10.180.0.11", nodeName: "node-a" };
 export const remotePod: ExampleEndpoint = { pod: "there", address: "10.180.1.11", nodeName: "node-b" };
 
-/** The view of these objects. Throws when one is not good. */
+/** The view of these objects. @throws TypeError if one is invalid. */
 export function viewOf(...documents: readonly object[]): ClusterView {
   const versioned = documents.map((document) => ({
     apiVersion: "kind" in document && document.kind === "EndpointSlice" ? "discovery.k8s.io/v1" : "v1",

@@ -1,11 +1,11 @@
 /**
- * What a person at the terminal looks at: which service port is marked, what they filter by, whether they read its details.
- * Keys change it. Knows nothing of terminals.
+ * The state of the view, which keys change: the marked service port, the filter, and whether its details are open. Knows
+ * nothing about terminals.
  */
 import type { Block } from "../results.ts";
 import { totalsOf } from "../results.ts";
 
-/** A filter that shows what is not as it must be. */
+/** The filter for blocks with wrong answers. */
 const WRONG_ONLY = "!";
 
 const UP = ["\x1b[A", "\x1bOA", "k"];
@@ -16,29 +16,29 @@ const ENTER = ["\r", "\n"];
 const BACK = ["\x1b", "\x7f", "\b", "\x1b[D", "\x1bOD"];
 const ERASE = ["\x7f", "\b"];
 
-/** In the order in which `s` goes through them. */
+/** The orders, in the sequence of the `s` key. */
 const ORDERS = ["what is wrong first", "by name", "by type"] as const;
 
 export class Browser {
-  /** What is typed after `/`. */
+  /** The text typed after `/`. */
   filter = "";
   isTyping = false;
   isDetailed = false;
   isHelping = false;
   order: (typeof ORDERS)[number] = ORDERS[0];
-  /** Lines that the details are scrolled by. */
+  /** How many lines the details are scrolled. */
   scroll = 0;
   #selected: string | undefined;
   #lastChange: string | undefined;
   #shown: readonly string[] = [];
-  /** Titles of what was wrong when all had been asked: nothing jumps while answers come. */
+  /** Titles of wrong blocks after the last complete pass, so that nothing jumps while answers come. */
   #wrong: ReadonlySet<string> = new Set();
-  /** Blocks to move by with one page; told by the one who draws. */
+  /** How many blocks one page moves by; set by the drawing code. */
   blocksPerPage = 1;
   linesPerPage = 1;
 
   /**
-   * The blocks that pass the filter, in order; the marked one is always among them, and a change is marked when it comes.
+   * The blocks that pass the filter, in order; the marked one is always among them. A block that changes becomes the marked one.
    *
    * @param isSettling whether answers to a change are still coming.
    */
@@ -58,12 +58,12 @@ export class Browser {
     return shown;
   }
 
-  /** Title of the marked block; undefined when nothing is shown. */
+  /** Title of the marked block; undefined if no block is shown. */
   get selected(): string | undefined {
     return this.#selected;
   }
 
-  /** Takes a key. @returns what the program has to do about it, if anything. */
+  /** Handles a key. @returns what the program has to do, if anything. */
   press(key: string): "quit" | undefined {
     if (key === "\x03") return "quit";
     if (this.isTyping) this.#type(key);
@@ -105,7 +105,7 @@ export class Browser {
     else if (PAGE_DOWN.includes(key)) this.#move(this.blocksPerPage);
   }
 
-  /** Those that are equal stay in the order of their names. */
+  /** Equal blocks stay in the order of their names. */
   #compare(a: Block, b: Block): number {
     if (this.order === "by name") return 0;
     if (this.order === "by type") return (a.traits[0] ?? "").localeCompare(b.traits[0] ?? "");
@@ -133,8 +133,8 @@ function matches(block: Block, filter: string): boolean {
   return text.join(" ").toLowerCase().includes(filter.toLowerCase());
 }
 
-/** Takes apart what a terminal sends at once: keys typed quickly, or text pasted. Pure. */
+/** Splits terminal input into keys: quick typing and pasted text arrive at once. */
 export function keysOf(input: string): readonly string[] {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: what terminals send for cursor keys begins with ESC.
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: terminals send ESC first for cursor keys.
   return input.match(/\x1b\[[0-9;]*[A-Za-z~]|\x1bO[A-Za-z]|[\s\S]/gu) ?? [];
 }

@@ -1,4 +1,4 @@
-/** Everything that is known of one service port, in whole sentences. Pure. */
+/** Everything about one service port, in whole sentences. */
 
 import { joinHostPort } from "../../src/net/ip.ts";
 import type { Block } from "../results.ts";
@@ -7,7 +7,7 @@ import { type Line, segment } from "./styled-line.ts";
 import { columnTitles, shareLine } from "./table.ts";
 import { wrapLine } from "./wrap.ts";
 
-/** The page of a block, for a terminal of that width. */
+/** The details of a block, for a terminal of this width. */
 export function detailLines(block: Block, columns: number): Line[] {
   const lines: Line[] = [
     [segment(block.title, "bold")],

@@ -1,4 +1,4 @@
-/** Turns what the live demo knows into a picture for a terminal, or into printed tables for anything else. */
+/** Turns the live demo's state into a picture for a terminal, or into printed tables for other output. */
 import type { LiveView } from "../live.ts";
 import { problemLines, reportLines } from "../once.ts";
 import { demoNode } from "../played-node.ts";
@@ -11,13 +11,13 @@ import { cutLine, type Line, segment } from "./styled-line.ts";
 import { failureLines, summaryLine, tableLines } from "./table.ts";
 import { wrapLine } from "./wrap.ts";
 
-/** A message takes at most so many lines; the details of a service port have all of it. */
+/** The most lines of a message; the details of a service port have all of it. */
 const MESSAGE_LINES = 3;
-/** And all messages together this part of the terminal. */
+/** The largest share of the terminal for all messages. */
 const MESSAGES_SHARE = 0.3;
 const FRAME_MS = 40;
 
-/** Calls `show` at once and then at most every 40 ms, always with the newest view. */
+/** Calls `show` at once and then at most every {@link FRAME_MS}, always with the newest view. */
 export function throttled(show: (view: LiveView) => void): (view: LiveView) => void {
   let newest: LiveView | undefined;
   let isWaiting = false;
@@ -26,7 +26,7 @@ export function throttled(show: (view: LiveView) => void): (view: LiveView) => v
     if (newest === undefined) return;
     const view = newest;
     newest = undefined;
-    // Not holding the process open: what is still to be shown when the demo ends is of no interest.
+    // Does not keep the process alive: a last view does not matter when the demo ends.
     setTimeout(flush, FRAME_MS).unref();
     show(view);
   };
@@ -59,16 +59,16 @@ function titleLine({ syncedAt, isSettling }: LiveView, { options, network, node 
   ];
 }
 
-/** The last thing that the proxy complained about beside the manifests: klog lines begin with their severity. */
+/** The proxy's last warning or error that is not about the manifests: klog lines start with their severity. */
 function complaintLines(log: readonly string[]): Line[] {
   const last = log.findLast((line) => /^[WEF]\d{4} (?!.* manifest-folder\.ts:)/.test(line));
   return last === undefined ? [] : [[segment("kube-proxy logged: ", "yellow"), segment(last, "dim")]];
 }
 
-/** Messages, wrapped; those for which there is no room are counted. */
+/** Wrapped messages; those without room are counted. */
 function messageLines(blocks: readonly Block[], session: Session, { columns, rows }: Size): Line[] {
   const messages = [
-    // What explains before what it explains.
+    // Causes before their effects.
     ...problemLines(session.problems),
     ...complaintLines(session.proxy.log),
     ...failureLines(blocks),
@@ -90,7 +90,7 @@ function shortened(lines: readonly Line[]): readonly Line[] {
   return [...lines.slice(0, MESSAGE_LINES - 1), [...(lines[MESSAGE_LINES - 1] ?? []), segment(" …", "dim")]];
 }
 
-/** The picture of a view, as the browser has it. */
+/** The picture of a view in the browser's state. */
 export function pictureOf(view: LiveView, session: Session, browser: Browser, size: Size): Picture {
   const { columns } = size;
   const blocks = browser.visible(view.blocks, view.isSettling);
@@ -139,13 +139,13 @@ function helpLines({ options, network, page }: Session, { filter, isTyping }: Br
   ];
 }
 
-/** For output that is no terminal: prints the whole table whenever it has settled to something new. */
+/** For output that is not a terminal: prints the whole table whenever it has settled with a different result. */
 export function printSettled(session: Session, write: (line: Line) => void): (view: LiveView) => void {
   let last = "";
   return ({ blocks, isSettling }) => {
     if (isSettling) return;
     const lines = reportLines(blocks, session);
-    // Shares and counts differ from pass to pass; what clients met is the news.
+    // Shares and counts differ in every pass; only what clients met counts as different.
     const news = JSON.stringify(
       blocks.map(({ title, pods, rows }) => [
         title,

@@ -1,6 +1,6 @@
 /**
- * A terminal that shows one picture, redrawn in place on the alternate screen: a fixed head and foot, and a body that is
- * scrolled when it is longer than the terminal. Leaves the terminal as it was.
+ * A terminal that shows one picture, redrawn in place on the alternate screen: a fixed head and foot, and a body that
+ * scrolls if it is longer than the terminal. Restores the terminal at the end.
  */
 import type { ReadStream, WriteStream } from "node:tty";
 import { keysOf } from "./browser.ts";
@@ -22,25 +22,25 @@ export interface Size {
 
 const ENTER = "\x1b[?1049h\x1b[?25l";
 const LEAVE = "\x1b[?25h\x1b[?1049l";
-// Terminals that know synchronised output show a redraw as a whole; the others ignore these.
+// Terminals with synchronised output show a redraw at once; others ignore these.
 const BEGIN_FRAME = "\x1b[?2026h\x1b[H";
 const END_FRAME = "\x1b[J\x1b[?2026l";
 
-/** What to show of a picture on a terminal of this size. Pure. */
+/** The visible lines of a picture on a terminal of this size. */
 export function frameLines(picture: Picture, scroll: number, { columns, rows }: Size): readonly Line[] {
   const room = bodyRows(picture, rows);
   const body = picture.body.slice(scroll, scroll + room);
-  // The foot stays where it is, at the end.
+  // The foot stays at the bottom.
   const gap = Array.from({ length: room - body.length }, (): Line => []);
   return [...picture.head, ...body, ...gap, ...picture.foot].slice(0, rows).map((line) => cutLine(line, columns));
 }
 
-/** Rows left for the body. Pure. */
+/** Rows left for the body. */
 export function bodyRows({ head, foot }: Pick<Picture, "head" | "foot">, rows: number): number {
   return Math.max(0, rows - head.length - foot.length);
 }
 
-/** The scroll position nearest to the last one that has the focus in view; its beginning, if it is too long. Pure. */
+/** The scroll position nearest to the last one that shows the focus, or its start if it is too long. */
 export function scrollFor({ head, foot, body, focus }: Picture, last: number, rows: number): number {
   const room = bodyRows({ head, foot }, rows);
   const end = Math.max(0, body.length - room);
@@ -59,7 +59,7 @@ export class Screen {
   #scroll = 0;
   #isOpen = true;
 
-  /** @param press takes every key, also Ctrl-C, which raw input no longer turns into a signal. */
+  /** @param press gets every key, including Ctrl-C, which raw input does not turn into a signal. */
   constructor(output: WriteStream, input: ReadStream, press: (key: string) => void) {
     this.#output = output;
     this.#input = input;
@@ -72,13 +72,13 @@ export class Screen {
     input.setRawMode(true).setEncoding("utf8").on("data", this.#onKeys).resume();
   }
 
-  /** Shows a picture in place of the last; it is drawn again whenever a key was pressed or the size changed. */
+  /** Replaces the picture; keys and size changes redraw it. */
   show(draw: (size: Size) => Picture): void {
     this.#draw = draw;
     this.#redraw();
   }
 
-  /** Gives the terminal back. Safe to call twice. */
+  /** Restores the terminal. Safe to call twice. */
   readonly close = (): void => {
     if (!this.#isOpen) return;
     this.#isOpen = false;
@@ -96,7 +96,7 @@ export class Screen {
 
   readonly #redraw = (): void => {
     if (!this.#isOpen) return;
-    // A terminal that does not tell its size.
+    // Some terminals do not report their size.
     const size = { columns: this.#output.columns || 80, rows: this.#output.rows || 24 };
     const picture = this.#draw(size);
     this.#scroll = scrollFor(picture, this.#scroll, size.rows);

@@ -1,9 +1,9 @@
-/** Lines of styled text whose width is known, so that columns align and long lines are cut where the terminal ends. */
+/** Lines of styled text with known width, so that columns align and long lines are cut at the edge of the terminal. */
 import { styleText } from "node:util";
 
 export type Style = "green" | "red" | "yellow" | "cyan" | "bold" | "dim";
 
-/** A run of text in one look. Texts hold no control characters and only characters one column wide. */
+/** A run of text in one style. Texts have no control characters, and only characters one column wide. */
 export interface Segment {
   readonly text: string;
   readonly styles: readonly Style[];
@@ -11,23 +11,23 @@ export interface Segment {
 
 export type Line = readonly Segment[];
 
-/** Makes a segment. Control characters, which a manifest could smuggle in, become spaces. Pure. */
+/** Makes a segment. Control characters, which a manifest could smuggle in, become spaces. */
 export function segment(text: string, ...styles: readonly Style[]): Segment {
   return { text: text.replace(/\p{Cc}/gu, " "), styles };
 }
 
-/** Columns that the line takes. Pure. */
+/** How many columns the line takes. */
 export function widthOf(line: Line): number {
   return line.reduce((width, { text }) => width + [...text].length, 0);
 }
 
-/** Pads to a width with spaces at the end. Pure. */
+/** Pads to a width with spaces at the end. */
 export function padLine(line: Line, width: number): Line {
   const gap = width - widthOf(line);
   return gap > 0 ? [...line, segment(" ".repeat(gap))] : line;
 }
 
-/** Cuts to a width; a cut line ends in `…`. Pure. */
+/** Cuts to a width; a cut line ends in `…`. */
 export function cutLine(line: Line, width: number): Line {
   if (widthOf(line) <= width) return line;
   const kept: Segment[] = [];
@@ -41,7 +41,7 @@ export function cutLine(line: Line, width: number): Line {
   return [...kept, segment("…", "dim")];
 }
 
-/** The text for a terminal. @param hasColour false leaves the styles out. Pure. */
+/** The text for a terminal. @param hasColour false omits the styles. */
 export function printLine(line: Line, hasColour: boolean): string {
   const plain = line.map(({ text, styles }) =>
     hasColour && styles.length > 0 ? styleText([...styles], text, { validateStream: false }) : text,

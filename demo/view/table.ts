@@ -1,4 +1,4 @@
-/** The demo's table as lines: one block per service port, one row per address, one column per client. Pure. */
+/** The demo's table as lines: one block per service port, one row per address, one column per client. */
 import type { IpFamily } from "../../src/net/ip.ts";
 import { joinHostPort } from "../../src/net/ip.ts";
 import type { Judgement } from "../judgement.ts";
@@ -8,23 +8,23 @@ import { cutLine, type Line, padLine, type Segment, segment, widthOf } from "./s
 import { wrapLine } from "./wrap.ts";
 
 const GAP = 2;
-/** From here on there is room for whole words in a cell. */
+/** The least width of a cell with whole words. */
 const WORDS_WIDTH = 21;
-/** The least that a cell gets, however wide the addresses are. */
+/** The least width of a cell, however wide the addresses are. */
 const CELL_WIDTH = 12;
 export const columnTitles = { pod: "from a pod", node: "from the node", client: "from outside" } as const;
 const shortTitles = { pod: "pod", node: "node", client: "outside" } as const;
 
-/** How to show the table. Without `columns` it is printed as wide as it gets. */
+/** How to show the table. Without `columns`, its width is not limited. */
 export interface Layout {
   readonly columns?: number | undefined;
-  /** Title of the block that is marked. */
+  /** Title of the marked block. */
   readonly selected?: string | undefined;
 }
 
 type Words = "long" | "short";
 
-/** `kept`: the pod sees who asks; `masq`: it sees the node. */
+/** `kept`: the pod sees the client's address; `masq`: it sees the node's. */
 function resultText({ text }: Judgement, words: Words): string {
   if (words === "long") return text;
   return text.replace(/^source kept.*/, "kept").replace(/^masqueraded.*/, "masq");
@@ -94,7 +94,7 @@ export interface Table {
   readonly starts: readonly number[];
 }
 
-/** The table. Columns are as wide as their widest text, which the head shares, as far as there is room. */
+/** The table. Columns are as wide as their widest text, including the head, if there is room. */
 export function tableLines(blocks: readonly Block[], layout: Layout = {}): Table {
   const { columns } = layout;
   const labels = blocks.flatMap(({ rows }) => rows.map((row) => rowCells(row, "short").slice(0, 2)));
@@ -127,7 +127,7 @@ export function tableLines(blocks: readonly Block[], layout: Layout = {}): Table
   return { head: join(head), body, starts };
 }
 
-/** Cells get what addresses leave, but never less than they need for a word; then the addresses are cut. */
+/** Cells get the room that addresses leave, but at least enough for a word; if needed, addresses are cut. */
 function fittingWidths([kind = 0, address = 0, ...cells]: readonly number[], columns: number): number[] {
   const most = Math.max(CELL_WIDTH, Math.floor((columns - kind - address) / cells.length));
   const fitting = cells.map((width) => Math.min(width, most));
@@ -135,7 +135,7 @@ function fittingWidths([kind = 0, address = 0, ...cells]: readonly number[], col
   return [kind, Math.max(GAP, Math.min(address, columns - kind - taken)), ...fitting];
 }
 
-/** One line for each cell that is not as it must be. */
+/** One line for each wrong cell. */
 export function failureLines(blocks: readonly Block[]): Line[] {
   return blocks.flatMap((block) =>
     block.rows.flatMap(({ target, cells }) =>

@@ -1,7 +1,7 @@
-/** Lines that are too long for a terminal, broken between words. Pure. */
+/** Wraps lines that are too long for a terminal, between words. */
 import { type Line, type Segment, widthOf } from "./styled-line.ts";
 
-/** Breaks a line into lines of at most `width` columns; all but the first begin with `indent` blanks. Long words are cut. */
+/** Wraps a line to at most `width` columns; further lines start with `indent` blanks. Splits words that are too long. */
 export function wrapLine(line: Line, width: number, indent: number): Line[] {
   if (widthOf(line) <= width) return [line];
   const lines: Segment[][] = [];
