@@ -64,7 +64,7 @@ export interface DemoSocket {
   readonly address: IpAddress;
   readonly protocol: "TCP" | "UDP" | "SCTP";
   readonly port: number;
-  /** Empty when the slice names none. */
+  /** Empty if the slice names none. */
   readonly nodeName: string;
 }
 

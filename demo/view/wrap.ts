@@ -27,7 +27,7 @@ export function wrapLine(line: Line, width: number, indent: number): Line[] {
   return lines;
 }
 
-/** Words and the blanks between them, each with its look. */
+/** Words and the blanks between them, each with its style. */
 function wordsOf(line: Line): Segment[] {
   return line.flatMap(({ text, styles }) => (text.match(/\s+|\S+/g) ?? []).map((word) => ({ text: word, styles })));
 }

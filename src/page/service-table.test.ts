@@ -29,7 +29,7 @@ async function daemon(): Promise<LiveDaemon> {
   const options = { family: "IPv4", nodeName: "n", allowExternalIPs: true, log: silentLogger } as const;
   const { state } = offlineState(objects, options);
   const parts = { families: [{ family: "IPv4", state }], node: "n", zone: () => undefined };
-  return { ...parts, verdict: () => ({ failures: [] }) } as unknown as LiveDaemon; // what a table asks for
+  return { ...parts, verdict: () => ({ failures: [] }) } as unknown as LiveDaemon; // what the table needs
 }
 
 const QUESTION = { words: [], namespace: "", onlyTroubled: false, offset: 0, limit: 1 };

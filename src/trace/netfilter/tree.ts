@@ -28,7 +28,7 @@ export type TraceEvent =
   | {
       readonly kind: "no-match";
       readonly chain: string;
-      /** -1 where rules have no places. */
+      /** -1 if rules have no numbers. */
       readonly index: number;
       readonly rule: Rule;
       readonly condition: string;
@@ -37,7 +37,7 @@ export type TraceEvent =
   | {
       readonly kind: "match";
       readonly chain: string;
-      /** -1 where rules have no places. */
+      /** -1 if rules have no numbers. */
       readonly index: number;
       readonly rule: Rule;
       readonly said: string;

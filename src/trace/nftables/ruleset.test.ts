@@ -42,6 +42,6 @@ test("who is refused is told so in the words of its own family", () => {
 
 test("a translation of the other family in a table of both passes a packet over", () => {
   const kinds = (family: string, addr: string) => fatesWith({ dnat: { family, addr } }).map(({ kind }) => kind);
-  // What is translated is accepted by that, and the rest meets the policy.
+  // A translation accepts the packet; the policy drops the others.
   assert.deepEqual([kinds("ip", "10.0.0.7"), kinds("ip6", "fd00::7")], [["dropped"], ["delivered"]]);
 });

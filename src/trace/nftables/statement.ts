@@ -178,7 +178,7 @@ function mangle(body: JsonObject, text: string, surroundings: Surroundings): Ste
   };
 }
 
-/** A mark that cannot be told, or that is a field of the packet, is a question only for a rule that reads it. */
+/** A value that is unknown, or a field of the packet, makes the mark unknown, which only affects rules that read it. */
 function connectionMark(value: Expression, text: string): Step {
   const asks = valueQuestions(value);
   const set = (packet: Packet, mark: unknown): StepResult => {
