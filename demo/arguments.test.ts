@@ -24,7 +24,7 @@ test("a mode that cannot be shown is refused with those that can", () => {
   for (const mode of ["ebpfs", "kernelspace"]) {
     const parsed = parseDemoArguments(["--mode", mode]);
     assert.ok(parsed.kind === "error");
-    assert.match(parsed.message, new RegExp(`--mode ${mode} .*there is: .*iptables`));
+    assert.match(parsed.message, new RegExp(`--mode ${mode} .*available: .*iptables`));
   }
 });
 

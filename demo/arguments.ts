@@ -34,7 +34,7 @@ Usage: npm start -- [options]
                      the Node of the manifests to be (default: node-a, else the first that is not of the control plane)
   --mode MODE        proxy mode: ${MODE_NAMES} (default: ${DEFAULT_MODE.name})
   --layout LAYOUT    how the rules are laid out, in modes that have a choice: nftables-layout of the proxy
-  --once             verify once, print the result, exit with status 1 if anything is not as it must be
+  --once             verify once, print the result, exit with status 1 if an answer or a manifest is wrong
   -h, --help         this text
 
 With the services of a real cluster, whose endpoints are played by servers of the demo:
@@ -64,11 +64,11 @@ function readArguments(argv: readonly string[]): ParsedArguments {
   })(argv);
   if (values.help === true) return { kind: "help" };
   const { mode = DEFAULT_MODE.name } = values;
-  if (!isProxyMode(mode)) throw new UsageError(`--mode ${mode} is no proxy mode; there is: ${MODE_NAMES}`);
+  if (!isProxyMode(mode)) throw new UsageError(`--mode ${mode} is not a proxy mode; available: ${MODE_NAMES}`);
   if (!runsOn(modeNamed(mode), "linux")) {
     throw new UsageError(
-      `--mode ${mode} cannot be shown, it does not run on Linux (kube-proxy render --mode ${mode} prints what it would do); ` +
-        `there is: ${MODE_NAMES}`,
+      `--mode ${mode} cannot be shown: it does not run on Linux (kube-proxy render --mode ${mode} prints what it would do); ` +
+        `available: ${MODE_NAMES}`,
     );
   }
   const { layout } = values;

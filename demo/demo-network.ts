@@ -162,7 +162,7 @@ export class DemoNetwork {
       const running = this.#pods.get(name) ?? (await this.#startPod(name, wanted));
       const unknown = [...wanted.addresses].filter((address) => !running.addresses.has(address));
       if (unknown.length > 0)
-        return `pod ${name} runs already and has no address ${unknown.join(", ")}: restart the demo`;
+        return `pod ${name} is already running without the address ${unknown.join(", ")}: restart the demo`;
       await running.backend.listen([...wanted.listen.values()]);
       return undefined;
     } catch (error) {

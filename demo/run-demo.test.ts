@@ -104,7 +104,7 @@ test("a service that another one shadows is found out, and the exit status says 
   assert.equal(outcome.status, 1, outcome.output);
   assert.match(
     outcome.output,
-    /! default\/second TCP 80 is not asked at cluster IP 10\.96\.0\.1:80: default\/first has it/,
+    /! default\/second TCP 80 is not probed at cluster IP 10\.96\.0\.1:80: default\/first has it/,
   );
   // Answers from the owner count as right.
   assert.doesNotMatch(outcome.output, /✗/);

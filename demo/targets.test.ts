@@ -6,7 +6,7 @@ import { viewOf } from "./testing/example-cluster.ts";
 
 const NODE = { IPv4: "10.200.0.2" as IpAddress, IPv6: "fd00:200::2" as IpAddress };
 
-test("a node port that another Service has is not asked, and said; others of that Service are asked", () => {
+test("a node port that another Service has is not probed, and said; others of that Service are probed", () => {
   const service = (name: string, clusterIP: string, nodePort: number) => ({
     kind: "Service",
     metadata: { name },
@@ -21,6 +21,6 @@ test("a node port that another Service has is not asked, and said; others of tha
     "default/b cluster IP",
   ]);
   assert.deepEqual(lostClaims(view, NODE), [
-    "default/b TCP 80 is not asked at node port 10.200.0.2:30080: default/a has it",
+    "default/b TCP 80 is not probed at node port 10.200.0.2:30080: default/a has it",
   ]);
 });

@@ -52,7 +52,7 @@ export function lostClaims(view: ClusterView, nodeAddresses: Readonly<Record<IpF
   return lost.map((target) => {
     const { service, port, kind, address, number } = target;
     const place = `${kind} ${joinHostPort(address, number)}`;
-    return `${service.key} ${port.protocol} ${port.port} is not asked at ${place}: ${ownerOf(target)?.key} has it`;
+    return `${service.key} ${port.protocol} ${port.port} is not probed at ${place}: ${ownerOf(target)?.key} has it`;
   });
 }
 

@@ -47,7 +47,7 @@ export function blocksOf(
     const key = `${name} ${port.protocol}`;
     let block = blocks.get(key);
     if (block === undefined) {
-      const note = isProbeable(port.protocol) ? "" : `${port.protocol} is not asked: Node.js has no sockets for it`;
+      const note = isProbeable(port.protocol) ? "" : `${port.protocol} is not probed: Node.js has no sockets for it`;
       const title = `${name}  ${port.protocol} ${port.port}`;
       const endpoints = [view.endpointsOf(service, port, "IPv4"), view.endpointsOf(service, port, "IPv6")];
       const fingerprint = JSON.stringify([service, port, endpoints]);

@@ -37,13 +37,13 @@ export function throttled(show: (view: LiveView) => void): (view: LiveView) => v
 }
 
 const KEYS = [
-  "↑ ↓ k j       the service port before, the next",
-  "PgUp PgDn     a page of them",
-  "Enter         what was expected of each address, and what came",
-  "/             shows what has a text in its name, type, address, port or pods",
-  "/ !           shows what is not as expected",
-  "Esc           shows all again",
-  "s             what is wrong first, by name, by type",
+  "↑ ↓ k j       previous, next service port",
+  "PgUp PgDn     one page",
+  "Enter         details: expected and actual answers of each address",
+  "/             filters by name, type, address, port or pods",
+  "/ !           shows only what is not as expected",
+  "Esc           clears the filter",
+  "s             order: what is wrong first, by name, by type",
   "q Ctrl-C      ends the demo and removes everything it made",
   "",
   "Any key goes back.",

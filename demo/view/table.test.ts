@@ -86,7 +86,7 @@ test("reopening asks again for wrong cells only", () => {
 test("a protocol that cannot be asked is listed with the reason and without results", () => {
   const view = exampleCluster({ ports: [{ name: "http", port: 80, protocol: "SCTP" }] }, []);
   const [, note, row] = plain(blocksOf(view, { isLed: () => true }));
-  assert.match(note ?? "", /SCTP is not asked/);
+  assert.match(note ?? "", /SCTP is not probed/);
   assert.match(row ?? "", /10\.96\.0\.10:80 +· +· +·$/);
 });
 

@@ -35,7 +35,7 @@ export function endpointWords(reason: EndpointReason, { nodeName, endpointNode, 
     case "not-ready":
       return "not ready";
     case "terminated":
-      return "it terminates and serves no longer";
+      return "it terminates and no longer serves";
     case "terminating":
       return "it terminates, and others are ready";
     case "not-local":
@@ -52,12 +52,12 @@ const REACH_WORDS: Readonly<Record<ReachReason, string>> = {
   "no-local-endpoint": "the policy is Local, and no usable endpoint is on this node",
   "source-ranges": "its address is not in loadBalancerSourceRanges",
   "own-packets-not-looked-at":
-    "no endpoint is usable, and no rule looks at the node's own packets: they leave by its routes",
-  "only-from-elsewhere": "only what comes from elsewhere is led to external IPs: it leaves by the node's routes",
-  "answers-lost": "its address is kept and no endpoint is here: the endpoint would answer the client past this node",
+    "no endpoint is usable, and no rule handles the node's own packets: they leave by its routes",
+  "only-from-elsewhere": "external IPs only serve packets from outside this node: it leaves by the node's routes",
+  "answers-lost": "its address is kept and no endpoint is here: the endpoint's answer would bypass this node",
   "no-node-port-address": "no address of this node takes node ports",
-  "other-frontend": "an external or load-balancer IP of that port is the node's own address, and goes first",
-  "not-known": "it cannot be told from what is planned",
+  "other-frontend": "an external or load-balancer IP of that port is the node's own address, and takes precedence",
+  "not-known": "the plan does not tell",
   "no-load-balancer":
     "no endpoint that the policy allows is usable, so the host has no load balancer there: it leaves by its routes",
   "host-not-led": "HNS does not lead the node's own packets",
@@ -81,7 +81,7 @@ export function reasonWords(encounter: Omit<Encounter, "words">): string {
   const only = onlyListedSources ? "; dropped if not in loadBalancerSourceRanges" : "";
   if (outcome !== "answered") return `${REACH_WORDS[reason]}${only}`;
   const from = endpoints === "local" ? "an endpoint here" : "any used endpoint";
-  const lost = reason === "answers-lost" ? "; the answers of other nodes' endpoints miss this one, and are lost" : "";
+  const lost = reason === "answers-lost" ? "; answers from endpoints on other nodes bypass this node and are lost" : "";
   return `by ${from}, ${SOURCE_WORDS[source ?? "kept"]}${lost}${only}`;
 }
 

@@ -24,9 +24,9 @@ export function guarded(handler: HttpHandler): HttpHandler {
     if (request.method !== "GET" && request.method !== "HEAD") {
       refuse(response, 405, "this page only reads: use GET\n", { Allow: "GET, HEAD" });
     } else if (!isOwnHost(authorityOf(request))) {
-      refuse(response, 421, "ask by an IP address or as localhost: other names in the Host header are not answered\n");
+      refuse(response, 421, "use an IP address or localhost: other names in the Host header are not served\n");
     } else if (isFromElsewhere(request)) {
-      refuse(response, 403, "pages of other sites may not ask this one\n");
+      refuse(response, 403, "pages of other sites may not request this one\n");
     } else {
       await handler(request, response);
     }

@@ -161,7 +161,7 @@ export function pageHandler(
       const answer =
         asking.size < MAX_QUESTIONS
           ? await answerInTurn(response, (signal) => question(queryOf(request), signal))
-          : { ...failure(503, "Too many questions wait for an answer."), headers: { "Retry-After": "1" } };
+          : { ...failure(503, "Too many requests are waiting for an answer."), headers: { "Retry-After": "1" } };
       if (answer === undefined) return;
       reply(response, answer.status, JSON_TYPE, JSON.stringify(answer.body), answer.headers);
     }

@@ -100,10 +100,9 @@ function refuse(error: unknown): never {
 
 function targetOf({ to, port, protocol }: TraceQuestion) {
   const destination = parseIpAddress(to.trim().replace(/^\[(.*)\]$/, "$1"));
-  if (destination === undefined)
-    throw new QuestionError(`"${to}" is no address: give the one that the packet goes to.`);
+  if (destination === undefined) throw new QuestionError(`"${to}" is not an address: enter the packet's destination.`);
   const number = /^\d{1,5}$/.test(port.trim()) ? toPort(Number(port)) : undefined;
-  if (number === undefined) throw new QuestionError(`"${port}" is no port: a number from 1 to 65535.`);
+  if (number === undefined) throw new QuestionError(`"${port}" is not a port: enter a number from 1 to 65535.`);
   const known = PROTOCOLS.find((one) => one === protocol.toLowerCase());
   if (known === undefined) throw new QuestionError(`The protocol must be ${PROTOCOLS.join(", ")}, not "${protocol}".`);
   return { destination, port: number, protocol: known };
@@ -123,7 +122,7 @@ function clientOf(
   }
   const address = parseIpAddress(from.trim().replace(/^\[(.*)\]$/, "$1"));
   if (address === undefined) {
-    throw new QuestionError(`"${from}" is no client: give an address, or ${POSITIONS.join(", ")}.`);
+    throw new QuestionError(`"${from}" is not a client: enter an address, or ${POSITIONS.join(", ")}.`);
   }
   if (familyOf(address) !== node.family) throw new QuestionError("Client and destination are of different families.");
   return { address, inInterface: isOwn(address) ? "" : undefined };

@@ -100,7 +100,7 @@ function requireMemory(classes: number, services: number): void {
   const { used_heap_size: used, heap_size_limit: limit } = getHeapStatistics();
   if (used < USABLE_HEAP * Math.max(limit - YOUNG_HEAP, limit / 2)) return;
   throw new UnprovableError(
-    `there is too little memory (${Math.round(limit / 2 ** 20)} MB): ${classes} classes of packets${services > 1 ? `, to ${services - 1} Services,` : ""} were looked at`,
+    `there is too little memory (${Math.round(limit / 2 ** 20)} MB): ${classes} classes of packets${services > 1 ? `, to ${services - 1} Services,` : ""} were examined`,
   );
 }
 

@@ -118,7 +118,7 @@ export function ruleFates(dumps: readonly Dump[], family: IpFamily, facts: NodeF
 
 /** Rules that packets meet but a walk cannot follow, in words. */
 function strangerIn(dumps: readonly Dump[]): string | undefined {
-  if (dumps.some(({ kind }) => kind === "walker")) return "load balancers of HNS are no rules";
+  if (dumps.some(({ kind }) => kind === "walker")) return "load balancers of HNS are not rules";
   return unwalkedChain(dumps);
 }
 

@@ -155,7 +155,7 @@ describe("a dump", () => {
     const path = file("hns.txt", await saved("ipv4", "kernelspace", "text"));
     const { status, out } = await onNode("--family", "ipv4", "--dump", path);
     assert.equal(status, 2);
-    assert.match(out, /cannot be proved: load balancers of HNS are no rules/);
+    assert.match(out, /cannot be proved: load balancers of HNS are not rules/);
   });
 
   test("beside another dump", async () => {
@@ -231,7 +231,7 @@ test("too little memory is said, with how far it came, before V8 ends the proces
   );
   assert.match(
     `${stdout}${stderr}`,
-    /cannot be proved: there is too little memory \(\d+ MB\): \d+ classes of packets, to \d+ Services, were looked at/,
+    /cannot be proved: there is too little memory \(\d+ MB\): \d+ classes of packets, to \d+ Services, were examined/,
   );
   assert.equal(status, 2);
 });

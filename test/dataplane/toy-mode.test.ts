@@ -145,7 +145,7 @@ describe("a mode is one folder and its name in the registry", () => {
         ({ stderr }: { stderr: string }) => stderr,
       );
     const [unknown, refused] = await Promise.all([demo("toys"), demo("toy")]);
-    assert.match(unknown, /--mode toys is no proxy mode; there is: iptables, .*toy$/m);
+    assert.match(unknown, /--mode toys is not a proxy mode; available: iptables, .*toy$/m);
     assert.match(refused, /this machine cannot run the demo:/);
     assert.match(refused, /bin\/kube-proxy render --mode toy -f /);
     if (process.getuid?.() === 0) assert.match(refused, / {2}- a toy serves nobody/);

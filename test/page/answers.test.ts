@@ -73,7 +73,7 @@ test("it only reads, and answers to addresses and localhost alone", async (t) =>
     assert.deepEqual([status, headers.allow], [405, "GET, HEAD"]);
   }
   const rebound = await answerTo(url, { host: "attacker.example:80" });
-  assert.deepEqual([rebound.status, /ask by an IP address or as localhost/.test(rebound.text)], [421, true]);
+  assert.deepEqual([rebound.status, /use an IP address or localhost/.test(rebound.text)], [421, true]);
   assert.equal(
     (await answerTo(`${url}api/state`, { "sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors" })).status,
     403,
@@ -289,7 +289,7 @@ test("an endpoint whose answer the client does not know is no good end", async (
   const { steps } = await json<TraceAnswer>(`${url}api/trace?from=outside&to=10.96.0.10&port=80`);
   const ends = ({ fate, isGood, branches }: TraceSteps): (readonly [string, boolean])[] =>
     fate === null ? branches.flatMap(({ way }) => ends(way)) : [[fate, isGood]];
-  const [lost, kept] = [/its answer goes past this node/, /sent to 10\.180\.0\.1[12]/].map((wanted) =>
+  const [lost, kept] = [/its answer bypasses this node/, /sent to 10\.180\.0\.1[12]/].map((wanted) =>
     ends(steps).filter(([fate]) => wanted.test(fate)),
   );
   assert.deepEqual(
@@ -353,12 +353,15 @@ test("questions about packets that cannot be answered say what to do", async (t)
   };
   assert.deepEqual(await refusal("from=pod&to=web&port=80"), [
     400,
-    '"web" is no address: give the one that the packet goes to.',
+    '"web" is not an address: enter the packet\'s destination.',
   ]);
-  assert.deepEqual(await refusal("from=pod&to=10.96.0.10&port=0"), [400, '"0" is no port: a number from 1 to 65535.']);
+  assert.deepEqual(await refusal("from=pod&to=10.96.0.10&port=0"), [
+    400,
+    '"0" is not a port: enter a number from 1 to 65535.',
+  ]);
   assert.deepEqual(await refusal("from=me&to=10.96.0.10&port=80"), [
     400,
-    '"me" is no client: give an address, or pod, node, outside.',
+    '"me" is not a client: enter an address, or pod, node, outside.',
   ]);
   assert.deepEqual(await refusal("from=::1&to=10.96.0.10&port=80"), [
     400,

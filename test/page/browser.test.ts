@@ -188,7 +188,7 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     assert.match(await page.text(".fate.bad"), /refused/);
     await page.evaluate("location.hash = '#/trace?from=pod&to=web&port=80'");
     await page.until("document.querySelector('[role=alert]')");
-    assert.match(await page.text("[role=alert]"), /"web" is no address/);
+    assert.match(await page.text("[role=alert]"), /"web" is not an address/);
   });
 
   test("what happens is shown as it happens, and that the daemon has gone", async (t) => {

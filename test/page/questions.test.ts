@@ -85,7 +85,7 @@ test("one that has hung up takes no place; beyond twelve questions the answer is
   const refused = await answerOn(await ask(get("/api/services")));
   assert.match(refused, /^HTTP\/1\.1 503 /);
   assert.match(refused, /\r\nRetry-After: 1\r\n/);
-  assert.match(refused, /\{"error":"Too many questions wait for an answer\."\}$/);
+  assert.match(refused, /\{"error":"Too many requests are waiting for an answer\."\}$/);
   // What takes no turn is answered all the same.
   assert.match(await answerOn(await ask(get("/api/state"))), /^HTTP\/1\.1 200 /);
   for (const socket of kept.slice(1)) socket.resetAndDestroy();

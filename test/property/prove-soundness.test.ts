@@ -171,14 +171,14 @@ describe("a statement of nft that is not understood cannot be proved", () => {
 
   test("a chain at a device", () => {
     const { unprovable } = provedOf(IN_CHAIN([{ drop: null }], { hook: "ingress", dev: "eth0" }));
-    assert.match(unprovable ?? "", /asked at a device/);
+    assert.match(unprovable ?? "", /runs at a device/);
   });
 
   test("a chain of a bridge, unless it has no rules, as ebtables leaves them", () => {
     const [dump] = IN_CHAIN([{ drop: null }]);
     const text = JSON.stringify(dump).replaceAll('"inet"', '"bridge"');
     const bridge: Dump & { kind: "nftables" } = JSON.parse(text);
-    assert.match(provedOf([bridge]).unprovable ?? "", /the chain in of the table bridge other is asked at a bridge/);
+    assert.match(provedOf([bridge]).unprovable ?? "", /the chain in of the table bridge other runs at a bridge/);
     const { unprovable, differing } = provedOf([{ ...bridge, objects: bridge.objects.slice(0, -1) }]);
     assert.deepEqual([unprovable, differing], [undefined, 0]);
   });

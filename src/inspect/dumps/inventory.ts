@@ -48,7 +48,7 @@ export class InventoryDraft {
   /** @param holder may omit its lines, for {@link add} to add later. */
   hold(holder: Pick<Holder, "kind" | "place" | "name" | "isOrdered"> & Partial<Holder>): void {
     const key = `${holder.place} ${holder.name}`;
-    if (this.#holders.has(key)) throw new DumpError(`${holder.kind} ${holder.name} is there twice`);
+    if (this.#holders.has(key)) throw new DumpError(`${holder.kind} ${holder.name} is listed twice`);
     const { lines = [] } = holder;
     this.#holders.set(key, { isBuiltIn: false, isDynamic: false, ...holder, lines: [...lines] });
   }

@@ -23,7 +23,7 @@ export function readIptablesSave(text: string, family: IpFamily): Inventory {
   for (const [index, raw] of text.split("\n").entries()) {
     const line = raw.trimEnd();
     const fail = (why: string) => new DumpError(`line ${index + 1}: ${why}`);
-    if (UNREADABLE.test(line)) throw fail(`it lacks a table, for the tool says: ${line.slice(2)}`);
+    if (UNREADABLE.test(line)) throw fail(`it lacks a table; the tool says: ${line.slice(2)}`);
     if (line === "" || line.startsWith("#")) continue;
     if (line.startsWith("*")) {
       if (table !== undefined) throw fail(`table ${line.slice(1)} begins before ${table} has ended with COMMIT`);
@@ -152,7 +152,7 @@ export function readDump(given: string, { family, table }: DumpChoices): Invento
     case "iptables-save": {
       const known = savedFamily(text) ?? family;
       if (known === undefined)
-        throw new DumpError("it does not tell whether it is of iptables or ip6tables: add --family");
+        throw new DumpError("it does not tell whether iptables or ip6tables printed it: add --family");
       return readIptablesSave(text, known);
     }
     case "nft":

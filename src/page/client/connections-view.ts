@@ -7,7 +7,7 @@ import type { View } from "./state.ts";
 export const connectionsView: View = (main, query) => {
   let pauseMs = 2000;
   const search = searchField(query, "Service, client, endpoint, state …", () => asking.soon(150));
-  const count = el("p", { role: "status", class: "count" }, "Asking …");
+  const count = el("p", { role: "status", class: "count" }, "Loading …");
   const flows = el("table", { class: "endpoints" });
   const counts = el("table", { class: "endpoints" });
   const countsHeading = el("h2", {}, "Most connections");

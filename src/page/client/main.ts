@@ -51,8 +51,8 @@ function showHealth(): void {
 
 function healthText(): readonly [kind: string, text: string] {
   const { known, isSilent } = state;
-  if (isSilent) return ["bad", "No answer: the daemon has ended, or cannot be reached"];
-  if (known === undefined) return ["", "Asking …"];
+  if (isSilent) return ["bad", "No answer: the daemon has stopped or cannot be reached"];
+  if (known === undefined) return ["", "Loading …"];
   const { isHealthy, failures } = known.answer.status;
   if (!isHealthy) return ["bad", "Not healthy: it does not keep up"];
   if (failures.length > 0) return ["warn", `Healthy, but ${failures.length} refused`];

@@ -5,7 +5,7 @@ import { badge, el, plain, scrolling, tableParts, timeText } from "./dom.ts";
 import type { View } from "./state.ts";
 
 export const nodeView: View = (main, _query, state) => {
-  const body = el("div", {}, el("p", {}, "Asking …"));
+  const body = el("div", {}, el("p", {}, "Loading …"));
   main.append(el("h1", {}, "Node"), body);
   let shown = "";
   function show(): void {
@@ -55,7 +55,11 @@ function parts({ status, zone, isNodeEligible, problems, lastSync }: StateAnswer
     ...(problems.length === 0
       ? [el("p", {}, "None since it was started.")]
       : [
-          el("p", { class: "facts" }, "As they were logged, also of what is mended since; what is wrong now is above."),
+          el(
+            "p",
+            { class: "facts" },
+            "As logged, including problems that are solved by now; current problems are above.",
+          ),
           el("ol", { class: "problems" }, problems.map(problemItem)),
         ]),
   ];

@@ -16,7 +16,7 @@ import { onNewPlace, type View } from "./state.ts";
 export const serviceView: View = (main, query, state) => {
   const key = query.get("key") ?? "";
   document.title = `${plain(key)} · kube-proxy`;
-  const body = el("div", {}, el("p", { role: "status" }, "Asking …"));
+  const body = el("div", {}, el("p", { role: "status" }, "Loading …"));
   main.append(el("p", { class: "crumb" }, el("a", { href: "#/services" }, "Services")), el("h1", {}, plain(key)), body);
   let shown = "";
   let isCounting = false;

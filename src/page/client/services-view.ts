@@ -17,7 +17,7 @@ export const servicesView: View = (main, query, state) => {
   const only = el("input", { type: "checkbox", id: "only", checked: isTroubled, change: restart });
   const namespace = el("select", { id: "namespace", change: restart });
   showNamespaces([], query.get("namespace") ?? "");
-  const count = el("p", { role: "status", class: "count" }, "Asking …");
+  const count = el("p", { role: "status", class: "count" }, "Loading …");
   const body = el("tbody");
   const previous = el("button", { type: "button", click: () => turn(-ROWS) }, "Previous");
   const next = el("button", { type: "button", click: () => turn(ROWS) }, "Next");

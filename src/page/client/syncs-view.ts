@@ -21,7 +21,7 @@ export const syncsView: View = (main, _query, state) => {
     ),
     el("div", { class: "bar" }, [
       ...labelled("Show", only),
-      el("span", { class: "check" }, labelled("hold still", pause).toReversed()),
+      el("span", { class: "check" }, labelled("pause", pause).toReversed()),
     ]),
     count,
     list,

@@ -16,7 +16,7 @@ export const traceView: View = (main, query) => {
   const verbose = el("input", { type: "checkbox", id: "verbose", name: "verbose", checked: query.has("verbose") });
   const result = el("div", { "aria-live": "polite" });
   main.append(
-    el("h1", {}, "A packet's way"),
+    el("h1", {}, "A packet's path"),
     el("p", { class: "facts" }, "Through the rules that this node has planned. Nothing is sent."),
     el("form", { class: "bar", submit }, [
       el("p", {}, labelled("From", from)),

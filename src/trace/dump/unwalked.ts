@@ -13,7 +13,7 @@ export function unwalkedChain(dumps: readonly Dump[]): string | undefined {
     const { family, table, name, hook } = chain;
     const isAtBridge = family === "bridge" && hook !== undefined;
     if ((!isAtBridge && hook !== "ingress" && hook !== "egress") || !hasSay(chain)) continue;
-    return `the chain ${name} of the table ${family} ${table} is asked at a ${isAtBridge ? "bridge" : "device"}`;
+    return `the chain ${name} of the table ${family} ${table} runs at a ${isAtBridge ? "bridge" : "device"}`;
   }
   return undefined;
 }

@@ -120,7 +120,7 @@ export class TooManyWaysError extends Error {
   override readonly name = "TooManyWaysError";
   constructor(limit: number) {
     super(
-      `more than ${limit} ways through the rules: say more of the packet and the node, or take one way with a seed`,
+      `more than ${limit} ways through the rules: describe the packet and the node in more detail, or follow one way with a seed`,
     );
   }
 }

@@ -10,7 +10,8 @@ import type { Fate } from "./tree.ts";
 /** Why the kernel does not run nat chains for the packet at this hook; undefined if it does. */
 export function whyNotAsked(packet: Packet, stage: Stage): string | undefined {
   if (packet.state === "untracked") return "the packet is not tracked";
-  if (packet.state !== "new" && packet.state !== "related") return "only the first packet of a connection is asked";
+  if (packet.state !== "new" && packet.state !== "related")
+    return "only the first packet of a connection passes nat chains";
   const isDestination = stage === "prerouting" || stage === "output";
   const isDecided = isDestination ? packet.isDestinationDecided : packet.isSourceDecided;
   return isDecided ? `the connection's ${isDestination ? "destination" : "source"} is decided` : undefined;

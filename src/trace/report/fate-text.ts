@@ -9,7 +9,7 @@ export function fateText({ fate, packet }: End): string {
   switch (fate.kind) {
     case "sent": {
       const answer =
-        fate.isAnswerLost === true ? "; its answer goes past this node, and the client does not know it" : "";
+        fate.isAnswerLost === true ? "; its answer bypasses this node, so the client does not recognise it" : "";
       return `sent to ${destinationText(packet)}, ${sourceText(packet)}${answer}`;
     }
     case "not-led":

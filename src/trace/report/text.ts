@@ -104,7 +104,7 @@ export function stepWords(event: TraceEvent): { readonly text: string; readonly 
     case "base-chain":
       return { text: `${event.chain.table}, ${event.chain.chain.name}`, said: null };
     case "not-asked":
-      return { text: `${event.chain.table}, ${event.chain.chain.name}`, said: `not asked, ${event.because}` };
+      return { text: `${event.chain.table}, ${event.chain.chain.name}`, said: `skipped, ${event.because}` };
     case "skipped":
       return { text: `${event.chain}: ${event.count} rules are for other addresses and ports`, said: null };
     case "no-match": {
