@@ -84,7 +84,7 @@ function endpointSentences(decided: Decided): string[] {
   if (endpoints.length === 0) return withoutEndpoints(decided);
   if (!routing.categories.hasAny) {
     const whose = endpoints.length === 1 ? "Its only endpoint is" : `None of its ${endpoints.length} endpoints is`;
-    const state = endpoints.length === 1 ? "neither ready, nor does it still serve" : "ready or still serves";
+    const state = endpoints.length === 1 ? "neither ready nor still serving" : "ready or still serving";
     return [`${whose} ${state}: ${fate}.`];
   }
   const sentences = topologyWords(topology, node.zone);

@@ -121,8 +121,8 @@ function findAddress(cluster: ExplainedCluster, { address, port, protocol }: Soc
   if (service !== undefined) {
     return nothing(text, `${address} is an endpoint of ${service}: ${whyNotServed(cluster.objects, service)}`);
   }
-  const talks = `on a node, kube-proxy flows --to ${address} says who still talks to it`;
-  return nothing(text, `${text} is no address of a Service, and no endpoint of one; ${talks}`);
+  const talks = `on a node, kube-proxy flows --to ${address} shows who still talks to it`;
+  return nothing(text, `${text} is neither an address nor an endpoint of a Service; ${talks}`);
 }
 
 function isNodeAddress({ families }: ExplainedCluster, address: ServicePort["clusterIP"]): boolean {
@@ -180,10 +180,10 @@ function findName(cluster: ExplainedCluster, name: string, named: Partial<NamedP
     ];
     return search.kind === "ports" ? { ...search, because } : search;
   }
-  if (IS_MEANT_AS_ADDRESS.test(name)) return nothing(name, `${name} is no IP address`);
+  if (IS_MEANT_AS_ADDRESS.test(name)) return nothing(name, `${name} is not an IP address`);
   return nothing(
     name,
-    `${name} is no Service, and no chain or set that this program makes in ${cluster.config.mode} mode for these objects; ` +
+    `${name} is not a Service, nor a chain or set that this program makes in ${cluster.config.mode} mode for these objects; ` +
       "it may be left over from an endpoint that is gone, or be another program's or another mode's",
   );
 }

@@ -62,7 +62,7 @@ export function statedEndpoints(
   for (const { endpoint, record } of all) {
     if (counting.has(endpoint)) continue;
     const by = places.get(endpoint.text)?.slice;
-    passedOver.push({ slice: objectKeyText(record), why: `${endpoint.text} is in ${by}, too, whose word counts` });
+    passedOver.push({ slice: objectKeyText(record), why: `${endpoint.text} is also in ${by}, which takes precedence` });
   }
   return { places, passedOver };
 }

@@ -65,7 +65,7 @@ export async function readTraffic(
   try {
     notes.push(...(await counters.fill(ports)));
   } catch (error) {
-    notes.push(`What was counted is not known: ${reasonOf(error)}.`);
+    notes.push(`The counts are not known: ${reasonOf(error)}.`);
   }
   try {
     if (readFlows === undefined) notes.push(...(await tableNotes()));

@@ -124,7 +124,7 @@ function allocations(before: PortExplanation, after: PortExplanation | undefined
     {
       ...after,
       servicePort: `${after.servicePort} ${after.protocol}`,
-      what: `is given ${given.join(" and ")}, which no object says yet`,
+      what: `gets ${given.join(" and ")}, which no object has yet`,
     },
   ];
 }

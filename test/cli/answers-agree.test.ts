@@ -160,9 +160,9 @@ test("explain --what-if type=…: what is allocated with the type is told, thoug
   const cluster = listOf(service("web", { clusterIP: "10.96.0.1", ports: [{ port: 80 }] }));
   const own = ["-f", fileOf(t, cluster), "--node", "node-a", "--mode", "nftables", "--family", "ipv4"];
   const { out } = await runCommand(explain, ["d/web", "--what-if", "type=NodePort", ...own]);
-  assert.match(out, /d\/web TCP on node-a, IPv4: is given a node port, which no object says yet/);
+  assert.match(out, /d\/web TCP on node-a, IPv4: gets a node port, which no object has yet/);
   const { out: balanced } = await runCommand(explain, ["d/web", "--what-if", "type=LoadBalancer", ...own]);
-  assert.match(balanced, /is given a node port and a load balancer's address, which no object says yet/);
+  assert.match(balanced, /gets a node port and a load balancer's address, which no object has yet/);
 });
 
 test("trace --to: of a Service that no proxy serves it says why, as explain does, and not that it is no pod", async (t) => {

@@ -279,7 +279,7 @@ test("bad input: status 2, and words that help", async () => {
   assert.match(await refusalOf("https://10.96.0.10"), /no service port answers at 10\.96\.0\.10:443/);
   assert.match(await refusalOf("shop/web:htp"), /has no port "htp", but http, 80\nDid you mean http\?/);
   assert.match(await refusalOf("shop/db"), /Service shop\/db is headless \(clusterIP None\): DNS gives out its pods/);
-  assert.match(await refusalOf("192.0.2.1:80"), /192\.0\.2\.1:80 is no address of a Service, and no endpoint of one/);
+  assert.match(await refusalOf("192.0.2.1:80"), /192\.0\.2\.1:80 is neither an address nor an endpoint of a Service/);
   assert.match(
     await refusalOf("10.96.0.10:81"),
     /no service port answers at 10\.96\.0\.10:81; 10\.96\.0\.10 has 80\/TCP \(shop\/web:http\)/,
@@ -287,7 +287,7 @@ test("bad input: status 2, and words that help", async () => {
   assert.match(await refusalOf("30099"), /no Service has the node port 30099/);
   assert.match(
     await refusalOf("KUBE-SVC-AAAAAAAAAAAAAAAA"),
-    /no chain or set that this program makes in iptables mode/,
+    /nor a chain or set that this program makes in iptables mode/,
   );
   assert.match(
     await refusalOf("shop/web", "--what-if", "externalTrafficPolcy=Local"),
@@ -295,7 +295,8 @@ test("bad input: status 2, and words that help", async () => {
   );
   assert.match(await refusalOf("shop/web", "--what-if", "externalTrafficPolicy=local-ish"), /must be Cluster or Local/);
   assert.match(await refusalOf("shop/web", "shop/admin"), /one thing at a time/);
-  for (const text of ["10.96.0.999", "10.96.0", "fd00::zz"]) assert.match(await refusalOf(text), /is no IP address/);
+  for (const text of ["10.96.0.999", "10.96.0", "fd00::zz"])
+    assert.match(await refusalOf(text), /is not an IP address/);
   assert.match(await refusalOf("99999"), /"99999" is not a Service, pod, address, port or name/);
   assert.match(
     await refusalOf("shop/web", "--mode", "iptable"),

@@ -563,7 +563,7 @@ describe("input that cannot be used ends with status 2", () => {
       "nft's text",
       [...PACKET, "--dump", "-"],
       "table ip kube-proxy {\n}\n",
-      /standard input is the text of nft: give what `nft -j list ruleset` prints, which says more$/m,
+      /standard input is text from nft: give the output of `nft -j list ruleset`, which has more detail$/m,
     ],
     [
       "of another tool",

@@ -108,7 +108,7 @@ test("what cannot be known is said, and is no zero", async () => {
   const notes = await readTraffic(failing, [port], () => Promise.reject(new Error("EPERM")));
   assert.match(
     notes.join("\n"),
-    /^What was counted is not known: iptables-save: .*\nOpen connections are not known: conntrack: EPERM/,
+    /^The counts are not known: iptables-save: .*\nOpen connections are not known: conntrack: EPERM/,
   );
   assert.deepEqual(countsOf(port).endpoints, [
     [null, null],

@@ -160,7 +160,7 @@ inNetns(import.meta.url, { name: "live", timeoutMs: 180_000 }, () => {
     const { status, out } = await live(["--to", "10.96.0.31:80"], () => send("tcp/10.96.0.31/80", "pod"));
     assert.equal(status, 1, out);
     assert.match(out, /ip other, raw\n.* raw 1: meta length > 1 counter/);
-    assert.match(out, /What became of it: not known: after prerouting the kernel says no more of it/);
+    assert.match(out, /What became of it: not known: after prerouting the kernel reports nothing more/);
     assert.match(out, /^The simulation differs: sent to 10\.180/m);
     assert.match(out, /^- forward$/m);
     execFileSync("nft", ["delete", "table", "ip", "other"]);

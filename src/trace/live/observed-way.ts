@@ -153,7 +153,7 @@ function fateOf(end: ObservedPacket["end"], events: readonly TraceEvent[], packe
       const where = lastOf("stage", events)?.stage ?? "the first hook";
       const because = events.some((event) => event.kind === "match" && event.said === VERDICTS[NF_QUEUE])
         ? `a rule of ${where} hands it to another program`
-        : `after ${where} the kernel says no more of it: routing, its filter of source addresses, IPVS or another part has taken it`;
+        : `after ${where} the kernel reports nothing more: routing, reverse path filtering, IPVS or another part has taken it`;
       return { kind: "uncertain", because };
     }
   }

@@ -37,7 +37,7 @@ function pathLines({ kernel, comparison }: LiveReport): string[] {
 
 function verdictLines({ comparison, simulation }: LiveReport): string[] {
   if (comparison === undefined || simulation === undefined) {
-    return ["There are too many ways to simulate: it is not compared."];
+    return ["There are too many ways to simulate, so there is no comparison."];
   }
   const { hasSameSteps, hasSameEnd } = comparison;
   if (hasSameSteps && hasSameEnd) {
