@@ -106,7 +106,7 @@ export class ProxyProcess {
     return new ProxyProcess(child, folder, prober);
   }
 
-  /** Whether endpoints are chosen at the socket, according to the proxy's last log line about it; undefined if there is none. */
+  /** Whether endpoints are chosen at the socket, by the proxy's last log line about it; undefined if there is none. */
   get isAtSocket(): boolean | undefined {
     return this.#isAtSocket;
   }

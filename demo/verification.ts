@@ -1,4 +1,4 @@
-/** One pass over every address of every service port: sends requests from all positions and fills in results as they come. */
+/** One pass over every address of every service port: requests from all positions, results as they come. */
 
 import type { Protocol } from "../src/net/protocol.ts";
 import type { Prober } from "../testkit/net/namespace-prober.ts";

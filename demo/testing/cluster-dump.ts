@@ -1,5 +1,5 @@
 /**
- * The output of `kubectl get services,endpointslices,nodes -A -o yaml` for a small real cluster (kubeadm, three nodes, an
+ * The output of `kubectl get services,endpointslices,nodes -A -o yaml` for a small real cluster (kubeadm, three nodes,
  * overlay network), with everything that the examples lack: an API server and exporters on the host network, managed
  * fields, nulls, pods with the same name in two namespaces, and more services than people write by hand.
  */

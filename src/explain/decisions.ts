@@ -28,7 +28,7 @@ interface Decided {
   readonly choice: string;
 }
 
-/** Why not every client reaches any endpoint, gravest cause first. */
+/** Why clients do not reach all endpoints, gravest cause first. */
 export function causeWords(decided: Decided): string[] {
   return [
     ...ownershipSentences(decided),

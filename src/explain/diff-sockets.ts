@@ -1,4 +1,4 @@
-/** Compares where a node's sockets are redirected with where they should be: differences, each with its service port. */
+/** Where a node's sockets are redirected, against where they should be: differences, each with its service port. */
 import type { LedSocket, WantedSocket } from "../dataplane/inspection.ts";
 import { socketLines } from "../dataplane/socket-words.ts";
 import { joinHostPort } from "../net/ip.ts";
@@ -12,7 +12,7 @@ interface SocketDifferences {
   readonly unread: readonly string[];
 }
 
-/** The contents of each family's maps; none in modes that redirect no sockets. @param warn gets what could not be read. */
+/** The contents of each family's maps; none in modes that redirect no sockets. @param warn gets what is unreadable. */
 async function* liveSockets({ families, config }: ExplainedCluster, warn: (message: string) => void) {
   const sockets = await families[0]?.inspection.loadSockets?.();
   if (sockets === undefined) return;

@@ -23,7 +23,7 @@ export interface ExplainedNode {
   readonly config: KubeProxyConfig;
   readonly inspection: ModeInspection;
   readonly clients: ClientFacts;
-  /** The service port that declares a frontend first. */
+  /** The key of the service port that declares a frontend first. */
   readonly ownerOf: (frontend: string) => string | undefined;
 }
 

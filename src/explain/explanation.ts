@@ -48,7 +48,7 @@ export interface PortExplanation {
   readonly endpoints: readonly ExplainedEndpoint[];
   /** Duplicate endpoints that do not count, and entries that make no endpoint. */
   readonly passedOver: readonly { readonly slice: string; readonly why: string }[];
-  /** Sentences about why not every client reaches any endpoint: policies, hints, what is missing. */
+  /** Sentences about why clients do not reach all endpoints: policies, hints, what is missing. */
   readonly causes: readonly string[];
   /** Sentences about what else matters. */
   readonly decisions: readonly string[];

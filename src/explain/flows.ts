@@ -136,7 +136,7 @@ export class FlowNamer {
     return this.#names.isEndpointTracked;
   }
 
-  /** Takes over the endpoints of connections that the daemon relays. @returns the others, which conntrack does not have. */
+  /** Notes the endpoints of connections that the daemon relays. @returns the others, which conntrack does not have. */
   takeLed(flows: readonly LedFlow[]): readonly LedFlow[] {
     this.#carried = new Map(
       flows.flatMap(({ carriedFor, protocol, sourceIP, sourcePort, destinationPort, replySourceIP: ip, ...flow }) => {

@@ -18,7 +18,7 @@ interface PacketEnd {
   readonly showsEveryRule?: boolean;
 }
 
-/** Chains with this many rules are long: in shorter ones, every rule that does not match is shown (`trace/iptables/ruleset.ts`). */
+/** Chains of this many rules are long; in shorter ones, each rule that fails is shown (`trace/iptables/ruleset.ts`). */
 const FEW_OF_A_KIND = 16;
 
 /** A service port with its endpoints at the time of the question. */

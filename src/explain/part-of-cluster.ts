@@ -62,7 +62,7 @@ export function addressesOf({ clusterIPs, clusterIP, externalIPs, loadBalancerIn
   return texts.flatMap((text) => parseIpAddress(text) ?? []);
 }
 
-/** How many Services with one port number are kept: with more, `find` names none of them. */
+/** How many Services with one port number are kept: with this many, `find` names none of them. */
 const FEW = 6;
 
 /**

@@ -6,7 +6,7 @@ import { readDump, readIptablesSave } from "../inspect/dumps/read-dump.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { ExplainedCluster } from "./explained-cluster.ts";
 
-/** @param missing features that the node's kernel and tools lack. @returns an empty map for a mode that cannot be compared. */
+/** @param missing features that the node's kernel and tools lack. @returns empty for a mode that cannot be compared. */
 export async function wantedInventories(
   { families, config }: ExplainedCluster,
   missing: ReadonlySet<KernelFeature> = new Set(),

@@ -35,7 +35,7 @@ export function clientPlace(
   }
 }
 
-/** If the client is the node itself, it sends to its own address from that same address (RFC 6724, section 5, rule 1). */
+/** If the client is the node itself, it sends to its own address from that same address (RFC 6724 §5, rule 1). */
 export function sendingTo(
   destination: IpAddress,
   place: ClientPlace,

@@ -1,6 +1,6 @@
 import type { Logger } from "../logging/logger.ts";
 
-/** A logger for code without a daemon: passes warnings and errors to `warn` as one line, with facts as JSON; drops the rest. */
+/** For code without a daemon: gives each warning or error to `warn` as a line, with facts as JSON; drops the rest. */
 export function warningLogger(warn: (message: string) => void): Logger {
   const line = (message: string, facts: Readonly<Record<string, unknown>> = {}) =>
     warn([message, ...Object.entries(facts).map(([key, value]) => `${key}=${JSON.stringify(value)}`)].join(" "));

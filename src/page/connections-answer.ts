@@ -18,7 +18,7 @@ const MAX_COUNTED = 50;
 const LEAST_PAUSE_MS = 2_000;
 const ALL = { service: undefined, from: undefined, to: undefined, state: undefined, isStale: false };
 
-/** @param words that must all occur in a connection's line. @param readFlows @default this host's connection tracking */
+/** @param words that a connection's line must all have. @param readFlows @default this host's connection tracking */
 export async function connectionsAnswer(
   daemon: LiveDaemon,
   words: readonly string[],

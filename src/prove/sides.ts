@@ -79,7 +79,7 @@ export function specificationSide(
   return { name: "specification", hasSlots: deviations.includes("shares-by-slots"), ...meaning };
 }
 
-/** Throws `UnprovableError` at a rule that is not understood. @param facts of the node, with all of its addresses. */
+/** Throws `UnprovableError` when a packet meets a rule that is not understood. @param facts with all node addresses. */
 export function ruleFates(dumps: readonly Dump[], family: IpFamily, facts: NodeFacts): Subject<Fate> {
   const own = dumps.map(withoutClients);
   const stranger = strangerIn(dumps);

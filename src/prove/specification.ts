@@ -268,7 +268,7 @@ class Meaning {
     const anywhere = usable(endpoints, this.#node);
     const local = localOf(endpoints);
     const hasNone = !this.hasEndpoints(frontend);
-    // The last rule drops what no other rule accepted.
+    // A later rule drops what no other has taken.
     const left = this.lacksLocal(frontend) ? DROPPED : UNTOUCHED;
     const isBarred = this.#isBarred(frontend, packet, ask);
     const asExternal = () => this.fateOf({ ...frontend, kind: "external" }, packet, ask);

@@ -48,7 +48,7 @@ export function compareInventories(wanted: Inventory, found: Inventory, ownershi
   // Wanted tables that the dump does not have at all.
   for (const place of wanted.places) {
     if (found.places.has(place) || found.kind !== wanted.kind) continue;
-    // If the dump has tables, a family that it lacks was left out on purpose.
+    // If the dump has tables of ours, a family that it lacks was left out on purpose.
     if (isOfOtherFamily(place, found)) continue;
     for (const holder of wanted.holders.values()) {
       if (holder.place !== place || (holder.isBuiltIn && holder.lines.length === 0)) continue;

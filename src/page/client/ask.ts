@@ -25,7 +25,7 @@ export class Asking {
   #asked = new AbortController();
   #timer = 0;
 
-  /** @param load requests, and shows the answer unless the signal has aborted. @param onFailure gets why there is none. */
+  /** @param load asks, and shows the answer unless the signal has aborted. @param onFailure gets why there is none. */
   constructor(load: (signal: AbortSignal) => Promise<void>, onFailure: (text: string) => void) {
     this.#load = load;
     this.#onFailure = onFailure;

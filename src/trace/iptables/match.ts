@@ -135,7 +135,7 @@ function recentJudge(match: KernelMatch<"recent">, { recent }: Surroundings): Ju
     };
   }
   return {
-    // Without a hit count this needs no question: lists start empty, and the client's own packets fill them.
+    // In a proof, lists start empty and a client's own packets fill them: without a hit count, this needs no question.
     asks: hitCount === undefined ? [] : undefined,
     run(packet) {
       const address = addressIn(packet);

@@ -7,7 +7,7 @@ import type { Question } from "../question.ts";
 
 export const HOOKS = ["prerouting", "input", "forward", "output", "postrouting"] as const;
 export type Hook = (typeof HOOKS)[number];
-/** `socket` precedes all hooks, for connections of this node's own sockets: BPF programs may choose their destination. */
+/** `socket` precedes all hooks, for connections of this node's sockets: BPF programs may choose their destination. */
 export type Stage = Hook | "socket";
 
 /** Where control goes after a rule. */

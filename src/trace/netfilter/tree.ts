@@ -7,7 +7,7 @@ import type { BaseChain, Entry, Rule, Stage } from "./program.ts";
 export type Fate =
   /** It reaches a process of the node. */
   | { readonly kind: "delivered" }
-  /** It leaves the node. `isAnswerLost`: the endpoint's answer bypasses this node, so the client does not recognize it. */
+  /** It leaves the node. `isAnswerLost`: the endpoint's answer bypasses this node, and the client does not know it. */
   | { readonly kind: "sent"; readonly isAnswerLost?: true }
   /** It is for the address of a Service, but no rule sends it to an endpoint: it leaves by the node's routes. */
   | { readonly kind: "not-led"; readonly because: string }
@@ -105,7 +105,7 @@ export function ruleName({ chain, index }: { readonly chain: string; readonly in
 export interface WalkOptions {
   /** What to record: only ends, rules that match, or every rule. @default "matches" */
   readonly record?: "ends" | "matches" | "all";
-  /** Returns a number from 0 up to 1, which picks one branch of each random choice. @default all branches */
+  /** Returns a number from 0 to below 1, which picks one branch of each random choice. @default all branches */
   readonly random?: () => number;
   /** Answers to questions that the walk need not fork on. @default none */
   readonly answers?: ReadonlyMap<string, boolean>;

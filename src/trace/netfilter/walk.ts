@@ -174,7 +174,7 @@ class Machine {
     return false;
   }
 
-  /** Continues if only one result is possible, and forks otherwise. */
+  /** Continues if the choice is made or the answer is known, and forks otherwise. */
   #decide(walk: Walk, rule: Rule, at: number, result: StepResult & { kind: "choice" | "unknown" }): boolean {
     const { observer } = this.#options;
     walk.step = at;

@@ -76,7 +76,7 @@ function branchLines(branches: readonly Branch[], indent: string, lines: string[
   if (hidden > 0) lines.push(`${indent}└─ … and ${hidden} more branches: --output json has all`);
 }
 
-/** Equal for branches with the same actions in the same stages; chain names do not count, as they differ for each endpoint. */
+/** Equal for branches with the same actions in the same stages. Chain names do not count: they differ by endpoint. */
 function wayOf({ events, end }: TraceNode): string {
   const steps = events.flatMap((event) => {
     if (event.kind === "match") return [event.said.split(" ")[0]];
