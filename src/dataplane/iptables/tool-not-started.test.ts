@@ -1,33 +1,42 @@
-/** The host has no process, memory or descriptor left for the tool for a moment: that is no service's fault. */
+/** The host has no process, memory or descriptor left for the tool, or kills it: no service is at fault. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createIptables } from "../../kernel/iptables/exec-iptables.ts";
-import { type Exec, ExecError } from "../../kernel/process.ts";
+import { type Exec, ExecError, type ExecResult } from "../../kernel/process.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import { BackendBench, clusterIP } from "./testing/backend-bench.ts";
 
-for (const change of ["of one service", "of everything"] as const) {
-  test(`restores that cannot be started, in a sync ${change}: it fails, and names no service`, async () => {
-    let refusals = 0;
-    let restores = 0;
-    const exec: Exec = async (file, _args, options) => {
-      for (const _ of options?.stdin ?? []);
-      if (file === "iptables-restore") {
-        restores += 1;
-        if (refusals-- > 0) throw new ExecError("not_started", `${file}: could not be started: spawn EAGAIN`);
-      }
-      return { status: 0, stdout: "", stderr: "" };
-    };
-    const iptables = await createIptables({ family: "IPv4", exec, log: silentLogger });
-    const bench = new BackendBench({ iptables });
-    for (let n = 1; n <= 8; n += 1) bench.set(`s${n}`, clusterIP(n));
-    assert.deepEqual((await bench.sync(true)).failures, []);
-    bench.set("s1", clusterIP(1), 2);
-    refusals = 6;
-    restores = 0;
-    await assert.rejects(bench.sync(change === "of everything"), { code: "not_started" });
-    assert.equal(restores, 1);
-    refusals = 0;
-    assert.deepEqual((await bench.sync()).failures, []);
-  });
-}
+/** What each restore meets, and the error's code. */
+const FAULTS: Readonly<Record<string, () => ExecResult>> = {
+  not_started: () => {
+    throw new ExecError("not_started", "iptables-restore: could not be started: spawn EAGAIN");
+  },
+  killed: () => ({ status: -1, stdout: "", stderr: "killed by SIGKILL\n" }),
+};
+
+for (const [code, fault] of Object.entries(FAULTS))
+  for (const change of ["of one service", "of everything"] as const) {
+    test(`restores that are ${code}, in a sync ${change}: it fails, and names no service`, async () => {
+      let refusals = 0;
+      let restores = 0;
+      const exec: Exec = async (file, _args, options) => {
+        for (const _ of options?.stdin ?? []);
+        if (file === "iptables-restore") {
+          restores += 1;
+          if (refusals-- > 0) return fault();
+        }
+        return { status: 0, stdout: "", stderr: "" };
+      };
+      const iptables = await createIptables({ family: "IPv4", exec, log: silentLogger });
+      const bench = new BackendBench({ iptables });
+      for (let n = 1; n <= 8; n += 1) bench.set(`s${n}`, clusterIP(n));
+      assert.deepEqual((await bench.sync(true)).failures, []);
+      bench.set("s1", clusterIP(1), 2);
+      refusals = 6;
+      restores = 0;
+      await assert.rejects(bench.sync(change === "of everything"), { code });
+      assert.equal(restores, 1);
+      refusals = 0;
+      assert.deepEqual((await bench.sync()).failures, []);
+    });
+  }

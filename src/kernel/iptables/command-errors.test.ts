@@ -43,6 +43,15 @@ test("a held lock is told from a refused transaction, though both have status 4"
   assert.equal(errorCodeOf(1, held), "failed");
 });
 
+test("a tool that is killed from outside is told from one that crashes, which a rule may cause", () => {
+  assert.equal(errorCodeOf(-1, "killed by SIGKILL"), "killed");
+  assert.equal(errorCodeOf(-1, "Warning: a table\nkilled by SIGTERM"), "killed");
+  for (const said of ["killed by SIGSEGV", "killed by SIGABRT", "killed after 300000 ms"]) {
+    assert.equal(errorCodeOf(-1, said), "failed", said);
+  }
+  assert.equal(errorCodeOf(1, "killed by SIGKILL"), "failed");
+});
+
 test("what is missing is told from what failed (iptables-operation.md §10.2)", () => {
   const missing = [
     "iptables: No chain/target/match by that name.",

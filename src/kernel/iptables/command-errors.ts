@@ -15,8 +15,12 @@ const NOT_FOUND =
 // "line 3: RULE_APPEND failed (No such file or directory): rule in chain KUBE-A".
 const REFUSED_TRANSACTION = /\b[A-Z]+_[A-Z_]+ failed \(/;
 
+/** Signals from outside; a crash (SIGSEGV, SIGABRT) may be a rule's fault. The line is that of {@link ExecResult}. */
+const KILLED = /^killed by SIG(?:KILL|TERM|INT|HUP)$/m;
+
 /** Sorts a failed command. `lock_held` is certain to pass; the others are not. */
 export function errorCodeOf(status: number, output: string): IptablesErrorCode {
+  if (status === -1 && KILLED.test(output)) return "killed";
   if (status === STATUS_RESOURCE && !REFUSED_TRANSACTION.test(output)) return "lock_held";
   return NOT_FOUND.test(output) ? "not_found" : "failed";
 }

@@ -68,13 +68,21 @@ export interface Iptables {
 }
 
 /**
- * `not_started`: the host had no memory, process or descriptor left for the tool. `unreadable`: `nft` has put something into the table
- * that the save command does not know, so that it prints nothing of it; all other commands work.
+ * `not_started`: the host had no memory, process or descriptor left for the tool. `killed`: from outside, such as by the kernel for want
+ * of memory. `unreadable`: `nft` has put something into the table that the save command does not know, so that it prints nothing of it;
+ * all other commands work.
  */
-export type IptablesErrorCode = "missing_tool" | "not_started" | "lock_held" | "not_found" | "unreadable" | "failed";
+export type IptablesErrorCode =
+  | "missing_tool"
+  | "not_started"
+  | "killed"
+  | "lock_held"
+  | "not_found"
+  | "unreadable"
+  | "failed";
 
 /** What no rule is to blame for. */
-const NO_RULES_FAULT: ReadonlySet<IptablesErrorCode> = new Set(["missing_tool", "not_started", "lock_held"]);
+const NO_RULES_FAULT: ReadonlySet<IptablesErrorCode> = new Set(["missing_tool", "not_started", "killed", "lock_held"]);
 
 /** A command of the iptables family failed. */
 export class IptablesError extends Error {
