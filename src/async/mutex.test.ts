@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { Mutex } from "./mutex.ts";
 
 test("operations run one at a time in the order of asking, and a failed one stops none", async () => {
@@ -38,4 +40,16 @@ test("an abort before its turn rejects without running it", async () => {
   await first;
   await assert.rejects(second, /stopped/);
   assert.equal(ran, false);
+});
+
+test("a result is not kept", async () => {
+  setFlagsFromString("--expose-gc");
+  const gc = runInNewContext("gc");
+  const mutex = new Mutex();
+  const run = async () => new WeakRef(await mutex.run(async () => ({})));
+  const result = await run();
+  await new Promise((resolve) => setImmediate(resolve));
+  gc();
+  assert.equal(result.deref(), undefined);
+  await mutex.run(async () => {});
 });

@@ -12,7 +12,10 @@ export class Mutex {
       signal?.throwIfAborted();
       return operation();
     });
-    this.#tail = turn.catch(() => undefined);
+    // Without the result, which may be large.
+    this.#tail = turn.then(ignore, ignore);
     return turn;
   }
 }
+
+function ignore(): void {}
