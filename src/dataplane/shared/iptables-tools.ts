@@ -40,7 +40,13 @@ export async function missingIptables(
 
 /** The tools of a family, as {@link missingIptables} has found them if it was asked before. */
 export async function openIptables(family: IpFamily, log: Logger): Promise<Iptables> {
-  return await createIptables(iptablesTools(family, log), found.get(family));
+  const tools = found.get(family);
+  if (tools?.saved !== undefined) {
+    // Later clean-ups look for chains alone; the rules are 10 MB after iptables mode with 10,000 Services.
+    const text = (tools.saved.text.match(/^[*:C].*/gm) ?? []).join("\n");
+    found.set(family, { ...tools, saved: { text, uses: undefined } });
+  }
+  return await createIptables(iptablesTools(family, log), tools);
 }
 
 /**
