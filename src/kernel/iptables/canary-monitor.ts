@@ -1,7 +1,7 @@
 /**
- * Notices when another program flushes the tables: an empty chain in every table, tested now and then. Reference
- * iptables-operation.md §11. Beyond upstream, the caller may have its own rules tested too, since a flush that
- * leaves the chains (`iptables -F` without `-X`) leaves the canaries.
+ * Detects when another program flushes the tables: regularly checks an empty canary chain in every table. Reference
+ * iptables-operation.md §11. Beyond upstream, it can check the caller's own rules too, because a flush that keeps the
+ * chains (`iptables -F` without `-X`) keeps the canaries.
  */
 import type { Clock } from "../../async/clock.ts";
 import type { Logger } from "../../logging/logger.ts";
@@ -13,15 +13,15 @@ interface CanaryMonitorOptions {
   /** Name of the canary chain, the same in every table. */
   readonly chain: string;
   readonly intervalMs: number;
-  /** Whether other rules of the caller are still there. @default always present */
+  /** Whether the caller's other rules are still present. @default always present */
   readonly isIntact?: () => Promise<Presence>;
-  /** Called on every loss; the canaries are put back when it has finished. Should not reject. */
+  /** Called on every loss; the canaries are recreated after it resolves. Should not reject. */
   readonly onLost: () => void | Promise<void>;
   readonly log: Logger;
   readonly clock: Pick<Clock, "monotonicMs" | "sleep">;
 }
 
-/** The order in which canaries are created; a flush is noticed in the first. */
+/** In creation order; a flush is detected in the first table. */
 const TABLES = ["mangle", "nat", "filter"] as const;
 const [WATCHED, ...OTHERS] = TABLES;
 
@@ -29,8 +29,8 @@ const POLL_MS = 100;
 const SETTLE_LIMIT_MS = 5_000;
 
 /**
- * Watches until the signal aborts, then deletes the canaries and resolves. Never rejects: what cannot be tested, because
- * the xtables lock is held or a tool fails, counts as unknown and never as lost.
+ * Watches until the signal aborts, then deletes the canaries and resolves. Never rejects: if a check fails because the
+ * xtables lock is held or a tool fails, presence is unknown and does not count as a loss.
  */
 export async function monitorCanaries(options: CanaryMonitorOptions, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
@@ -40,7 +40,7 @@ export async function monitorCanaries(options: CanaryMonitorOptions, signal: Abo
   await deleteCanaries(options);
 }
 
-/** Resolves to false when a canary could not be made: a half-made set would be taken for a flush. */
+/** Resolves to false if a canary could not be created: the monitor would mistake an incomplete set for a flush. */
 async function createCanaries({ iptables, chain, log }: CanaryMonitorOptions): Promise<boolean> {
   try {
     await iptables.restore(TABLES.map((table) => transactionText(table, chainLines([chain]))));
@@ -51,7 +51,7 @@ async function createCanaries({ iptables, chain, log }: CanaryMonitorOptions): P
   }
 }
 
-/** Returns after one loss has been reported, or when the signal aborts. */
+/** Returns after it has reported one loss, or when the signal aborts. */
 async function watchUntilLost(options: CanaryMonitorOptions, signal: AbortSignal): Promise<void> {
   const { clock, intervalMs, log, onLost } = options;
   while (!signal.aborted) {
@@ -85,12 +85,12 @@ async function findLoss(options: CanaryMonitorOptions, signal: AbortSignal): Pro
     return "canary";
   }
   if ((await rulesPresence(options)) !== "absent") return undefined;
-  // Asked again, for the program that took the rules may be about to put them back.
+  // Check twice: the program that removed the rules may be about to restore them.
   await options.clock.sleep(POLL_MS, signal);
   return (await rulesPresence(options)) === "absent" ? "rules" : undefined;
 }
 
-/** A flush goes table by table; reloading in the middle of it would be undone by the rest. */
+/** A flush goes table by table; the rest of it would undo a reload that starts in between. */
 async function waitForFlushToEnd(options: CanaryMonitorOptions, signal: AbortSignal): Promise<void> {
   const { clock, log, chain } = options;
   const deadlineMs = clock.monotonicMs() + SETTLE_LIMIT_MS;

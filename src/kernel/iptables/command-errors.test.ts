@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "../../../testkit/support/fast-check.ts";
 import { errorCodeOf, failedLineOf, watchCommits } from "./command-errors.ts";
 
-/** What the tools print for a payload whose COMMIT is line 7, and the line to blame. */
+/** What the tools print for a payload with COMMIT in line 7, and the line at fault. */
 const MESSAGES: readonly (readonly [output: string, line: number | undefined])[] = [
   [
     "iptables-restore v1.8.9 (legacy): unknown option \"--bogus\"\nError occurred at line: 3\nTry `iptables-restore -h' or 'iptables-restore --help' for more information.",

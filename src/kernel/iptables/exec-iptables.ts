@@ -1,6 +1,6 @@
 /**
- * The host's iptables tools of one family behind {@link Iptables}: command lines, waiting for the xtables lock, and what
- * exit statuses mean (reference iptables-operation.md §10). Knows tables, chains and rule text; nothing of Services.
+ * Implements {@link Iptables} with the host's tools for one family: command lines, waiting for the xtables lock,
+ * meaning of exit statuses (reference iptables-operation.md §10). Knows tables, chains and rule text, but not Services.
  */
 
 import { Mutex } from "../../async/mutex.ts";
@@ -28,14 +28,14 @@ import {
 } from "./iptables.ts";
 import { readChainNames, readChainUses } from "./parser/ruleset.ts";
 
-/** Names or paths of the three programs of a family. */
+/** Names or paths of a family's three programs. */
 interface IptablesBinaries {
   readonly rule: string;
   readonly save: string;
   readonly restore: string;
 }
 
-/** The names of the host's default back end. */
+/** The names of the tools of the host's default back end. */
 export const DEFAULT_BINARIES: Readonly<Record<IpFamily, IptablesBinaries>> = {
   IPv4: { rule: "iptables", save: "iptables-save", restore: "iptables-restore" },
   IPv6: { rule: "ip6tables", save: "ip6tables-save", restore: "ip6tables-restore" },
@@ -45,41 +45,41 @@ export interface ExecIptablesOptions {
   readonly family: IpFamily;
   readonly exec: Exec;
   readonly log: Logger;
-  /** @default the host's plain names, {@link DEFAULT_BINARIES} */
+  /** @default the plain names, {@link DEFAULT_BINARIES} */
   readonly binaries?: IptablesBinaries;
   /**
-   * Reads what the nft back end holds without the tools, whose save command is very slow with many chains.
-   * @default the save command
+   * Reads the nft back end without the tools, whose save command is very slow with many chains.
+   * @default use the save command
    */
   readonly nftReader?: () => Promise<NftReader>;
-  /** Chains for which the tables are read: where no program has one of them, there may be nothing to read. @default every chain */
+  /** The chains for which the tables are read; if none of them exists, there may be nothing to read. @default every chain */
   readonly isLookedFor?: (table: IptablesTable, chain: string) => boolean;
 }
 
-/** Reads an iptables table in nf_tables. */
+/** Reads iptables tables from nf_tables. */
 type NftReader = typeof import("./nft-chains.ts");
 
-/** A rule command that takes longer is taken for hung. */
+/** A rule command that takes longer is considered hung. */
 const RULE_TIMEOUT_MS = 5 * 60_000;
 
-/** Makes a command wait so many seconds for the xtables lock. */
+/** How many seconds a command waits for the xtables lock. */
 const WAIT = ["-w", "5"] as const;
 
-/** The host's tools of a family, as a look at the host finds them. */
+/** What {@link findIptables} learned about the host's tools of a family. */
 export interface FoundIptables {
   readonly backEnd: IptablesBackEnd;
   readonly version?: string | undefined;
-  /** Why this host cannot program the family, and what to do: there is no tool, it is too old, or the kernel has no nat table. */
+  /** Why this host cannot program the family, and what to do: no tool, an old tool, or a kernel without a nat table. */
   readonly problem?: string | undefined;
-  /** All tables, where they were read, and {@link usesOf} before that. */
+  /** All tables, if they were read, and {@link usesOf} from just before. */
   readonly saved?: { readonly text: string; readonly uses: string | undefined };
 }
 
 /**
- * Finds out what the host's tools are and wraps them. Never rejects: without tools, or with tools that are too old, every
- * later operation fails with `missing_tool`, so that one family's absence does not stop the other.
+ * Detects the host's tools and wraps them. Never rejects: without tools, or with tools that are too old, every later
+ * operation fails with `missing_tool`, so that a missing family does not stop the other.
  *
- * @param found what {@link findIptables} has answered a moment ago. @default only the version is asked for
+ * @param found a fresh result of {@link findIptables}. @default asks for the version only
  */
 export async function createIptables(options: ExecIptablesOptions, found?: FoundIptables): Promise<Iptables> {
   const binaries = options.binaries ?? DEFAULT_BINARIES[options.family];
@@ -92,8 +92,8 @@ export async function createIptables(options: ExecIptablesOptions, found?: Found
 /**
  * Whether this host can program the family. Never rejects. Reference iptables-operation.md §10.1.
  *
- * @param reads `tools` starts two, which read as little as can be; `tables` reads all tables with one: for a mode that needs them anyway.
- * It starts none where the kernel shows that there is nothing to read, and that the tool, which is known by its file, will work.
+ * @param reads `tools` runs two tools, which read as little as possible. `tables` reads all tables with one tool, or
+ * runs none if the kernel shows that there is nothing to read and the tool's file shows that it works.
  */
 export async function findIptables(options: ExecIptablesOptions, reads: "tools" | "tables"): Promise<FoundIptables> {
   const binaries = options.binaries ?? DEFAULT_BINARIES[options.family];
@@ -115,7 +115,7 @@ async function findTables(options: ExecIptablesOptions, { rule, save }: Iptables
   }
   const isNew = chains?.length === 0;
   const parts = isNew ? [] : [await ask(options, save, [])];
-  // Before any program has a rule there may be no table, and nothing is printed.
+  // As long as no program has added a rule, the table may not exist, and the tool prints nothing.
   const isUnknown = parts.every(({ stdout, problem }) => problem === undefined && !NAT_TABLE.test(stdout));
   if (isUnknown) parts.push(await ask(options, save, ["-t", "nat"]));
   const text = parts.map(({ stdout }) => stdout).join("");
@@ -128,19 +128,19 @@ async function findTables(options: ExecIptablesOptions, { rule, save }: Iptables
   return { ...tool, backEnd, saved: { text, uses } };
 }
 
-/** How much each chain is used: the same text for the same tables, but for a rule that another has replaced. */
+/** How much each chain is used. Equal tables give equal text; a rule that replaces another one goes unnoticed. */
 async function usesOf(reader: NftReader, family: IpFamily): Promise<string> {
   const tables = (["nat", "filter"] as const).map((table) => reader.nftChainUses(family, table));
   return JSON.stringify((await Promise.all(tables)).map((uses) => [...uses]));
 }
 
 const NAT_TABLE = /^\*nat$/m;
-/** Printed in place of a table into which `nft` has put what the tool does not know. */
+/** Printed instead of a table to which `nft` has added what the tool cannot print. */
 const UNREADABLE = /^# (Table `(?:nat|filter)' is incompatible.*)$/m;
-/** It has the tool's version, and from 1.8.8 on the back end. */
+/** Contains the tool's version, and from 1.8.8 on the back end. */
 const HEADER = /^# Generated by .*/m;
 
-/** Runs a command that works wherever the family can be programmed. Never rejects. */
+/** Runs a command that succeeds wherever the family can be programmed. Never rejects. */
 async function ask(
   { exec, log }: ExecIptablesOptions,
   command: string,
@@ -167,7 +167,7 @@ function problemOf(command: string, words: readonly string[], why = ""): string 
   return `${[command, ...words].join(" ")} does not work${said}: ${advice}`;
 }
 
-/** @param output of the tool, which begins with its name and version. */
+/** @param output the tool's output, which starts with its name and version. */
 function toolOf({ log }: ExecIptablesOptions, command: string, output: string): FoundIptables {
   const version = versionIn(output);
   const problem = version === undefined ? undefined : versionProblem(command, version);
@@ -184,9 +184,9 @@ class ExecIptables implements Iptables {
   readonly #binaries: IptablesBinaries;
   readonly #problem: string | undefined;
   readonly #nftReader: ExecIptablesOptions["nftReader"];
-  /** One command of a family at a time, and check-then-change as one. */
+  /** Runs one command of a family at a time, and a check together with its change. */
   readonly #turns = new Mutex();
-  /** All tables as they were read before the start; asked for once. */
+  /** All tables as read before the start; used once. */
   #found: FoundIptables["saved"];
 
   constructor(options: ExecIptablesOptions, binaries: IptablesBinaries, { backEnd, problem, saved }: FoundIptables) {
@@ -202,7 +202,7 @@ class ExecIptables implements Iptables {
   ensureChain(table: IptablesTable, chain: string): Promise<void> {
     return this.#turns.run(async () => {
       const [command, result] = await this.#rule("-N", table, chain);
-      // Status 1 means that the chain exists (iptables-operation.md §10.2).
+      // Status 1: the chain exists (iptables-operation.md §10.2).
       if (result.status !== 0 && result.status !== 1) throw commandError(command, result);
     });
   }
@@ -310,7 +310,7 @@ class ExecIptables implements Iptables {
     return this.#run(this.#binaries.rule, words, { timeoutMs: RULE_TIMEOUT_MS });
   }
 
-  /** Runs a tool. Rejects with {@link IptablesError} when it could not be started, or may not be. */
+  /** Runs a tool. Rejects with {@link IptablesError} if it could not or must not be started. */
   async #run(file: string, args: readonly string[], options: ExecOptions): Promise<readonly [string, ExecResult]> {
     const command = `${file} ${args.join(" ")}`;
     if (this.#problem !== undefined) throw new IptablesError("missing_tool", command, -1, this.#problem);
@@ -325,10 +325,10 @@ class ExecIptables implements Iptables {
   }
 }
 
-// iptables-nft cannot read a table in which `nft` put rules of its own: says nothing about what is missing.
+// iptables-nft cannot read a table to which `nft` has added rules; this does not say that anything is missing.
 const UNREADABLE_TABLE = /: table `[^']*' is incompatible/;
 
-/** Only a clear answer counts as absent: a lock that is held, a time-out or a broken host must not pass for a flush. */
+/** Only a clear answer counts as absent: a held lock, a timeout or a broken host must not pass for a flush. */
 function presenceOf({ status, stderr }: ExecResult): Presence {
   if (status === 0) return "present";
   if (UNREADABLE_TABLE.test(stderr)) return "unknown";

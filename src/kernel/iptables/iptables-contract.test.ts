@@ -1,4 +1,4 @@
-/** What every {@link Iptables} does with chains and rules, one at a time, and what it tells of them. */
+/** What every {@link Iptables} does with single chains and rules, and what it reports about them. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { nat, rulesOf, SUBJECTS } from "./testing/iptables-subjects.ts";
@@ -71,7 +71,7 @@ for (const subject of SUBJECTS) {
         nat(":KUBE-A - [0:0]", ":KUBE-B - [0:0]", ":KUBE-C - [0:0]", ...rules, "-A KUBE-A -j RETURN"),
       );
       const before = await iptables.generation();
-      // The host's tools run in another namespace here: `nft-chains.test.ts` asks a real kernel.
+      // Here the host's tools run in another namespace; `nft-chains.test.ts` reads a real kernel.
       assert.equal(typeof before, subject.name === "in memory, as nft" ? "number" : "undefined");
       assert.equal(await iptables.generation(), before);
       const uses = await iptables.chainUses("nat");

@@ -1,4 +1,4 @@
-/** What every {@link Iptables} does with payloads of `iptables-restore`: what they make, and which are refused. */
+/** What every {@link Iptables} does with payloads of `iptables-restore`: what they create, and which are rejected. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
@@ -11,7 +11,7 @@ function example(name: string): string {
   return readFileSync(new URL(`../../../test/conformance/examples/${name}`, import.meta.url), "utf8");
 }
 
-/** Payloads that are refused, and the line that each back end's tools name. */
+/** Rejected payloads, and the line that the tools of each back end name. */
 const REFUSED: readonly (readonly [
   what: string,
   lines: readonly string[],

@@ -1,7 +1,7 @@
 /**
- * The iptables tools of one family as the program sees them: reference iptables-operation.md §10. Two implementations, the
- * host's own binaries (`exec-iptables.ts`) and an in-memory kernel (`memory-iptables.ts`), pass one contract test.
- * Knows tables, chains and rule text; knows nothing of Services.
+ * The iptables tools of one family: reference iptables-operation.md §10. Both implementations, the host's binaries
+ * (`exec-iptables.ts`) and an in-memory kernel (`memory-iptables.ts`), pass the same contract test. Knows tables,
+ * chains and rule text, but not Services.
  */
 import type { IpFamily } from "../../net/ip.ts";
 
@@ -9,24 +9,24 @@ export type IptablesTable = "filter" | "nat" | "mangle";
 
 export type BuiltInChain = "PREROUTING" | "INPUT" | "FORWARD" | "OUTPUT" | "POSTROUTING";
 
-/** The chains that every kernel has, in the order in which `iptables-save` prints them. */
+/** Chains that exist in every kernel, in the order in which `iptables-save` prints them. */
 export const BUILT_IN_CHAINS: Readonly<Record<IptablesTable, readonly BuiltInChain[]>> = {
   filter: ["INPUT", "FORWARD", "OUTPUT"],
   nat: ["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"],
   mangle: ["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"],
 };
 
-/** Answer of a test that may be prevented by the xtables lock (exit status 4). */
+/** Result of a check; `unknown` if, for example, the xtables lock was held (exit status 4). */
 export type Presence = "present" | "absent" | "unknown";
 
-/** Where a new rule goes. @default "head" */
+/** Where to add a new rule. @default "head" */
 export type RulePosition = "head" | "end";
 
 export interface Iptables {
   readonly family: IpFamily;
   /**
-   * The restore command takes time with the square of the chains that one transaction names (the nft back end,
-   * docs/performance.md), so that many small transactions are much faster than a large one.
+   * Whether many small transactions are much faster than a large one: with the nft back end, the time of the restore
+   * command grows with the square of the chains that one transaction names (docs/performance.md).
    */
   readonly prefersSmallTransactions: boolean;
   /** Creates the chain if missing. Throws {@link IptablesError}. */
@@ -34,43 +34,43 @@ export interface Iptables {
   chainPresence(table: IptablesTable, chain: string): Promise<Presence>;
   deleteChain(table: IptablesTable, chain: string): Promise<void>;
   /**
-   * Puts the rule at the head of the chain, or at its end, unless the chain has it somewhere. `args` has match and target
-   * words, unquoted.
+   * Adds the rule at the head or the end of the chain, unless the chain already has it anywhere. `args` are match and
+   * target words, unquoted.
    */
   ensureRule(table: IptablesTable, chain: string, args: readonly string[], position?: RulePosition): Promise<void>;
-  /** Tests for a rule (`-C`); a missing chain answers absent. `args` as for {@link Iptables.ensureRule}. */
+  /** Checks for a rule (`-C`); if the chain is missing, so is the rule. `args` as for {@link Iptables.ensureRule}. */
   rulePresence(table: IptablesTable, chain: string, args: readonly string[]): Promise<Presence>;
   /** Deletes the rule if the chain has it; a missing chain or rule is no error. */
   deleteRule(table: IptablesTable, chain: string, args: readonly string[]): Promise<void>;
   chainNames(table: IptablesTable): Promise<readonly string[]>;
   /**
-   * For every chain of a table, the number of rules in it and of rules that go to it. The cheapest look at a whole table:
-   * on the nft back end no rule is read.
+   * For every chain of a table, the number of its rules plus rules that jump to it. The cheapest way to read a whole
+   * table: the nft back end reads no rule.
    */
   chainUses(table: IptablesTable): Promise<ReadonlyMap<string, number>>;
-  /** The number of rules in a chain; 0 also when there is no such chain. */
+  /** The number of rules in a chain; 0 if the chain does not exist. */
   ruleCount(table: IptablesTable, chain: string): Promise<number>;
   /**
-   * Another number after every change of the ruleset by anybody, this program included; undefined where the kernel does
-   * not count (the legacy back end).
+   * Differs after every change of the ruleset by any program, including this one; undefined where the kernel does not
+   * count changes (the legacy back end).
    */
   generation(): Promise<number | undefined>;
-  /** The text of `iptables-save -t TABLE`; without a table, of all those that exist. Throws with code `unreadable`, too. */
+  /** The output of `iptables-save -t TABLE`; without a table, of all existing tables. Also throws code `unreadable`. */
   save(table?: IptablesTable): Promise<string>;
   /**
    * Feeds `iptables-restore --noflush --counters`. Each table of the payload is one transaction: all of it or nothing;
-   * tables before a refused one stay committed. Throws {@link IptablesRestoreError}.
+   * tables before a rejected one stay committed. Throws {@link IptablesRestoreError}.
    *
-   * @param payload text chunks, written in order; a chunk ends at a line end.
-   * @param options `table` restricts to one table (`-T`).
+   * @param payload text chunks, written in order; each must end with a newline.
+   * @param options `table` restricts the restore to one table (`-T`).
    */
   restore(payload: Iterable<string>, options?: { readonly table?: IptablesTable }): Promise<void>;
 }
 
 /**
- * `not_started`: the host had no memory, process or descriptor left for the tool. `killed`: from outside, such as by the kernel for want
- * of memory. `unreadable`: `nft` has put something into the table that the save command does not know, so that it prints nothing of it;
- * all other commands work.
+ * `not_started`: the host had no memory, process or descriptor left for the tool. `killed`: by a signal from outside,
+ * for example from the kernel's OOM killer. `unreadable`: `nft` has added something that the save command does not
+ * know, so it prints nothing of the table; all other commands work.
  */
 export type IptablesErrorCode =
   | "missing_tool"
@@ -81,16 +81,16 @@ export type IptablesErrorCode =
   | "unreadable"
   | "failed";
 
-/** What no rule is to blame for. */
+/** Errors for which no rule is to blame. */
 const NO_RULES_FAULT: ReadonlySet<IptablesErrorCode> = new Set(["missing_tool", "not_started", "killed", "lock_held"]);
 
 /** A command of the iptables family failed. */
 export class IptablesError extends Error {
   override readonly name: string = "IptablesError";
   readonly code: IptablesErrorCode;
-  /** Exit status, or -1 when the process could not start or was killed. */
+  /** Exit status, or -1 if the process could not start or was killed. */
   readonly status: number;
-  /** Everything the tool printed on standard error, trimmed. */
+  /** The tool's standard error, trimmed. */
   readonly output: string;
   constructor(code: IptablesErrorCode, command: string, status: number, output: string, options?: ErrorOptions) {
     super(`${command}: exit status ${status}: ${output === "" ? "no output" : output}`, options);
@@ -100,10 +100,10 @@ export class IptablesError extends Error {
   }
 }
 
-/** iptables-restore refused a payload; nothing of the failing table is in the kernel. */
+/** iptables-restore failed; the kernel has nothing of the failing table's transaction. */
 export class IptablesRestoreError extends IptablesError {
   override readonly name = "IptablesRestoreError";
-  /** 1-based line of the payload that the tool named, where it named one other than a COMMIT line. */
+  /** 1-based line of the payload that the tool named; undefined if it named none or a COMMIT line. */
   readonly line: number | undefined;
   constructor(
     code: IptablesErrorCode,
@@ -118,12 +118,12 @@ export class IptablesRestoreError extends IptablesError {
   }
 }
 
-/** Whether a table could not be read, and never can be as it is. */
+/** Whether a table is unreadable as it is, so that a retry cannot help. */
 export function isUnreadable(error: unknown): boolean {
   return error instanceof IptablesError && error.code === "unreadable";
 }
 
-/** Whether a failure may be the fault of single rules, so that leaving them out can help. */
+/** Whether single rules may have caused the failure, so that leaving them out can help. */
 export function isAttributable(error: unknown): error is IptablesRestoreError {
   return error instanceof IptablesRestoreError && !NO_RULES_FAULT.has(error.code);
 }

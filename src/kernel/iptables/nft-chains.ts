@@ -1,6 +1,6 @@
 /**
- * The chains of an iptables table whose rules live in nf_tables, asked of the kernel directly: `iptables-nft-save` reads
- * every rule to print them, which takes seconds where this takes milliseconds (docs/performance.md).
+ * Reads the chains of an iptables table in nf_tables from the kernel: `iptables-nft-save` reads every rule to print
+ * them, which takes seconds instead of milliseconds (docs/performance.md).
  */
 
 import { readFile, realpath } from "node:fs/promises";
@@ -14,46 +14,45 @@ import { type NftablesClient, openNftables } from "../nftables/wire/nftables-cli
 import { withSystemDirectories } from "../process.ts";
 import type { IptablesTable } from "./iptables.ts";
 
-/** Asks nf_tables of this process's network namespace; undefined when the table or chain does not exist. */
+/** Queries nf_tables in this process's network namespace; undefined if the table or chain does not exist. */
 async function ask<T>(question: (client: NftablesClient) => Promise<T>): Promise<T | undefined> {
   await using client = openNftables();
   return await question(client).catch(undefinedIf("ENOENT"));
 }
 
-/** For each chain of the table, its rules and what goes to it; none when the table has not been made yet. */
+/** For each chain of the table, the number of its rules plus rules that jump to it; empty if there is no table yet. */
 export async function nftChainUses(family: IpFamily, table: IptablesTable): Promise<ReadonlyMap<string, number>> {
   const chains = await ask((client) => client.chainHeads(nfprotoOf(family), table));
   return new Map(chains?.flatMap(({ name, use }) => (name === undefined ? [] : [[name, use ?? 0]])));
 }
 
-/** The number of rules in a chain; 0 also when there is no such chain. */
+/** The number of rules in a chain; 0 if the chain does not exist. */
 export async function countNftRules(family: IpFamily, table: IptablesTable, chain: string): Promise<number> {
   return (await ask((client) => client.ruleHeads(nfprotoOf(family), table, chain)))?.length ?? 0;
 }
 
-/** A number that is another one after every commit of any program. */
+/** A number that changes with every commit of any program. */
 export async function nftGeneration(): Promise<number | undefined> {
   return (await ask((client) => client.generation()))?.id;
 }
 
 const TABLES: readonly IptablesTable[] = ["nat", "filter", "mangle"];
 
-/** Names of the tables of the legacy back end that exist in this network namespace; no such file without its module. */
+/** Files with the names of this network namespace's legacy tables; they exist only if the module is loaded. */
 const LEGACY_TABLES: Readonly<Record<IpFamily, string>> = {
   IPv4: "/proc/net/ip_tables_names",
   IPv6: "/proc/net/ip6_tables_names",
 };
 
-/** A chain by its place. */
 interface ChainName {
   readonly table: IptablesTable;
   readonly chain: string;
 }
 
 /**
- * All chains of the family's tables nat, filter and mangle in this process's network namespace; undefined where only a tool
- * can tell, because a table of the legacy back end exists or the kernel has no nf_tables. Starting a tool costs 10 ms and more, and a
- * clean-up that finds nothing would start a dozen. Never rejects.
+ * All chains of the family's tables nat, filter and mangle in this process's network namespace; undefined if only a
+ * tool can tell, because a legacy table exists or the kernel has no nf_tables. Starting a tool costs 10 ms or more, and
+ * a clean-up that finds nothing would start a dozen. Never rejects.
  */
 export async function chainsAtHand(family: IpFamily): Promise<readonly ChainName[] | undefined> {
   try {
@@ -77,7 +76,7 @@ async function legacyTables(family: IpFamily): Promise<readonly string[]> {
   }
 }
 
-/** Whether the kernel takes chains of type nat for the family. Nothing is made. */
+/** Whether the kernel supports chains of type nat for the family. Creates nothing. */
 export async function hasNat(family: IpFamily): Promise<boolean> {
   const batch = new NftBatch(nfprotoOf(family));
   const table = "nat";
@@ -88,10 +87,10 @@ export async function hasNat(family: IpFamily): Promise<boolean> {
   return (await client.check(batch)).committed;
 }
 
-/** The program behind all tools of the nft back end. It is there from iptables 1.8.0 on. */
+/** The program behind all tools of the nft back end, since iptables 1.8.0. */
 const NFT_PROGRAM = "xtables-nft-multi";
 
-/** Whether a tool, which is looked for in the PATH, is one of the nft back end. */
+/** Whether the tool that the PATH leads to belongs to the nft back end. */
 export async function isNftTool(command: string): Promise<boolean> {
   for (const folder of withSystemDirectories(process.env.PATH).split(":")) {
     const file = await realpath(join(folder, command)).catch(() => undefined);

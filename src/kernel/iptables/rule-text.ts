@@ -1,20 +1,20 @@
 /**
- * Spells rules for iptables-restore, with the token order of upstream
- * (reference iptables.md §7), so that payloads can be compared line by line.
+ * Formats rules for iptables-restore, with upstream's token order (reference iptables.md §7), so that payloads can be
+ * compared line by line.
  */
 import type { Rule, RuleMatch, RuleTarget } from "./rule.ts";
 
-/** Longest comment that xt_comment takes (XT_MAX_COMMENT_LEN minus the final zero). */
+/** Longest comment that xt_comment accepts (XT_MAX_COMMENT_LEN minus the terminating zero). */
 const COMMENT_LIMIT = 255;
 const UNSAFE_IN_COMMENT = /["\\\p{Cc}]/u;
 const SAFE_WORD = /^[^\s"'\\\p{Cc}]+$/u;
 
-/** `0x` and eight lower-case hex digits: marks as upstream writes them (iptables.md §5.1). Pure. */
+/** `0x` and eight lower-case hex digits, as upstream writes marks (iptables.md §5.1). */
 function markText(mark: number): string {
   return `0x${mark.toString(16).padStart(8, "0")}`;
 }
 
-/** Checks text that is about to become one unquoted word of a rule. Throws a RangeError that names it. */
+/** Validates one unquoted word of a rule. Throws a RangeError that names it. */
 function ruleWord(what: string, text: string): string {
   if (!SAFE_WORD.test(text)) {
     throw new RangeError(
@@ -104,7 +104,7 @@ function targetText(target: RuleTarget): string {
 }
 
 /**
- * The rule without the command that appends, inserts or deletes it: `KUBE-X -m … -j …`. Pure.
+ * The rule without the command that appends, inserts or deletes it: `KUBE-X -m … -j …`.
  *
  * Throws a RangeError for text that could change the meaning of the line.
  */
@@ -114,7 +114,7 @@ export function ruleSpec(rule: Rule): string {
   return text + targetText(rule.target);
 }
 
-/** The words of a rule as process arguments, without the chain; comments are one word without quotes. Pure. */
+/** The words of a rule as process arguments, without the chain; a comment is one unquoted word. */
 export function ruleArguments(rule: Rule): string[] {
   const words: string[] = [];
   for (const match of rule.matches) {
@@ -127,18 +127,18 @@ export function ruleArguments(rule: Rule): string[] {
 
 const COMMANDS = { append: "-A", insert: "-I" } as const;
 
-/** One line of iptables-restore for each rule, which goes to the end of its chain or to its head. Throws as {@link ruleSpec}. Pure. */
+/** One iptables-restore line per rule, which appends it or inserts it at the head. Throws as {@link ruleSpec}. */
 export function ruleLines(command: keyof typeof COMMANDS, rules: readonly Rule[]): string {
-  // Joined, for a text that grows is a tree of pieces, and a full sync keeps it until it is sent.
+  // join() makes a flat string; a concatenated one is a tree, which a full sync would keep until it is sent.
   return rules.map((rule) => `${COMMANDS[command]} ${ruleSpec(rule)}\n`).join("");
 }
 
-/** Makes chains; those that exist are emptied. Pure. */
+/** Creates chains; existing ones are emptied. */
 export function chainLines(chains: readonly string[]): string {
   return chains.map((chain) => `:${chain} - [0:0]\n`).join("");
 }
 
-/** Deletes chains that are empty. Pure. */
+/** Deletes empty chains. */
 export function deletionLines(chains: readonly string[]): string {
   return chains.map((chain) => `-X ${chain}\n`).join("");
 }

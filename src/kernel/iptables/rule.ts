@@ -1,6 +1,6 @@
 /**
- * A rule of ours as data: what the planners make and the restore payload spells (`rule-text.ts`). Matches stand in the order
- * in which they are spelled. Rules of any author, as `iptables-save` prints them, are `KernelRule`s (`parser/rule-syntax.ts`).
+ * A rule of ours as data, built by the planners and formatted by `rule-text.ts`. Matches are in output order. Rules of
+ * any author, as `iptables-save` prints them, are `KernelRule`s (`parser/rule-syntax.ts`).
  */
 
 import type { Cidr, IpAddress } from "../../net/ip.ts";
@@ -11,7 +11,7 @@ declare const brand: unique symbol;
 /** A chain name within the kernel's limit of 28 characters. */
 export type ChainName = string & { readonly [brand]: "ChainName" };
 
-/** One condition of a rule. Absent `negate` means not negated. */
+/** One condition of a rule. A missing `negate` means not negated. */
 export type RuleMatch =
   | { readonly kind: "comment"; readonly text: string }
   | { readonly kind: "protocol"; readonly protocol: ProtocolName }
@@ -30,7 +30,7 @@ export type RuleMatch =
     }
   | { readonly kind: "mark"; readonly value: number; readonly mask: number; readonly negate?: boolean }
   | { readonly kind: "conntrack-state"; readonly states: readonly string[]; readonly negate?: boolean }
-  /** The older spelling of `conntrack-state`, for rules that upstream writes so. */
+  /** The older form of `conntrack-state`, for rules that upstream writes with it. */
   | { readonly kind: "state"; readonly states: readonly string[] }
   /** `probability` in 0..1. */
   | { readonly kind: "random"; readonly probability: string }
@@ -39,9 +39,9 @@ export type RuleMatch =
   | { readonly kind: "nfacct"; readonly counter: string }
   /** An entry of an IP set; one direction for each dimension of the set. */
   | { readonly kind: "set"; readonly name: string; readonly directions: readonly SetDirection[] }
-  /** The packet came in by a port of a bridge, or not. */
+  /** The packet came in through a bridge port. */
   | { readonly kind: "bridge-port-in"; readonly negate?: boolean }
-  /** The packet belongs to a connection of this virtual server of the kernel's IPVS. */
+  /** The packet belongs to a connection to this IPVS virtual server. */
   | {
       readonly kind: "ipvs";
       readonly address: IpAddress;
@@ -49,10 +49,10 @@ export type RuleMatch =
       readonly port: number;
     };
 
-/** Which side of a packet a dimension of a set is compared with. */
+/** The side of the packet that a dimension of a set is compared with. */
 export type SetDirection = "src" | "dst";
 
-/** What happens to a packet that matches; `none` only counts it. */
+/** What happens to a matching packet; `none` only counts it. */
 export type RuleTarget =
   | { readonly kind: "none" }
   | { readonly kind: "jump"; readonly chain: string }
@@ -62,7 +62,7 @@ export type RuleTarget =
   | { readonly kind: "return" }
   | { readonly kind: "mark"; readonly operation: "or" | "xor"; readonly value: number }
   | { readonly kind: "masquerade"; readonly randomFully: boolean }
-  /** To this port of the address that the packet came in at; of loopback for packets of the host itself. */
+  /** To this port of the incoming interface's address; for the host's own packets, of loopback. */
   | { readonly kind: "redirect"; readonly port: number }
   /** `to` is `ip:port` or `[ip]:port`. */
   | { readonly kind: "dnat"; readonly to: string };

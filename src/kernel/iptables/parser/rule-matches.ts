@@ -1,6 +1,6 @@
 /**
- * The match extensions of iptables rules: which options each takes, what they mean, and how iptables-save prints them.
- * One table; an extension that is not in it is refused. Spelling as iptables 1.8.9 does. Pure.
+ * The match extensions of iptables rules: their options, meaning and output format, as iptables 1.8.9 prints it. One
+ * table; extensions that are not in it are rejected.
  */
 
 import type { IpFamily } from "../../../net/ip.ts";
@@ -18,9 +18,9 @@ import {
   type RuleContext,
 } from "./rule-options.ts";
 
-/** xt_comment keeps 255 bytes; the tools cut off the rest without a word. */
+/** xt_comment keeps 255 bytes; the tools silently cut off the rest. */
 const COMMENT_BYTES = 255;
-/** xt_recent: list names have at most 200 bytes in the structure, the last of them zero. */
+/** xt_recent: the structure has 200 bytes for a list name, including the terminating zero. */
 const RECENT_NAME_LENGTH = 199;
 const NFACCT_NAME_LENGTH = 31;
 const SET_NAME_LENGTH = 31;
@@ -31,9 +31,9 @@ const ALL_ONES: Readonly<Record<IpFamily, string>> = {
   IPv6: "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
 };
 
-/** Connection-tracking states that the match `state` knows, in the order in which the tools print them. */
+/** Connection-tracking states of the match `state`, in the order in which the tools print them. */
 export const STATES = ["INVALID", "NEW", "RELATED", "ESTABLISHED", "UNTRACKED"] as const;
-/** Those of the match `conntrack`. */
+/** States of the match `conntrack`. */
 export const CONNTRACK_STATES = [...STATES, "SNAT", "DNAT"] as const;
 
 /** Route types in the order in which the tools print them. */
@@ -56,7 +56,7 @@ function not(negated: boolean): string {
   return negated ? " !" : "";
 }
 
-/** By the name that follows `-m`. */
+/** By the name after `-m`. */
 export const MATCHES = {
   comment: extension("comment", {
     options: { "--comment": 1 },
@@ -95,7 +95,7 @@ export const MATCHES = {
       const { value, negated } = given.require("--probability");
       const probability = /^[0-9.]+$/.test(value) ? Number(value) : Number.NaN;
       if (!(probability <= 1)) throw given.error(`probability ${JSON.stringify(value)} is not between 0 and 1`);
-      // Of 2³¹, as the kernel keeps it: 2³⁰ is one half.
+      // As the kernel stores it, in units of 1/2³¹: 2³⁰ is one half.
       return { probability: Math.round(probability * HALF_SCALE), negated };
     },
     print: ({ probability, negated }) => ` --mode random${not(negated)} --probability ${probabilityText(probability)}`,
@@ -132,7 +132,7 @@ export const MATCHES = {
       }
       return { counter };
     },
-    // Two blanks: iptables 1.8.9 prints them so.
+    // iptables 1.8.9 prints two spaces here.
     print: ({ counter }) => ` --nfacct-name  ${quoteWord(counter)}`,
   }),
   set: extension("set", {
@@ -161,7 +161,7 @@ export const MATCHES = {
 };
 
 export type MatchKind = keyof typeof MATCHES;
-/** A match of some kind; generic so that a table indexed by kind can be applied to it. */
+/** A match of a given kind; generic so that code can index a table by kind and call the entry. */
 export type KernelMatch<K extends MatchKind = MatchKind> = { [P in K]: MatchTypes[P] & { readonly kind: P } }[K];
 type MatchTypes = { [K in MatchKind]: ReturnType<(typeof MATCHES)[K]["build"]> };
 const SYNTAXES: { readonly [K in MatchKind]: ExtensionSyntax<KernelMatch<K>> } = MATCHES;
@@ -170,7 +170,7 @@ export function isMatchName(name: string): name is MatchKind {
   return Object.hasOwn(MATCHES, name);
 }
 
-/** `-m name` and its options, as iptables-save prints them. Pure. */
+/** `-m name` and its options, as iptables-save prints them. */
 export function printMatch<K extends MatchKind>(match: KernelMatch<K>): string {
   return `-m ${match.kind}${SYNTAXES[match.kind].print(match)}`;
 }
@@ -191,7 +191,7 @@ function printTypes(option: string, types: ReturnType<typeof addressTypes>): str
   return types === undefined ? "" : `${not(types.negated)} ${option} ${types.types.join(",")}`;
 }
 
-/** Eleven decimals of `value / 2³¹`, ties to even, as C prints them. Pure. */
+/** `value / 2³¹` with eleven decimals, ties to even, as C prints it. */
 function probabilityText(value: number): string {
   const scaled = BigInt(value) * 10n ** 11n;
   const half = 1n << 30n;
@@ -222,12 +222,12 @@ function buildRecent(given: GivenOptions, { family }: RuleContext) {
     list,
     seconds: seconds && parseNumber("seconds", seconds.value, 0x7fffffff),
     hitCount: hitCount && parseNumber("hit count", hitCount.value, 255),
-    /** Entries older than `seconds` are dropped on the way. */
+    /** Drops entries older than `seconds` during the check. */
     reap: given.has("--reap"),
     mask,
     /**
-     * Whether `mask` is the default because none was given. Prints the same, but is another rule for IPv4: the tools then
-     * leave the unused bytes of the structure all ones, and `-D` compares them.
+     * Whether `mask` is the default because none was given. It prints the same, but for IPv4 it is another rule: the
+     * tools then set the unused bytes of the structure to all ones, and `-D` compares them.
      */
     hasDefaultMask: family === "IPv4" ? !given.has("--mask") : mask === ALL_ONES.IPv6,
     side: given.has("--rdest") ? ("destination" as const) : ("source" as const),
@@ -245,10 +245,10 @@ function buildSet(given: GivenOptions) {
     throw given.error(`set name ${JSON.stringify(name)} must have 1 to ${SET_NAME_LENGTH} characters`);
   }
   if (!SET_FLAGS.test(flags)) throw given.error(`directions ${JSON.stringify(flags)} are not src and dst`);
-  return { name, directions: flags.split(",") as ("src" | "dst")[], negated }; // matched above
+  return { name, directions: flags.split(",") as ("src" | "dst")[], negated }; // the pattern above matched
 }
 
-/** Connections of one virtual server; negations are not understood. */
+/** Matches connections of one virtual server; negations are not supported. */
 function buildIpvs(given: GivenOptions, { family }: RuleContext) {
   const protocol = given.get("--vproto")?.value.toLowerCase();
   const address = given.get("--vaddr")?.value;
@@ -257,7 +257,7 @@ function buildIpvs(given: GivenOptions, { family }: RuleContext) {
     throw given.error("only --vproto, --vaddr and --vport are understood");
   }
   return {
-    /** Of a protocol: 6, 17 or 132. */
+    /** The protocol's number: 6, 17 or 132. */
     protocolNumber: protocol === undefined ? undefined : protocolNumber(protocol),
     address: address === undefined ? undefined : parseAddress(address, family),
     port: port === undefined ? undefined : parseNumber("port", port, 65535),
@@ -297,14 +297,14 @@ function ports<K extends ProtocolName>(protocol: K) {
   });
 }
 
-/** Ports from `from` to `to`, both included. */
+/** Ports from `from` to `to`, inclusive. */
 export interface PortRange {
   readonly from: number;
   readonly to: number;
   readonly negated: boolean;
 }
 
-/** `80`, `80:90`, `:90` or `80:`; undefined also for all ports, which the kernel does not tell from no match. */
+/** `80`, `80:90`, `:90` or `80:`; also undefined for all ports, which the kernel cannot tell from no match. */
 function portRange(given: GivenOptions, option: string): PortRange | undefined {
   const found = given.get(option);
   if (found === undefined) return undefined;

@@ -1,4 +1,4 @@
-/** The options that a rule gives to one match or target, and the values that they may have. Pure. */
+/** The options of one match or target in a rule, and parsers for their values. */
 import {
   type Cidr,
   familyOf,
@@ -17,7 +17,7 @@ type RuleSyntaxCode =
   | "unknown_match"
   | "unknown_option";
 
-/** Text that is no rule, or one with a match or an option that is not understood. */
+/** The text is no rule, or has an unsupported match or option. */
 export class RuleSyntaxError extends Error {
   override readonly name = "RuleSyntaxError";
   readonly code: RuleSyntaxCode;
@@ -28,8 +28,8 @@ export class RuleSyntaxError extends Error {
 }
 
 /**
- * Splits a line the way iptables-restore does: at blanks and tabs; a word in double quotes may have blanks; a backslash
- * takes the next character as it is. Single quotes mean nothing. Throws {@link RuleSyntaxError} `bad_quotes`.
+ * Splits a line as iptables-restore does: at spaces and tabs. A word in double quotes may contain spaces; a backslash
+ * escapes the next character; single quotes are plain characters. Throws {@link RuleSyntaxError} `bad_quotes`.
  */
 export function splitWords(line: string): string[] {
   if (!line.includes('"') && !line.includes("\\")) return line.split(/[ \t]+/).filter((word) => word !== "");
@@ -58,26 +58,26 @@ export function splitWords(line: string): string[] {
 
 const NEEDS_NO_QUOTES = /^[A-Za-z0-9_-]+$/;
 
-/** One word as iptables-save prints user text: quoted unless it has only letters, digits, `-` and `_`. Pure. */
+/** One word as iptables-save prints user text: quoted unless it has only letters, digits, `-` and `_`. */
 export function quoteWord(word: string): string {
   return NEEDS_NO_QUOTES.test(word) ? word : `"${word.replace(/["\\']/g, "\\$&")}"`;
 }
 
-/** How a match or a target is written. */
+/** The syntax of a match or a target. */
 export interface ExtensionSyntax<T> {
-  /** Number of values by option; two come as one text with a blank between them. */
+  /** Number of values per option; two values form one text, separated by a space. */
   readonly options: Readonly<Record<string, 0 | 1 | 2>>;
-  /** Options that may stand behind a `!`. @default none */
+  /** Options that accept `!`. @default none */
   readonly invertible?: readonly string[];
-  /** Other spellings of options. */
+  /** Alternative spellings of options. */
   readonly aliases?: Readonly<Record<string, string>>;
-  /** Throws RuleSyntaxError. */
+  /** Throws {@link RuleSyntaxError}. */
   build(given: GivenOptions, context: RuleContext): T;
-  /** What follows `-m NAME` or `-j NAME`, each word with a blank before it. */
+  /** The text after `-m NAME` or `-j NAME`, with a space before each word. */
   print(extension: T): string;
 }
 
-/** An extension whose options are data with its name as `kind`. */
+/** An extension whose `kind` is its name and whose data comes from its options. */
 export function extension<K extends string, T extends object>(
   kind: K,
   { build, ...syntax }: ExtensionSyntax<T>,
@@ -85,25 +85,25 @@ export function extension<K extends string, T extends object>(
   return { ...syntax, build: (given, context) => ({ ...build(given, context), kind }) };
 }
 
-/** The rest of the rule, as far as an extension may depend on it. */
+/** What an extension may need to know of the rest of the rule. */
 export interface RuleContext {
   readonly family: IpFamily;
-  /** The protocol that `-p` demands; undefined when there is none or it is negated. */
+  /** The protocol given with `-p`; undefined if there is none or it is negated. */
   readonly protocol: string | undefined;
 }
 
-/** One option with its value; `""` for options that take none. */
+/** One option with its value; `""` for options without a value. */
 interface Given {
   readonly value: string;
   readonly negated: boolean;
 }
 
-/** Options of one extension as they stand in the rule, by their main spelling. */
+/** The options of one extension in a rule, by their main spelling. */
 export class GivenOptions {
   readonly #extension: string;
   readonly #given = new Map<string, Given>();
 
-  /** @param extension name for errors. */
+  /** @param extension its name, for errors. */
   constructor(extension: string) {
     this.#extension = extension;
   }
@@ -121,14 +121,14 @@ export class GivenOptions {
     return this.#given.has(option);
   }
 
-  /** Throws when the option is missing. */
+  /** Throws if the option is missing. */
   require(option: string): Given {
     const given = this.#given.get(option);
     if (given === undefined) throw this.error(`option "${option}" must be specified`);
     return given;
   }
 
-  /** The one option of several that is given. Throws when there is not exactly one. */
+  /** The only one of these options that the rule gives. Throws unless there is exactly one. */
   exactlyOne<O extends string>(options: readonly O[]): O {
     const found = options.filter((option) => this.#given.has(option));
     const [only] = found;
@@ -145,14 +145,14 @@ function badValue(what: string, text: string): RuleSyntaxError {
   return new RuleSyntaxError("bad_value", `${what} ${JSON.stringify(text)} is not valid`);
 }
 
-/** A whole number in decimal or `0x` hexadecimal. */
+/** An integer in decimal or `0x` hexadecimal. */
 export function parseNumber(what: string, text: string, max: number): number {
   const value = /^(?:0|[1-9][0-9]*|0x[0-9a-fA-F]+)$/.test(text) ? Number(text) : Number.NaN;
   if (!(value <= max)) throw badValue(what, text);
   return value;
 }
 
-/** `value` or `value/mask`; the mask is all ones when left out. */
+/** `value` or `value/mask`; the default mask is all ones. */
 export function parseMark(text: string): { readonly value: number; readonly mask: number; readonly hasMask: boolean } {
   const [value = "", mask, ...rest] = text.split("/");
   if (rest.length > 0) throw badValue("mark", text);
@@ -168,7 +168,7 @@ export function hex(value: number): string {
   return `0x${(value >>> 0).toString(16)}`;
 }
 
-// Octets with leading zeroes are octal to the tools and decimal to Kubernetes: refused.
+// Rejected: octets with leading zeros are octal to the tools and decimal to Kubernetes.
 const AMBIGUOUS_OCTET = /(?:^|\.)0[0-9]/;
 
 export function parseAddress(text: string, family: IpFamily): IpAddress {
@@ -179,7 +179,7 @@ export function parseAddress(text: string, family: IpFamily): IpAddress {
   return address;
 }
 
-/** An address or prefix of the family; host bits are cleared. */
+/** An address or prefix of the family; clears host bits. */
 export function parseNetwork(text: string, family: IpFamily): Cidr {
   const slash = text.indexOf("/");
   if (slash < 0) return hostCidr(parseAddress(text, family));
@@ -189,7 +189,7 @@ export function parseNetwork(text: string, family: IpFamily): Cidr {
   return cidr;
 }
 
-/** Comma-separated names from a list, in any letter case; given back in the list's order. */
+/** Comma-separated names from a list, in any case; returned in the list's order. */
 export function parseNames<T extends string>(what: string, text: string, known: readonly T[]): readonly T[] {
   const given = new Set(text.toUpperCase().split(","));
   const found = known.filter((name) => given.has(name));

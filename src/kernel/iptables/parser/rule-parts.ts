@@ -1,25 +1,25 @@
 /**
- * Single parts of a printed rule, for who looks at a hundred thousand rules of which any may have matches that are not
- * understood. What stands in quotes is never taken for an option. Pure.
+ * Finds single parts of a printed rule, for callers that read a hundred thousand rules, some with unknown matches. Text
+ * in quotes never counts as an option.
  */
 
 const QUOTED = /"(?:[^"\\]|\\.)*"/g;
 
-/** The rule, as long as it is, with nothing but quotation marks for what stands in quotes. */
+/** The rule at its original length, with quoted text overwritten by quotation marks. */
 export function withoutQuoted(rule: string): string {
   return rule.includes('"') ? rule.replace(QUOTED, (quoted) => '"'.repeat(quoted.length)) : rule;
 }
 
 const TARGET = /(?:^| )-[jg] (\S+)/;
 
-/** Where the rule jumps or goes to: a chain, or a target like `DNAT`. */
+/** The target of the rule's jump or goto: a chain, or a target like `DNAT`. */
 export function targetOf(rule: string): string | undefined {
-  // Only a target with an option in quotes, like a log prefix, stands before the last of them.
+  // Only a target with a quoted option, such as a log prefix, comes before the last quote.
   const behind = TARGET.exec(rule.slice(rule.lastIndexOf('"') + 1));
   return (behind ?? TARGET.exec(withoutQuoted(rule)))?.[1];
 }
 
-/** The protocol that the rule asks for. */
+/** The protocol that the rule matches. */
 export function protocolOf(rule: string): string | undefined {
   return /(?:^|[^!] )-p (\S+)/.exec(withoutQuoted(rule))?.[1];
 }

@@ -9,7 +9,7 @@ import { parseRuleText, printRule } from "./rule-syntax.ts";
 const A: IpFamily = "IPv4";
 const B: IpFamily = "IPv6";
 
-/** Input and what `iptables-save` 1.8.9 printed for it, both back ends. An empty output means: as the input. */
+/** Input, and the output of `iptables-save` 1.8.9 with both back ends. Empty output: the same as the input. */
 const PRINTED: readonly (readonly [IpFamily, string, string])[] = [
   [A, "-s 0.0.0.0/0 -j RETURN", "-j RETURN"],
   [A, "-s 10.0.0.0/8 -d 10.0.0.1 -i eth0 -o eth+ -j RETURN", "-s 10.0.0.0/8 -d 10.0.0.1/32 -i eth0 -o eth+ -j RETURN"],
@@ -203,7 +203,7 @@ test("any word survives quoting", () => {
 test("what is printed reads back as the same rule", () => {
   fc.assert(
     fc.property(ruleArbitrary, (given) => {
-      // Cloned for its prototypes: fast-check's records have none.
+      // Cloned to normalize prototypes: fast-check's records have none.
       assert.deepEqual(parseRuleText(printRule(given), A), structuredClone(given));
     }),
     { numRuns: 500 },

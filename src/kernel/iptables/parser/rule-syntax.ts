@@ -1,6 +1,6 @@
 /**
- * iptables rules between text and typed form: `parseRule` reads what the tools accept, `printRule` writes what
- * iptables-save prints (reference iptables-examples.md §16.2). Pure.
+ * Converts iptables rules between text and typed form: `parseRule` reads what the tools accept, `printRule` writes what
+ * iptables-save prints (reference iptables-examples.md §16.2).
  */
 
 import { type Cidr, type IpFamily, isZeroCidr } from "../../../net/ip.ts";
@@ -27,7 +27,7 @@ export interface InterfaceMatch {
   readonly negated: boolean;
 }
 
-/** Protocols that rules of any author match. */
+/** Protocols that rules of any author may match. */
 type RuleProtocol = ProtocolName | "icmp" | "ipv6-icmp";
 const RULE_PROTOCOLS: readonly RuleProtocol[] = [...PROTOCOL_NAMES, "icmp", "ipv6-icmp"];
 
@@ -37,8 +37,8 @@ export interface ProtocolMatch {
 }
 
 /**
- * A rule as the kernel holds it, ours or not: what the in-memory kernel stores and the tracer interprets. Wider than
- * `rule.ts`, which is what our planners write.
+ * A rule of any author, as the kernel holds it: the in-memory kernel stores it and the tracer interprets it. Covers
+ * more than `rule.ts`, which describes the rules of our planners.
  */
 export interface KernelRule {
   readonly source: AddressMatch | undefined;
@@ -46,12 +46,12 @@ export interface KernelRule {
   readonly inInterface: InterfaceMatch | undefined;
   readonly outInterface: InterfaceMatch | undefined;
   readonly protocol: ProtocolMatch | undefined;
-  /** In the order in which they are asked. */
+  /** In evaluation order. */
   readonly matches: readonly KernelMatch[];
   readonly target: KernelTarget;
 }
 
-/** Longest name of a chain, in characters. */
+/** Longest chain name, in characters. */
 const CHAIN_NAME_LIMIT = 28;
 const INTERFACE_NAME_LIMIT = 15;
 
@@ -82,7 +82,6 @@ const BASIC_OPTIONS: ReadonlyMap<string, BasicOption> = new Map(
   ),
 );
 
-/** Reads the words of a rule one by one. */
 class RuleReader {
   readonly #words: readonly string[];
   readonly #family: IpFamily;
@@ -186,7 +185,7 @@ class RuleReader {
 
   #load(name: string): Loaded<MatchKind> {
     if (!isMatchName(name)) throw new RuleSyntaxError("unknown_match", `match ${JSON.stringify(name)} is not known`);
-    // A rule has one match for its protocol's ports, however often it is asked for.
+    // A rule has one match for its protocol's ports, even if `-m` names it several times.
     const ports = isProtocolName(name) ? this.matches.find((match) => match.name === name) : undefined;
     if (ports !== undefined) return ports;
     const loaded = { name, syntax: MATCHES[name], given: new GivenOptions(name) };
@@ -204,7 +203,7 @@ class RuleReader {
     given.add(option, { value: values.join(" "), negated: this.#negated });
   }
 
-  /** The latest match or the target that has the option; else the protocol's own match, which `-p` brings along. */
+  /** The latest match, or the target, that has the option; otherwise the protocol's own match, which `-p` implies. */
   #extensionWith(word: string): Loaded<string> | undefined {
     const knows = (syntax: ExtensionSyntax<unknown>): boolean => Object.hasOwn(syntax.options, optionOf(syntax, word));
     const { target } = this;
@@ -228,7 +227,7 @@ function interfaceMatch(name: string, negated: boolean): InterfaceMatch | undefi
   return undefined;
 }
 
-/** Other ways to write a protocol. */
+/** Alternative spellings of protocols. */
 const PROTOCOL_ALIASES: Readonly<Record<string, string>> = {
   ...Object.fromEntries(PROTOCOL_NAMES.map((name) => [`${PROTOCOL_NUMBERS[name]}`, name])),
   "0": "all",
@@ -255,7 +254,7 @@ function chainTarget(kind: "jump" | "goto", chain: string): LoadedTarget {
   return { kind, chain };
 }
 
-/** Throws {@link RuleSyntaxError} for a name that no chain can have. */
+/** Throws {@link RuleSyntaxError} if no chain can have this name. */
 export function checkChainName(name: string): void {
   if (name.length === 0 || name.length > CHAIN_NAME_LIMIT || /^[-!]|[\s"'\\]/.test(name)) {
     throw new RuleSyntaxError(
@@ -266,19 +265,19 @@ export function checkChainName(name: string): void {
 }
 
 /**
- * Reads the match and target words of a rule, without `-A CHAIN`. Throws {@link RuleSyntaxError}.
+ * Parses the match and target words of a rule, without `-A CHAIN`. Throws {@link RuleSyntaxError}.
  * @param words unquoted.
  */
 export function parseRule(words: readonly string[], family: IpFamily): KernelRule {
   return new RuleReader(words, family).read();
 }
 
-/** {@link parseRule} for one line of text. */
+/** {@link parseRule} for a line of text. */
 export function parseRuleText(text: string, family: IpFamily): KernelRule {
   return parseRule(splitWords(text), family);
 }
 
-/** The words of a rule as iptables-save prints them after `-A CHAIN`. Pure. */
+/** The words of a rule as iptables-save prints them after `-A CHAIN`. */
 export function printRule(rule: KernelRule): string {
   const parts: string[] = [];
   const { source, destination, inInterface, outInterface, protocol } = rule;

@@ -1,6 +1,6 @@
 /**
- * The targets of iptables rules: options, meaning, and how iptables-save prints them.
- * One table; any other word after `-j` is the name of a chain. Spelling as iptables 1.8.9 does. Pure.
+ * The targets of iptables rules: their options, meaning and output format, as iptables 1.8.9 prints it. One table; any
+ * other word after `-j` is a chain name.
  */
 import { type IpFamily, joinHostPort } from "../../../net/ip.ts";
 import { isProtocolName } from "../../../net/protocol.ts";
@@ -39,7 +39,7 @@ const REJECT_WITH: Readonly<Record<IpFamily, readonly string[]>> = {
 
 const BARE: ExtensionSyntax<object> = { options: {}, build: () => ({}), print: () => "" };
 
-/** By the word that follows `-j`. */
+/** By the word after `-j`. */
 export const TARGETS = {
   ACCEPT: extension("ACCEPT", BARE),
   DROP: extension("DROP", BARE),
@@ -94,16 +94,16 @@ export type KernelTarget =
   | NamedTarget
   /** The rule only counts packets. */
   | { readonly kind: "none" }
-  /** `-j`: comes back when the chain ends. */
+  /** `-j`: returns here at the end of the chain. */
   | { readonly kind: "jump"; readonly chain: string }
-  /** `-g`: comes back to the caller of this chain. */
+  /** `-g`: returns to the caller of this chain. */
   | { readonly kind: "goto"; readonly chain: string };
 
 export function isTargetName(name: string): name is TargetKind {
   return Object.hasOwn(TARGETS, name);
 }
 
-/** `-j …` or `-g …` as iptables-save prints it; empty for a rule without a target. Pure. */
+/** `-j …` or `-g …` as iptables-save prints it; empty for a rule without a target. */
 export function printTarget(target: KernelTarget): string {
   switch (target.kind) {
     case "none":
@@ -138,7 +138,7 @@ function buildMark(given: GivenOptions) {
   }
 }
 
-/** Without ports the packet's is kept. */
+/** Without ports, the packet keeps its port. */
 function buildRedirect(given: GivenOptions, { protocol }: RuleContext) {
   const text = given.get("--to-ports")?.value;
   const random = given.has("--random");

@@ -1,6 +1,6 @@
 /**
- * The reader of what `iptables-save` prints. Rules keep the text in which they were printed, for most of them belong to
- * others or need no closer look: `rule-parts.ts` finds single parts, `rule-syntax.ts` reads all of a rule. Pure.
+ * Reads the output of `iptables-save`. Keeps rules as printed text, because most belong to other programs or need no
+ * parsing: `rule-parts.ts` finds single parts, `rule-syntax.ts` parses whole rules.
  */
 import { targetOf } from "./rule-parts.ts";
 
@@ -14,19 +14,19 @@ export interface SavedChain {
 /** Chains by name, in the order in which they were printed. */
 export type SavedTable = ReadonlyMap<string, SavedChain>;
 
-/** The rules of a chain, as texts that may be made when they are asked for. */
+/** The rules of a chain, as texts that may be built on demand. */
 export interface RuleTexts {
   readonly length: number;
-  /** Without `-A CHAIN` and counters; undefined: none is there, or none that the packets can meet. */
+  /** Without `-A CHAIN` and counters; undefined if there is none, or none that the packets can match. */
   at(index: number): string | undefined;
-  /** The only address, or `:` and the only port, that packets go to that the rule is for; undefined: any. @default the text says it */
+  /** The only address, or `:` and the only port, that the rule's packets can go to; undefined: any. @default parse the text */
   destinationAt?(index: number): string | undefined;
 }
 
-/** The destination of a rule that no packet meets. */
+/** The destination of a rule that matches no packet. */
 export const NOWHERE = "";
 
-/** Chains as {@link SavedChain} has them, or of a plan. */
+/** Chains as in {@link SavedChain}, or from a plan. */
 export type TableTexts = ReadonlyMap<string, ReadonlyMap<string, ChainTexts>>;
 
 export interface ChainTexts {
@@ -36,14 +36,14 @@ export interface ChainTexts {
 
 type OpenTable = Map<string, { readonly policy: string | undefined; readonly rules: string[] }>;
 
-/** Visits a dump in order. Each answers whether to go on with the rest of the table. */
+/** Visits a dump in order. Each method returns whether to continue with the rest of the table. */
 interface SavedVisitor {
   readonly table: (name: string) => boolean;
   readonly chain: (name: string, policy: string | undefined) => boolean;
   readonly rule: (chain: string, rule: string) => boolean;
 }
 
-/** Reads every table of a dump, by table name. */
+/** Parses every table of a dump; keys are table names. */
 export function readRuleset(saved: string): ReadonlyMap<string, SavedTable> {
   const tables = new Map<string, OpenTable>();
   let table: OpenTable = new Map();
@@ -65,12 +65,12 @@ export function readRuleset(saved: string): ReadonlyMap<string, SavedTable> {
   return tables;
 }
 
-/** Reads a dump of this table; a dump that has another table only, or none, gives no chains. */
+/** Parses one table of a dump; no chains if the dump does not have it. */
 export function readTable(saved: string, table: string): SavedTable {
   return readRuleset(saved).get(table) ?? new Map();
 }
 
-/** The chains of a table, in the order in which they were printed. The rules that follow them are not read. */
+/** The chains of a table, in print order. Skips the rules after them. */
 export function readChainNames(saved: string, table: string): readonly string[] {
   const names: string[] = [];
   visitSaved(saved, {
@@ -82,11 +82,11 @@ export function readChainNames(saved: string, table: string): readonly string[] 
 }
 
 /**
- * For every chain of a table, the number of rules in it and of rules that go to it. Keeps no rule, and looks a chain up once for
- * each rule that goes there: a table may have a quarter of a million of them.
+ * For every chain of a table, the number of its rules plus the number of rules that jump to it. Stores no rule and does
+ * one chain lookup per jump: a table may have a quarter of a million rules.
  */
 export function readChainUses(saved: string, table: string): ReadonlyMap<string, number> {
-  /** By chain its place in `uses`, and in the end what is there. */
+  /** By chain its index in `uses`, and finally its count. */
   const chains = new Map<string, number>();
   const uses: number[] = [];
   let last = "";
@@ -102,7 +102,7 @@ export function readChainUses(saved: string, table: string): ReadonlyMap<string,
       last = chain;
       uses[place] = (uses[place] ?? 0) + 1;
       const target = targetOf(rule);
-      // Targets that are no chains of the table (DNAT, …) do not count.
+      // Targets that are not chains of the table (DNAT, …) do not count.
       const targetPlace = target === undefined ? undefined : chains.get(target);
       if (targetPlace !== undefined) uses[targetPlace] = (uses[targetPlace] ?? 0) + 1;
       return true;
@@ -116,7 +116,7 @@ const APPEND = "-A ";
 
 function visitSaved(saved: string, visitor: SavedVisitor): void {
   let isWanted = false;
-  /** The chain of the rule before, and what a rule of it begins with: most rules follow one of the same chain. */
+  /** The previous rule's chain and prefix: most rules follow one of the same chain. */
   let chain = "";
   let beginning: string | undefined;
   for (let start = 0, end = 0; start < saved.length; start = end + 1) {
@@ -146,7 +146,7 @@ function visitSaved(saved: string, visitor: SavedVisitor): void {
 
 const PARTS = /^(?:# Generated by (ip6?tables)|\*(\S+)$)/gm;
 
-/** The text in parts that each have a table once: where one comes again, or the tool of the other family begins, is another part. */
+/** Splits the text so that no part has a table twice: where a table repeats, or where the other family's tool begins. */
 export function savesIn(text: string): string[] {
   const starts = [0];
   let tool: string | undefined;

@@ -1,4 +1,4 @@
-/** What keeps the contract of {@link Iptables}: the in-memory kernel and the host's tools, with both back ends. */
+/** The subjects of the {@link Iptables} contract: the in-memory kernel and the host's tools, with both back ends. */
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import { MemoryIptables } from "../../../../testkit/fakes/iptables/memory-iptables.ts";
@@ -12,7 +12,7 @@ import { binariesOf } from "./binaries.ts";
 
 type BackEnd = "nft" | "legacy";
 
-/** A fresh kernel and what other programs may do to it. */
+/** A fresh kernel and what other programs can do to it. */
 interface Rig {
   readonly iptables: Iptables;
   addCounter(name: string): Promise<void>;
@@ -26,7 +26,7 @@ interface Subject {
   readonly name: string;
   readonly backEnd: BackEnd;
   readonly skip: string | false;
-  /** Why it cannot have what a program of the host makes. */
+  /** Why it lacks something that a program of the host creates. */
   skipWithout(tool: string): string | false;
   create(t: TestContext, family: IpFamily): Promise<Rig>;
 }
@@ -81,12 +81,12 @@ function host(backEnd: BackEnd): Subject {
 /** Both back ends, each in memory and with the host's tools. */
 export const SUBJECTS = [memory("nft"), memory("legacy"), host("nft"), host("legacy")];
 
-/** Chains and rules without comments; `[0:0]` stays, for nothing has passed. */
+/** Chains and rules without comments; `[0:0]` stays because no packet has passed. */
 export async function saved(iptables: Iptables, table: "filter" | "nat"): Promise<string> {
   return (await iptables.save(table)).replace(/^#.*\n/gm, "");
 }
 
-/** The rules of a chain of the nat table, without `-A` and its name. */
+/** The rules of a chain of the nat table, without `-A` and the chain name. */
 export async function rulesOf(iptables: Iptables, chain: string): Promise<string[]> {
   const lines = (await iptables.save("nat")).split("\n");
   return lines.filter((line) => line.startsWith(`-A ${chain} `)).map((line) => line.slice(chain.length + 4));
@@ -97,7 +97,7 @@ export function nat(...lines: string[]): string[] {
   return [`*nat\n${lines.map((line) => `${line}\n`).join("")}COMMIT\n`];
 }
 
-/** What a payload was refused with; fails when it was accepted. */
+/** The error with which a payload was rejected; fails if it was accepted. */
 export async function refusal(work: Promise<unknown>): Promise<IptablesRestoreError> {
   try {
     await work;
