@@ -1,4 +1,4 @@
-/** The iptables mode: what is sent for which change. */
+/** The iptables mode: which payload each change sends. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.ts";
@@ -58,7 +58,7 @@ test("totals follow every change, last what was written", async () => {
   const empty = { ...bench.totals };
   bench.set("a", clusterIP(1), 2);
   await bench.sync();
-  // One entry, two choices, two rules for each of two endpoints.
+  // One dispatch rule, two endpoint choices, and two rules for each of two endpoints.
   assert.deepEqual(bench.totals, { filter: empty.filter, nat: empty.nat + 7 });
   assert.deepEqual(bench.last, { filter: 0, nat: 7 });
   bench.set("a", clusterIP(1), 0);

@@ -1,5 +1,5 @@
 /**
- * The iptables mode for one address family: plans what changed, sends the difference, remembers what the kernel holds.
+ * The iptables mode for one address family: plans what changed, sends the diff, and remembers what the kernel holds.
  * Reference iptables.md §8, iptables-operation.md §9, §11, §12.
  */
 
@@ -33,12 +33,12 @@ import { planStatic } from "./plan-static.ts";
 
 const LOGGED_CHAINS = 10;
 /**
- * Measured best for iptables-nft-restore at 10,000 services (docs/performance.md): when nothing leads to our chains yet, and
- * over existing rules, where the kernel checks all paths at each commit. Smaller clusters stay in one piece.
+ * The fastest for iptables-nft-restore at 10,000 Services (docs/performance.md): `first` while nothing jumps to our chains,
+ * `again` over existing rules, where the kernel checks all paths at each commit. Smaller syncs are one transaction.
  */
 const PORTS_PER_TRANSACTION = { first: 100, again: 500 } as const;
 
-/** The measurements of this mode (reference iptables-operation.md §14), one family. */
+/** This mode's metrics for one family (reference iptables-operation.md §14). */
 export interface IptablesMetrics extends RestoreMetrics, RuleCountMetrics {
   readonly partialRestoreFailures: { inc(): void };
   setLast(table: "filter" | "nat", rules: number): void;
@@ -50,20 +50,20 @@ type Monitor = (isIntact: () => Promise<Presence>, onLost: () => void, signal: A
 export interface IptablesBackendOptions {
   readonly config: PlanConfig;
   readonly iptables: Iptables;
-  /** Undefined when the kernel has no accounting objects. */
+  /** Undefined if the kernel has no accounting objects. */
   readonly counters: Pick<Nfacct, "ensure"> | undefined;
-  /** Asked on every sync. Resolves to undefined when the host's addresses cannot be read. */
+  /** Called on every sync. Resolves to undefined if the host's addresses cannot be read. */
   readonly nodePortIPs: () => Promise<NodePortIPs | undefined>;
   readonly metrics: IptablesMetrics;
   readonly monitor: Monitor;
   readonly log: Logger;
-  /** Between two looks at the chains in the kernel. @default as often as takes a twentieth of the time */
+  /** Time between two checks of the chains in the kernel. @default such that checks take a twentieth of the time */
   readonly checkPeriodMs?: number;
   /** Monotonic. @default performance.now */
   readonly nowMs?: () => number;
   /** @default LARGE_CLUSTER_ENDPOINTS */
   readonly largeClusterEndpoints?: number;
-  /** Syncs of more ports than this come in pieces, where the tools like it. @default PORTS_PER_TRANSACTION */
+  /** Larger syncs, in ports or stale chains, are split if the tools prefer it. @default PORTS_PER_TRANSACTION */
   readonly portsPerTransaction?: number;
 }
 
@@ -76,14 +76,14 @@ export class IptablesBackend implements Backend {
   readonly #cost = new CommitCost();
   readonly #waits = new KernelWaits();
   readonly #nowMs: () => number;
-  /** Syncs that began or ended: what was read from the kernel in between does not count. */
+  /** Number of sync starts and ends. If it changes during a read from the kernel, the result is discarded. */
   #turns = 0;
   #onLost: (lost?: LostRules) => void = () => {};
   #counters = { ctStateInvalid: false, localhostNodePorts: false };
   #isLargeCluster = false;
-  /** Of the last sync: the same object as long as nothing changes. */
+  /** The last sync's facts; the same object as long as nothing changes. */
   #facts: PlanFacts | undefined;
-  /** Whether the node's addresses could be read last. */
+  /** Whether the last attempt to read the node's addresses succeeded. */
   #knowsAddresses = true;
 
   constructor(given: IptablesBackendOptions) {
@@ -96,12 +96,12 @@ export class IptablesBackend implements Backend {
     this.#chainCheck = new ChainCheck(options.iptables, nowMs, checkPeriodMs);
   }
 
-  /** Large clusters go without the hourly full sync (iptables.md §8). */
+  /** Large clusters skip the hourly full sync (iptables.md §8). */
   get skipsPeriodicFullSync(): boolean {
     return this.#isLargeCluster;
   }
 
-  /** How soon the next sync may follow, by what those before it took. */
+  /** How soon the next sync may start, depending on the cost of previous syncs. */
   get restMs(): number {
     return this.#cost.restMs(this.#nowMs());
   }
@@ -151,7 +151,7 @@ export class IptablesBackend implements Backend {
     return this.#facts;
   }
 
-  /** Sends the changed ports only. Resolves to undefined when a full sync must take over. */
+  /** Sends only the changed ports. Resolves to undefined if a full sync is needed instead. */
   async #partialSync(input: SyncInput, installed: StaticPlan): Promise<SyncOutcome | undefined> {
     const before = this.#facts;
     const facts = await this.#factsFor(input);
@@ -169,7 +169,7 @@ export class IptablesBackend implements Backend {
     try {
       return { name, rules: spell(planServicePort(port, endpoints.get(name.key) ?? [], this.#options.config, facts)) };
     } catch (error) {
-      // A name that no rule can carry.
+      // The name does not fit into a rule.
       if (!(error instanceof RangeError)) throw error;
       return { name, reason: error.message };
     }
@@ -178,7 +178,7 @@ export class IptablesBackend implements Backend {
   async #fullSync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     const { iptables, config } = this.#options;
     this.#rules.forget();
-    // filter is committed before nat can be refused, so its last known good rules are read before.
+    // Read the last known good filter rules first: filter is committed before the kernel can reject nat.
     const savedFilter = await this.#readable(
       "Failed to execute iptables-save: rules that are refused may be lost",
       () => readSaved(iptables, "filter"),
@@ -217,13 +217,13 @@ export class IptablesBackend implements Backend {
     return this.#outcome(input, written);
   }
 
-  /** Undefined: all in one transaction. */
+  /** Undefined: everything in one transaction. */
   #portsPerTransaction(when: keyof typeof PORTS_PER_TRANSACTION): number | undefined {
     const { iptables, portsPerTransaction = PORTS_PER_TRANSACTION[when] } = this.#options;
     return iptables.prefersSmallTransactions ? portsPerTransaction : undefined;
   }
 
-  /** Failing to read the kernel is no reason not to program it. */
+  /** Program the kernel even if it cannot be read. */
   async #readable<T>(failureText: string, read: () => Promise<T>): Promise<T | undefined> {
     try {
       return await read();
@@ -256,7 +256,7 @@ export class IptablesBackend implements Backend {
     };
   }
 
-  /** Rules name a counter only once it exists (iptables-operation.md §12.2); others of the host share them, so none is deleted. */
+  /** Rules may name a counter only once it exists (iptables-operation.md §12.2). Deletes none: other programs share them. */
   async #ensureCounters(): Promise<void> {
     const { counters } = this.#options;
     if (counters === undefined) return;
@@ -266,11 +266,11 @@ export class IptablesBackend implements Backend {
     };
   }
 
-  /** Whether the static rules are still in the kernel: sees a flush that leaves the chains, canaries included. */
+  /** Whether the static rules are still in the kernel. Detects a flush that keeps the chains, including canaries. */
   async #isIntact(): Promise<Presence> {
     if (this.#rules.plan === undefined) return "unknown";
     const { iptables } = this.#options;
-    // One of INPUT and of OUTPUT stands for all of these: each costs a process.
+    // In filter, one jump stands for all of INPUT and one for all of OUTPUT: every check costs a process.
     const jumps = JUMP_RULES.filter(
       ({ table, rule, target }) => table === "nat" || rule.chain === "FORWARD" || target === CHAINS.proxyFirewall,
     );
@@ -281,20 +281,20 @@ export class IptablesBackend implements Backend {
     return await this.#checkChains();
   }
 
-  /** The kernel may have other rules than these of owners that were refused. */
+  /** The kernel may have older rules for owners that it rejected. */
   #writtenChains(): WrittenChains {
     const { installed, failures: refused } = this.#rules;
     if (refused.size === 0) return { ports: [...installed], shared: installed.chains };
-    // A stale chain that could not be deleted has nothing in shared chains.
+    // A stale chain that could not be deleted has no rules in shared chains.
     const isUnsure = [...refused.keys()].some((owner) => staleChainOf(owner) === undefined);
     const ports = [...installed].filter(([owner]) => !refused.has(owner));
     return { ports, shared: isUnsure ? { filter: undefined, nat: undefined } : installed.chains };
   }
 
-  /** Has damaged chains of few service ports written again; "absent" when more than these is damaged. */
+  /** Requests a repair if only few service ports' chains are damaged; resolves to "absent" if there is more damage. */
   async #checkChains(): Promise<Presence> {
     const turns = this.#turns;
-    // Odd while a sync runs, which changes what it would be compared with.
+    // Odd while a sync runs, which changes the expected chains.
     if (turns % 2 === 1) return "present";
     const damage = await this.#chainCheck.find(
       () => this.#writtenChains(),

@@ -1,7 +1,7 @@
 /**
- * Compares the chains in the kernel with what was written there, by how much each is used: rules in it and rules that go to
- * it. What looks wrong is counted exactly before it is called damage, for a foreign rule may go to a chain of ours. Costs
- * one question while nothing changes on the node, where the kernel counts changes (the nft back end).
+ * Compares the chains in the kernel with what was written, by the uses of each chain: its rules plus the rules that jump to
+ * it. Because another program's rule may jump to one of our chains, rules are counted exactly before a mismatch counts as
+ * damage. Where the kernel counts changes (the nft back end), a check costs one request while nothing changes on the node.
  */
 import type { Iptables } from "../../kernel/iptables/iptables.ts";
 import { declaredChains, type OwnerRules } from "../shared/iptables-rules/owner-rules.ts";
@@ -10,41 +10,41 @@ import { restAfterLook } from "../shared/look-rest.ts";
 
 /** The rules that the kernel should hold. */
 export interface WrittenChains {
-  /** By owner: service ports whose own chains are to be looked at. */
+  /** By owner: service ports whose own chains are to be checked. */
   readonly ports: Iterable<readonly [owner: string, rules: OwnerRules]>;
-  /** Rules of each chain that ports share or that is fixed; undefined when that is not known for sure. */
+  /** Rules of each shared or static chain; undefined if not known for certain. */
   readonly shared: Readonly<Record<ServiceTable, ReadonlyMap<string, number> | undefined>>;
 }
 
-/** Chains that are not what was written, or that are gone. */
+/** Chains that are missing or differ from what was written. */
 interface ChainDamage {
   readonly owners: ReadonlySet<string>;
   readonly chains: readonly string[];
-  /** Not confined to chains of few service ports. */
+  /** Affects more than the own chains of a few service ports. */
   readonly isTotal: boolean;
-  /** False when it was found at the last look, too. */
+  /** False if the previous check found it too. */
   readonly isNew: boolean;
 }
 
-/** More damaged service ports than these are written with all the others. */
+/** With more damaged service ports, everything is rewritten. */
 const MAX_OWNERS = 100;
-/** Chains of at most so many rules are counted each time, which is cheap. */
+/** Chains with at most this many rules are counted every time, which is cheap. */
 const SMALL_CHAIN = 64;
 
 export class ChainCheck {
   readonly #iptables: Iptables;
   readonly #nowMs: () => number;
   readonly #periodMs: number;
-  /** The ruleset's generation when nothing was wrong. */
+  /** The ruleset's generation at the last check without damage. */
   #sound: number | undefined;
-  /** By owner: uses that are not those of our rules, though the rules are right. */
+  /** By owner: uses that differ from the expected ones although the rules are correct. */
   #accepted = new Map<string, number>();
-  /** By table and chain: uses beyond the rules in it, when these were counted. */
+  /** By table and chain: uses minus rules, at the last exact count. */
   #offsets = new Map<string, number>();
   #restUntilMs = 0;
   #wasTotal = false;
 
-  /** @param periodMs how often there should be a look, though it takes long. */
+  /** @param periodMs the intended time between checks, even if they take long. */
   constructor(iptables: Iptables, nowMs: () => number, periodMs: number) {
     this.#iptables = iptables;
     this.#nowMs = nowMs;
@@ -52,9 +52,9 @@ export class ChainCheck {
   }
 
   /**
-   * @param written asked when there is something to look at.
-   * @param isCurrent whether that is still so; when it is not after the kernel was read, nothing is found.
-   * @returns undefined when nothing is wrong, or when it is too early to look again.
+   * @param written called only if a check is needed.
+   * @param isCurrent whether `written` is still valid after the kernel was read; if not, reports nothing.
+   * @returns undefined if nothing is wrong, or if it is too early for another check.
    */
   async find(written: () => WrittenChains, isCurrent: () => boolean): Promise<ChainDamage | undefined> {
     const startMs = this.#nowMs();
@@ -67,12 +67,12 @@ export class ChainCheck {
     const isNew = !(this.#wasTotal && damage.isTotal);
     this.#wasTotal = damage.isTotal;
     this.#sound = isSound ? generation : undefined;
-    // Damage is looked at again at once, before and after it is repaired.
+    // Damage is checked again at once, before and after the repair.
     this.#restUntilMs = isSound ? this.#nowMs() + restAfterLook(this.#nowMs() - startMs, this.#periodMs) : 0;
     return isSound ? undefined : { ...damage, isNew };
   }
 
-  /** All rules have been written. */
+  /** Call after all rules have been rewritten. */
   forget(): void {
     this.#sound = undefined;
     this.#accepted = new Map();
@@ -87,7 +87,7 @@ export class ChainCheck {
     const owners = new Set<string>();
     for (const [owner, rules] of ports) {
       const found = await this.#damagedChains(owner, rules, nat);
-      // What led to them is gone: entries of shared chains, which are not written again with the port alone.
+      // The shared chains' jumps to them are gone, and rewriting the port alone does not restore those.
       if (found === "unused") return { owners, chains: declaredChains(rules.ownChains), isTotal: true };
       if (found.length === 0) continue;
       owners.add(owner);

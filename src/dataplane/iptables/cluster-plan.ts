@@ -1,6 +1,4 @@
-/**
- * The rules of the iptables mode for a cluster on one node, planned without a kernel: as restore input or as data. Pure.
- */
+/** Plans the rules of the iptables mode for a cluster on one node, without a kernel: as restore input or as data. */
 import type { OtherPort } from "../../inspect/offline-node.ts";
 import type { IptablesTable } from "../../kernel/iptables/iptables.ts";
 import type { Rule } from "../../kernel/iptables/rule.ts";
@@ -26,7 +24,7 @@ import { type PlanConfig, type PlanFacts, planInput } from "./plan-options.ts";
 import { planServicePort } from "./plan-service-port.ts";
 import { planStatic } from "./plan-static.ts";
 
-/** A planned cluster: what belongs to no service port, and each service port's part, sorted by key. */
+/** A planned cluster: the parts that belong to no service port, and the service ports' parts, sorted by key. */
 interface IptablesPlan {
   readonly extent: "whole" | "part";
   readonly jumps: readonly JumpRule[];
@@ -35,7 +33,6 @@ interface IptablesPlan {
   readonly ports: readonly { readonly port: ServicePort; readonly plan: ServicePortPlan }[];
 }
 
-/** Plans a whole cluster. */
 function planIptables(state: ServedState, config: PlanConfig, facts: PlanFacts): IptablesPlan {
   const keys = [...state.services.keys()].sort();
   const ports = keys.flatMap((key) => {
@@ -52,7 +49,7 @@ export function planOfService({ ports }: IptablesPlan, service: string): Iptable
   return { extent: "part", jumps: [], fixed: NOTHING_STATIC, canary: undefined, ports: own };
 }
 
-/** The input of `iptables-restore` that a full sync sends. Throws a RangeError for names that no rule can carry. */
+/** The `iptables-restore` input of a full sync. Throws a RangeError for names that do not fit into a rule. */
 function restoreInput({ fixed, ports }: IptablesPlan): string {
   const spelled = ports.map(({ port, plan }) => [port.name.key, spell(plan)] as const);
   return [...textsOf(fullPayload({ plan: fixed, ports: spelled }).transactions)].join("");
@@ -64,9 +61,9 @@ function savedInput(plan: IptablesPlan, family: IpFamily): string {
 }
 
 /**
- * The tables of a whole cluster, for a walk.
+ * A whole cluster's tables, for the tracer.
  *
- * @param others service ports beside the plan: their rules are counted alone.
+ * @param others service ports outside the plan; their rules are only counted.
  */
 function plannedTables({ ports, ...plan }: IptablesPlan, family: IpFamily, others: readonly OtherPort[] = []) {
   const sharedOf = new Map(ports.map((one) => [one.port.name.key, one.plan.shared]));
@@ -74,9 +71,9 @@ function plannedTables({ ports, ...plan }: IptablesPlan, family: IpFamily, other
   return tableTexts(tableContents({ ...plan, ports: plans, shared: withCounts(sharedOf, others) }), family);
 }
 
-/** The plan as plain data, for programs. Keys and lists come in a fixed order. */
+/** The plan as plain data for programs, with keys and lists in a fixed order. */
 function planData({ jumps, fixed, ports }: IptablesPlan) {
-  /** With its text as in the restore input. */
+  /** The rule with its text from the restore input. */
   const data = (rule: Rule) => ({ ...rule, text: ruleSpec(rule) });
   const inTable = (table: IptablesTable, rules: readonly Rule[]) => rules.map((rule) => ({ table, ...data(rule) }));
   return {

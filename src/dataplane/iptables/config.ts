@@ -1,11 +1,11 @@
-/** The settings of the iptables mode. Periods and `masqueradeAll` of its section also serve modes without their own. */
+/** The settings of the iptables mode. Modes without their own section also use its periods and `masqueradeAll`. */
 import type { SettingsOf } from "../../config/document-fields.ts";
 import { Section } from "../../config/section.ts";
 import type { ModeConfig } from "../dataplane.ts";
 import { DEFAULT_MASQUERADE_BIT, masqueradeBitErrors } from "../shared/masquerade-bit.ts";
 
 const FIELDS = {
-  /** The bit of the packet mark that asks for masquerading, 0 to 31; modes without their own use it too. */
+  /** The bit of the packet mark that requests masquerading, 0 to 31; modes without their own also use it. */
   masqueradeBit: "optionalInt32",
   masqueradeAll: "bool",
   localhostNodePorts: "optionalBool",
@@ -21,7 +21,7 @@ export const iptablesConfig: ModeConfig<typeof FIELDS, IptablesConfig> = {
   goType: "v1alpha1.KubeProxyIPTablesConfiguration",
   fields: FIELDS,
   minSyncPeriodMs: 1_000,
-  // The backend asks for the pauses that it needs, by what the tool takes (docs/performance.md).
+  // The backend requests pauses according to how long the tool takes (docs/performance.md).
   restWhenUnsetMs: 1,
   resolve: ({ iptables }) => section.resolve(iptables),
   errors: ({ iptables }) => masqueradeBitErrors("KubeProxyIPTablesConfiguration", iptables.masqueradeBit),

@@ -24,7 +24,7 @@ function newBackend(iptables: MemoryIptables): IptablesBackend {
   });
 }
 
-/** Refuses payloads with a new nat rule for this address, naming its line as the legacy tools do. */
+/** Rejects payloads with a new nat rule for this address and names its line, as the legacy tools do. */
 function refuse(kernel: MemoryIptables, address: string): () => void {
   const { restore } = kernel;
   kernel.restore = async (payload, options) => {
@@ -45,7 +45,7 @@ runDataplaneContract({
     let seen = 0;
     return {
       backend: newBackend(kernel),
-      // Rules of one chain stand in the order in which services came, which decides nothing.
+      // The order of rules in a chain follows the order in which Services arrived; it has no effect.
       state: () => `${kernel.dump("filter")}${kernel.dump("nat")}`.split("\n").sort(),
       takeWrites() {
         const before = seen;

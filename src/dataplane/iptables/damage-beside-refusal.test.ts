@@ -1,4 +1,4 @@
-/** One service stays refused, and another program empties what all services share. */
+/** One Service stays rejected, and another program empties the chains that all Services share. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.ts";
@@ -28,7 +28,7 @@ for (const backEnd of ["nft", "legacy"] as const) {
       const seen = [];
       for (let n = 0; n < 10; n += 1) {
         seen.push(await bench.isIntact?.());
-        await bench.sync(); // as the retries ask for it
+        await bench.sync(); // as a retry would
       }
       assert.ok(seen.includes("absent") || losses > 0, `${seen}: ${kernel.rules("nat", "KUBE-SERVICES").length} rules`);
     });

@@ -1,4 +1,4 @@
-/** A chain of ours that a rule of another program holds when its owner goes, and whose owner comes back. */
+/** Another program's rule jumps to one of our chains when its owner goes; later the owner comes back. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.ts";

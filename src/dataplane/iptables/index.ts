@@ -1,4 +1,4 @@
-/** The iptables mode: rules of iptables and ip6tables, either back end. Reference iptables.md. */
+/** The iptables mode: rules of iptables and ip6tables, with either back end. Reference iptables.md. */
 
 import type { ModeDescriptor } from "../dataplane.ts";
 import type { IptablesPlanData } from "./cluster-plan.ts";

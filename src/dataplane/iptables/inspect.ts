@@ -1,4 +1,4 @@
-/** The rules and chains of a service port in iptables mode, and the owner of a chain: reference iptables.md §1, §3, §7. */
+/** A service port's rules and chains in iptables mode, and the owner of a chain: reference iptables.md §1, §3, §7. */
 import { type KernelPart, type ModeInspection, namedParts } from "../inspection.ts";
 import { fillFromIptables } from "../iptables-counters.ts";
 import { TRANSLATING } from "../mode-words.ts";
@@ -34,7 +34,7 @@ const SHARED: ReadonlyMap<string, string> = new Map([
   [CHAINS.canary, "is there to notice when another program deletes all chains"],
 ]);
 
-/** Each rule in these is for another destination. */
+/** In these chains, each rule has a destination of its own. */
 const UNORDERED: ReadonlySet<string> = new Set([
   CHAINS.services,
   CHAINS.nodePorts,
@@ -42,7 +42,7 @@ const UNORDERED: ReadonlySet<string> = new Set([
   CHAINS.proxyFirewall,
 ]);
 
-/** The iptables mode, seen by people who look at the kernel. */
+/** Describes the iptables mode for people who inspect the kernel. */
 export const inspectIptables: ModeInspection = {
   words: {
     ...TRANSLATING,

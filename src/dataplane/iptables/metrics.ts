@@ -1,4 +1,4 @@
-/** The measurements of the iptables mode (reference iptables-operation.md §14). */
+/** Metrics of the iptables mode (reference iptables-operation.md §14). */
 
 import type { Logger } from "../../logging/logger.ts";
 import type { MetricFamilies } from "../../metrics/metric-families.ts";
@@ -6,10 +6,10 @@ import type { IpFamily } from "../../net/ip.ts";
 import { defineRestoreMetrics, defineRuleCountMetrics } from "../shared/iptables-metrics.ts";
 import type { IptablesMetrics } from "./backend.ts";
 
-/** Packet count of an nfacct object; `undefined` or a rejection when it cannot be read. */
+/** Packet count of an nfacct object; resolves to undefined or rejects if it cannot be read. */
 type ReadNfacct = (objectName: string) => number | undefined | Promise<number | undefined>;
 
-/** nfacct object → family and help; names are those of reference operation.md §12.1. */
+/** nfacct object → family and help; names as in reference operation.md §12.1. */
 const NFACCT_FAMILIES = [
   {
     object: "ct_state_invalid_dropped_pkts",
@@ -23,7 +23,7 @@ const NFACCT_FAMILIES = [
   },
 ] as const;
 
-/** Defines the families and gives the function that makes the object of one IP family. */
+/** Defines the families and returns the function that creates the metrics of one IP family. */
 export function defineIptablesMetrics(families: MetricFamilies): (family: IpFamily) => IptablesMetrics {
   const restoreMetrics = defineRestoreMetrics(families);
   const partialRestoreFailures = families.familyCounter({
@@ -44,7 +44,7 @@ export function defineIptablesMetrics(families: MetricFamilies): (family: IpFami
   });
 }
 
-/** Defines the packet counters; call only when the kernel has nfacct. A counter that cannot be read is logged and left out. */
+/** Defines the packet counters; only for kernels with nfacct. A counter that cannot be read is logged and omitted. */
 export function defineNfacctMetrics(families: MetricFamilies, read: ReadNfacct, log: Logger): void {
   for (const { object, name, help } of NFACCT_FAMILIES) {
     families.scraped("counter", { name, help }, async () => {

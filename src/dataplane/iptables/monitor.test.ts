@@ -1,4 +1,4 @@
-/** The iptables mode watches its rules: which changes of others it notices, and what that costs. */
+/** The iptables mode monitors its rules: which changes by other programs it notices, and at what cost. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.ts";
@@ -48,12 +48,12 @@ for (const backEnd of ["nft", "legacy"] as const) {
       assert.equal(await bench.isIntact?.(), "present");
     }
     assert.equal(bench.warnings.length, 3);
-    // Theirs, leading to ours: no loss.
+    // Another program's rule that jumps to our chain is no damage.
     lost.length = 0;
     await bench.kernel.restore([`*nat\n:THEIRS - [0:0]\n-A THEIRS -j ${chains[0]}\nCOMMIT\n`]);
     for (let n = 0; n < 3; n += 1) assert.equal(await bench.isIntact?.(), "present");
     assert.deepEqual([lost, bench.warnings.length], [[], 3]);
-    // What all share calls for everything.
+    // Damage in a shared chain rewrites everything.
     await bench.kernel.restore(["*filter\n-I KUBE-FORWARD -j ACCEPT\nCOMMIT\n"]);
     assert.equal(await bench.isIntact?.(), "absent");
     assert.equal(await bench.isIntact?.(), "absent");
@@ -70,7 +70,7 @@ test("a look that takes long is followed by a rest, and by another look within t
   const chainUses = kernel.chainUses.bind(kernel);
   kernel.chainUses = async (table) => {
     if (table === "nat") looks += 1;
-    nowMs += 1_000; // there are two tables
+    nowMs += 1_000; // one request per table
     return await chainUses(table);
   };
   const bench = new BackendBench({ nowMs: () => nowMs, checkPeriodMs: 30_000 }, kernel);

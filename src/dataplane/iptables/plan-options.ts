@@ -1,4 +1,4 @@
-/** The input of the iptables planners besides services: configuration and facts of the node, one family. */
+/** Input of the iptables planners besides Services: configuration and facts of the node, for one family. */
 
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
@@ -7,19 +7,19 @@ import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { KernelFeature } from "../rendering.ts";
 import { nodePlanConfig } from "../shared/masquerade-bit.ts";
 
-/** Constant for the life of the process. */
+/** Constant during the life of the process. */
 export interface PlanConfig extends NodePlanConfig {
-  /** Effective only: always false for IPv6 (iptables-operation.md §12.1). */
+  /** The effective value: always false for IPv6 (iptables-operation.md §12.1). */
   readonly localhostNodePorts: boolean;
-  /** `nf_conntrack_tcp_be_liberal` was set at start: no INVALID drop. */
+  /** `nf_conntrack_tcp_be_liberal` was set at start, so INVALID packets are not dropped. */
   readonly conntrackLiberal: boolean;
 }
 
-/** May differ from sync to sync; a difference makes the sync full. */
+/** May change between syncs; a change of the static rules requires a full sync. */
 export interface PlanFacts {
   readonly zone: string | undefined;
   readonly nodePortIPs: NodePortIPs;
-  /** Counters known to exist; rules name no others (iptables-operation.md §12.2). */
+  /** Counters known to exist; rules must not name others (iptables-operation.md §12.2). */
   readonly counters: { readonly ctStateInvalid: boolean; readonly localhostNodePorts: boolean };
   /** Large-cluster mode: no comments in endpoint rules (iptables.md §8). */
   readonly isLargeCluster: boolean;
@@ -31,10 +31,10 @@ export const COUNTERS = {
   localhostNodePorts: "localhost_nps_accepted_pkts",
 } as const;
 
-/** More endpoints than this, summed over service ports, is a large cluster (iptables.md §8). */
+/** With more endpoints than this, summed over service ports, a cluster is large (iptables.md §8). */
 export const LARGE_CLUSTER_ENDPOINTS = 1000;
 
-/** @param conntrackLiberal as the kernel has it now. */
+/** @param conntrackLiberal the kernel's current setting. */
 export function planConfigOf(config: KubeProxyConfig, node: PlannedNode, conntrackLiberal: boolean): PlanConfig {
   const { family, nodePortAddresses } = node;
   return {

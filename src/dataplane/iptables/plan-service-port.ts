@@ -1,6 +1,6 @@
 /**
  * All rules of one service port: its entries in the shared chains and the chains it owns. Reference iptables.md §6, §7.
- * Pure: the same input gives the same plan, in the same order.
+ * The same input gives the same plan, in the same order.
  */
 import type { ChainName, Rule, RuleMatch, RuleTarget } from "../../kernel/iptables/rule.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
@@ -31,7 +31,7 @@ interface Decisions {
   readonly externalPolicyChain: ChainName;
 }
 
-/** Plans one service port. @param endpoints all its endpoints, sorted by text; empty when it has none. Pure. */
+/** Plans one service port. @param endpoints all its endpoints, sorted by text; may be empty. */
 export function planServicePort(
   port: ServicePort,
   endpoints: readonly Endpoint[],
@@ -72,12 +72,12 @@ const comment = (text: string): RuleMatch => ({ kind: "comment", text });
 const jump = (chain: ChainName): RuleTarget => ({ kind: "jump", chain });
 const MARK_MASQUERADE = jump(CHAINS.markMasquerade);
 
-/** The matches behind a comment, if there is one; without, exactly the list of arguments, for there are many of these. */
+/** Puts the comment, if any, before the matches; without one, returns the list itself, because there are many. */
 function noted(note: RuleMatch | undefined, ...matches: readonly RuleMatch[]): readonly RuleMatch[] {
   return note === undefined ? matches : [note, ...matches];
 }
 
-/** `{P} -d address --dport port`, the destination of a frontend; `{P} --dport port` of a node port. */
+/** A frontend's destination: `{P} -d address --dport port`; for a node port, `{P} --dport port`. */
 function destination(d: Decisions, { address, port }: Pick<Frontend, "address" | "port">): RuleMatch[] {
   const matches: RuleMatch[] = [d.protocol];
   if (address !== undefined) matches.push({ kind: "destination", address });
@@ -85,7 +85,7 @@ function destination(d: Decisions, { address, port }: Pick<Frontend, "address" |
   return matches;
 }
 
-/** Block 7A: dispatch in nat; refusal, firewall and health-check entries in filter. */
+/** Block 7A: dispatch in nat; rejection, firewall and health-check entries in filter. */
 function sharedRules(d: Decisions, config: PlanConfig, facts: PlanFacts): SharedRule[] {
   const { port, chains } = d;
   const name = port.name.text;
@@ -146,7 +146,7 @@ function sharedRules(d: Decisions, config: PlanConfig, facts: PlanFacts): Shared
   return shared;
 }
 
-/** Collects the chains a port owns; a chain is declared once, where it first gets its block. */
+/** Collects the chains a port owns; each is declared once, when it gets its first block. */
 class OwnChains {
   readonly chains: ChainName[] = [];
   readonly rules: Rule[] = [];
@@ -158,7 +158,7 @@ class OwnChains {
   }
 }
 
-/** Block 1: off-node (or all) traffic to the cluster IP must come back through this node. */
+/** Block 1: off-node traffic (or all) to the cluster IP must return through this node. */
 function planInternalMasquerade(own: OwnChains, d: Decisions, config: PlanConfig): void {
   const frontend = d.frontends.find(({ kind }) => kind === "cluster-ip");
   if (frontend?.fate !== "serve") return;
@@ -171,7 +171,7 @@ function planInternalMasquerade(own: OwnChains, d: Decisions, config: PlanConfig
   own.add(d.internalChain, matches, MARK_MASQUERADE);
 }
 
-/** Block 2: every external destination enters here. */
+/** Block 2: traffic to every external destination enters here. */
 function planExternalChain(own: OwnChains, d: Decisions, config: PlanConfig): void {
   if (!d.routing.usesExternal) return;
   const { chains, port } = d;
@@ -191,7 +191,7 @@ function planExternalChain(own: OwnChains, d: Decisions, config: PlanConfig): vo
   if (d.routing.hasExternal) own.add(chains.external, [], jump(d.externalPolicyChain));
 }
 
-/** Block 3: load-balancer traffic from the listed sources only; the rest falls out un-NATed and is dropped in filter. */
+/** Block 3: load-balancer traffic from the listed sources only; the rest leaves un-NATed and is dropped in filter. */
 function planFirewallChain(own: OwnChains, d: Decisions, config: PlanConfig): void {
   if (!d.usesFirewallChain) return;
   const { chains, port } = d;
@@ -204,7 +204,7 @@ function planFirewallChain(own: OwnChains, d: Decisions, config: PlanConfig): vo
     );
   own.declare(chains.firewall);
   for (const range of port.loadBalancerSourceRanges) allow(range);
-  // With an admitted node, load balancers that hairpin show up with the VIP as their source.
+  // If the node itself is allowed, load-balancer traffic that hairpins has the VIP as its source.
   if (port.loadBalancerSourceRanges.some((range) => cidrContains(range, config.nodeIP))) {
     for (const vip of port.loadBalancerVIPs) allow(vip);
   }
@@ -212,7 +212,7 @@ function planFirewallChain(own: OwnChains, d: Decisions, config: PlanConfig): vo
   own.add(chains.firewall, [comment(note)], { kind: "none" });
 }
 
-/** Blocks 4 to 6: endpoint choice in SVC and SVL, and one chain per endpoint that either uses. */
+/** Blocks 4 to 6: endpoint choice in SVC and SVL, and one chain for each endpoint that either uses. */
 function planEndpointChains(own: OwnChains, d: Decisions, facts: PlanFacts): void {
   const { port, chains } = d;
   const { cluster, local, categories } = d.routing;
@@ -266,7 +266,7 @@ function planChoice(
 const DECIMALS = 10;
 const texts = new Map<number, string>();
 
-/** `1/k` with ten decimals, rounded half to even (iptables.md §7B). Pure; results are kept, for lists repeat them. */
+/** `1/k` with ten decimals, rounded half to even (iptables.md §7B). Cached, because endpoint lists repeat them. */
 export function oneInText(k: number): string {
   const known = texts.get(k);
   if (known !== undefined) return known;
@@ -276,7 +276,7 @@ export function oneInText(k: number): string {
 }
 
 function format(value: number): string {
-  // toFixed rounds exact ties up; 60 digits show a double of this size exactly.
+  // toFixed rounds exact ties up; 60 digits print a double of this size exactly.
   const exact = value.toFixed(60);
   const cut = exact.indexOf(".") + 1 + DECIMALS;
   const isTie = /^50*$/.test(exact.slice(cut));

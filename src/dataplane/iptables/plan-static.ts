@@ -1,6 +1,6 @@
 /**
- * The rules that belong to no service, except the jumps from the built-in chains: masquerading, forwarding and the way to the node
- * ports. Reference iptables.md §2, §4, §5. Pure.
+ * The rules that belong to no Service, except the jumps from the built-in chains: masquerading, forwarding and the jump
+ * to the node ports. Reference iptables.md §2, §4, §5.
  */
 import type { Rule, RuleMatch } from "../../kernel/iptables/rule.ts";
 import { isLoopback, LOOPBACK } from "../../net/ip.ts";
@@ -11,7 +11,6 @@ import { COUNTERS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
 
 const NODE_PORTS_COMMENT = "kubernetes service nodeports; NOTE: this must be the last rule in this chain";
 
-/** Plans the static rules. Pure. */
 export function planStatic(config: PlanConfig, facts: PlanFacts): StaticPlan {
   const filterHead = config.localhostNodePorts ? [martianRule()] : [];
   return {
@@ -24,7 +23,7 @@ export function planStatic(config: PlanConfig, facts: PlanFacts): StaticPlan {
   };
 }
 
-/** Packets to 127/8 from elsewhere are dropped unless a node port brought them there (iptables.md §5.3). */
+/** Drops packets to 127/8 from elsewhere, unless a node port redirected them (iptables.md §5.3). */
 function martianRule(): Rule {
   return {
     chain: CHAINS.firewall,

@@ -1,4 +1,4 @@
-/** The iptables mode with a kernel that refuses rules, or a lock that another program holds. */
+/** The iptables mode with a kernel that rejects rules, or with an xtables lock that another program holds. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.ts";
@@ -26,7 +26,7 @@ test("a partial sync that is refused becomes a full one at once", async () => {
   const bench = new BackendBench();
   bench.set("a", clusterIP(1), 2);
   await bench.sync(true);
-  // Another program takes a rule away that the next change wants to delete.
+  // Another program deletes a rule that the next change would delete.
   bench.kernel.flush("nat");
   bench.set("a", undefined);
   assert.deepEqual((await bench.sync()).failures, []);
@@ -36,7 +36,7 @@ test("a partial sync that is refused becomes a full one at once", async () => {
   assert.doesNotMatch(bench.kernel.dump("nat"), /KUBE-SVC-/);
 });
 
-/** A kernel that refuses new nat rules with this text, and names their lines or not. */
+/** A kernel that rejects new nat rules containing this text, and optionally names their lines. */
 function kernelRefusing(text: string, namesLine: boolean): MemoryIptables & { isHealed: boolean } {
   const kernel = Object.assign(new MemoryIptables("IPv4"), { isHealed: false });
   const restore = kernel.restore.bind(kernel);
@@ -133,7 +133,7 @@ test("a service whose name no rule can carry is named, and later changes are sen
 
 test("a service whose comments grow too long keeps its last known good rules, and nothing else is rewritten", async () => {
   const bench = new BackendBench({ largeClusterEndpoints: -1 });
-  const name = "l".repeat(240); // fits with "cluster IP" behind it, and not with "has no endpoints"
+  const name = "l".repeat(240); // fits with "cluster IP" behind it, but not with "has no endpoints"
   bench.set(name, clusterIP(1));
   await bench.sync(true);
   const before = bench.kernel.dump("nat");

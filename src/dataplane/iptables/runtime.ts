@@ -1,4 +1,4 @@
-/** The iptables mode, put together from the host's tools: reference iptables-operation.md §12. */
+/** Assembles the iptables mode from the host's tools: reference iptables-operation.md §12. */
 
 import { monitorCanaries } from "../../kernel/iptables/canary-monitor.ts";
 import { openNfacct } from "../../kernel/nfacct/nfacct.ts";
@@ -16,7 +16,7 @@ import { planConfigOf } from "./plan-options.ts";
 const ROUTE_LOCALNET = "net/ipv4/conf/all/route_localnet";
 const TCP_BE_LIBERAL = "net/netfilter/nf_conntrack_tcp_be_liberal";
 
-/** Lets packets to 127/8 be routed. */
+/** Allows routing of packets to 127/8. */
 async function routeLocalhost(sysctls: Sysctls, log: Logger): Promise<void> {
   if ((await sysctls.read(ROUTE_LOCALNET)) === 1) return;
   log.info(
@@ -25,7 +25,7 @@ async function routeLocalhost(sysctls: Sysctls, log: Logger): Promise<void> {
   await sysctls.write(ROUTE_LOCALNET, 1);
 }
 
-/** Liberal connection tracking calls nothing invalid, so nothing must be dropped for it. */
+/** Liberal connection tracking marks no packet INVALID, so nothing needs dropping. */
 async function isConntrackLiberal(sysctls: Sysctls, log: Logger): Promise<boolean> {
   try {
     const isLiberal = (await sysctls.read(TCP_BE_LIBERAL)) !== 0;
@@ -37,8 +37,8 @@ async function isConntrackLiberal(sysctls: Sysctls, log: Logger): Promise<boolea
 }
 
 /**
- * The kernel's accounting objects, if it has them; each is created with the first full sync. They are the namespace's,
- * so both families share them, and the metrics read them once.
+ * The kernel's accounting objects, if supported; the first full sync creates each of them. They belong to the network
+ * namespace, so both families share them, and the metrics read them once.
  */
 async function openCounters({ metrics, log }: NodeContext) {
   const counters = await openNfacct(log);

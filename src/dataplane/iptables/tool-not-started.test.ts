@@ -1,4 +1,4 @@
-/** The host has no process, memory or descriptor left for the tool, or kills it: no service is at fault. */
+/** The host lacks a process, memory or a descriptor for the tool, or kills it: no Service is at fault. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createIptables } from "../../kernel/iptables/exec-iptables.ts";
@@ -6,7 +6,7 @@ import { type Exec, ExecError, type ExecResult } from "../../kernel/process.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import { BackendBench, clusterIP } from "./testing/backend-bench.ts";
 
-/** What each restore meets, and the error's code. */
+/** By error code: what each restore does. */
 const FAULTS: Readonly<Record<string, () => ExecResult>> = {
   not_started: () => {
     throw new ExecError("not_started", "iptables-restore: could not be started: spawn EAGAIN");

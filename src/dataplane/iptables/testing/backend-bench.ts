@@ -1,4 +1,4 @@
-/** An iptables backend over an in-memory kernel, with what it sent, counted and said. */
+/** An iptables backend over an in-memory kernel, with what it sent, counted and logged. */
 import { TestCluster } from "../../../../testkit/dataplane/test-cluster.ts";
 import { MemoryIptables } from "../../../../testkit/fakes/iptables/memory-iptables.ts";
 import "../../../async/testing/test-yielder.ts";
@@ -20,7 +20,7 @@ export const CONFIG: IptablesBackendOptions["config"] = {
   conntrackLiberal: false,
 };
 
-/** A backend over an in-memory kernel, with the maps that it is given. */
+/** A backend over an in-memory kernel and a test cluster. */
 export class BackendBench {
   readonly kernel: MemoryIptables;
   readonly backend: IptablesBackend;
@@ -104,5 +104,5 @@ export class BackendBench {
   }
 }
 
-/** What gives a service port the nth cluster IP. */
+/** Gives a service port the nth cluster IP. */
 export const clusterIP = (number: number) => ({ clusterIP: ip(`172.16.0.${number}`) });
