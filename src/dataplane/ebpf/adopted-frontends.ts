@@ -1,41 +1,41 @@
 /**
- * Frontends that maps have had when they were opened, from an earlier process: which service port goes on with them, and with which of
- * its lists of endpoints.
+ * Frontends already in the maps when they were opened, left by an earlier process: assigns them to service ports, with
+ * the endpoint lists that they refer to.
  */
 import type { EndpointList } from "../../kernel/bpf/socket-balancer/endpoint-lists.ts";
 import { frontendWords } from "../../kernel/bpf/socket-balancer/maps.ts";
 
-/** Where a service port wants a frontend to lead. */
+/** A frontend that a service port wants, and the list that it should refer to. */
 export interface WantedFrontend {
   /** {@link nameOfKey} of its key. */
   readonly name: string;
   readonly to: "cluster" | "local" | "nothing";
 }
 
-/** What there is for a service port. */
+/** What the maps hold for a service port. */
 interface Claim {
-  /** In the order of the frontends; undefined for those that are not there. */
+  /** In the order of the frontends; undefined for missing ones. */
   readonly values: readonly (Uint8Array | undefined)[];
   readonly cluster: EndpointList | undefined;
   readonly local: EndpointList | undefined;
 }
 
-/** A list of endpoints, and how many frontends lead to it. */
+/** A list of endpoints, and how many frontends refer to it. */
 interface FoundList extends EndpointList {
   users: number;
-  /** Frontends of one list that do not agree were being changed when the process ended. */
+  /** The frontends of the list disagree: the process ended while it changed them. */
   isTorn: boolean;
 }
 
-/** There may be hundreds of thousands: one text, one value and one list for each is all that is kept. */
+/** There may be hundreds of thousands: keeps only one string, one value and one list for each. */
 export class AdoptedFrontends {
-  /** Values of those that no service port has claimed. */
+  /** Values of unclaimed frontends. */
   readonly #found = new Map<string, Uint8Array>();
   readonly #lists = new Map<number, FoundList>();
-  /** Ids of lists that service ports go on with. */
+  /** Ids of lists that service ports have claimed. */
   readonly #claimed = new Set<number>();
 
-  /** @param adopt takes over the lists that frontends lead to, and gives back those that can be used. */
+  /** @param adopt takes over the lists that frontends refer to; returns the usable ones. */
   constructor(
     elements: readonly (readonly [key: Uint8Array, value: Uint8Array])[],
     adopt: (found: readonly EndpointList[]) => readonly EndpointList[],
@@ -56,7 +56,7 @@ export class AdoptedFrontends {
     for (const list of this.#lists.values()) if (!whole.has(list)) this.#lists.delete(list.id);
   }
 
-  /** A service port goes on with what its frontends have. It gets a list only when no frontend of another leads there. */
+  /** Lets a service port reuse its frontends. It gets a list only if no other port's frontend refers to it. */
   claim(frontends: readonly WantedFrontend[]): Claim {
     const values = frontends.map(({ name }) => this.#take(name));
     const ids = values.map((value) => (value === undefined ? undefined : frontendWords(value).id));
@@ -67,7 +67,7 @@ export class AdoptedFrontends {
         if (id === undefined || frontends[at]?.to !== to) continue;
         const list = this.#lists.get(id);
         if (list === undefined || list.users !== ids.filter((one) => one === id).length) continue;
-        // Ids of two lists that differ in the lowest bit belong to one service port.
+        // Two list ids that differ only in the lowest bit belong to one service port.
         const isFree = !this.#claimed.has(id ^ 1) || own.has(id ^ 1);
         if (!isFree) continue;
         this.#claimed.add(id);
@@ -93,7 +93,7 @@ export class AdoptedFrontends {
   }
 }
 
-/** The bytes of a key as text, one character for each. */
+/** The bytes of a key as a string, one character per byte. */
 export function nameOfKey(key: Uint8Array): string {
   return Buffer.from(key.buffer, key.byteOffset, key.length).toString("latin1");
 }

@@ -1,4 +1,4 @@
-/** What the eBPF backend does with connected UDP, which no program sees any more. */
+/** How the eBPF backend handles connected UDP sockets, which no program sees after connect(). */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { port, remote, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";

@@ -1,4 +1,4 @@
-/** What the eBPF backend puts in front of the packet path, and that it works without. */
+/** What the eBPF backend adds in front of the packet path, and that service continues without it. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { local, port, remote, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
@@ -111,7 +111,7 @@ test("a frontend that another program has taken out of the map or changed is wri
   const before = new Map(map.entries().map(([key, value]) => [Buffer.from(key).toString("hex"), value]));
   let lost = 0;
   subject.watch(t, () => void lost++);
-  const [[first], [second, value]] = map.entries() as [[Uint8Array], [Uint8Array, Uint8Array]]; // there are two
+  const [[first], [second, value]] = map.entries() as [[Uint8Array], [Uint8Array, Uint8Array]]; // the map has two elements
   map.delete(first);
   map.update(
     second,
@@ -387,7 +387,7 @@ describe("what status says", () => {
       reason: "no capability",
     });
     assert.match(subject.backend.remarks.at(-1) ?? "", /^1 service ports take the rules: bpf: .*ENOMEM$/);
-    // The programs are made again.
+    // The backend reloads the programs.
     subject.faults.update = () => "EPERM";
     subject.changeAddresses([ip("192.168.0.2")]);
     await sync(true);

@@ -1,4 +1,4 @@
-/** The eBPF mode for one family: two targets of one plan, what decides at the socket, and the rules for all that is left to them. */
+/** The eBPF mode for one family: applies one plan to the socket programs and to the rules, which handle everything else. */
 import type { IpFamily } from "../../net/ip.ts";
 import type { Backend, LedConnections, OnLostRules, SyncFailure, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import type { SocketPath } from "./socket-path.ts";
@@ -8,7 +8,7 @@ export class EbpfBackend implements Backend {
   readonly #packetPath: Backend;
   readonly socketPath: SocketPath;
 
-  /** @param packetPath leads what no program decides; whole by itself. */
+  /** @param packetPath handles what no program decides; complete on its own. */
   constructor(packetPath: Backend, socketPath: SocketPath) {
     this.#packetPath = packetPath;
     this.socketPath = socketPath;
@@ -26,7 +26,7 @@ export class EbpfBackend implements Backend {
     return this.#packetPath.restMs ?? 0;
   }
 
-  /** Where connections are decided, or why not there, for `status`. */
+  /** For `status`: where connections are decided, or why not at the socket. */
   get remarks(): readonly string[] {
     const { where } = this.socketPath;
     const lesser = this.degraded.map(({ subject, reason }) => `${subject}: ${reason}`);
@@ -44,14 +44,14 @@ export class EbpfBackend implements Backend {
   }
 
   async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
-    // The maps first: they take microseconds, the packet path milliseconds. Each path is right by itself.
+    // Maps first: they take microseconds, the packet path milliseconds. Each path is correct on its own.
     await this.socketPath.sync(input, signal);
     try {
       const { written, ...outcome } = await this.#packetPath.sync(input, signal);
       const kernelMs = this.socketPath.kernelMs + (written?.kernelMs ?? 0);
       return written === undefined ? outcome : { ...outcome, written: { ...written, kernelMs } };
     } finally {
-      // Ten thousands of sockets take seconds, and no other service waits for them. Nor do they wait for rules that fail: the maps lead.
+      // Not awaited: tens of thousands of sockets take seconds. Needed even if the rules fail, because the maps are in force.
       void this.socketPath.disconnectStale(input.isFullSync);
     }
   }
@@ -65,7 +65,7 @@ export class EbpfBackend implements Backend {
         this.socketPath.watch(onLost, ended, requestSync),
       ]);
     } finally {
-      // When one of them fails, both are started again.
+      // If one fails, both are restarted.
       stop.abort();
     }
   }

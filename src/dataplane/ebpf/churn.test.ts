@@ -14,7 +14,7 @@ import { SocketPrograms } from "./socket-programs.ts";
 
 const VIP = "10.96.0.1";
 const CONNECTIONS = 800;
-/** Without rules underneath, a connection that meets a list in the very moment of its change has no way. */
+/** There are no rules here, so a connection that reads a list in the middle of a change goes nowhere. */
 const MOST_PASSED = 15;
 
 test("connections meet an endpoint of their own service, while all endpoints change", {
@@ -28,7 +28,7 @@ test("connections meet an endpoint of their own service, while all endpoints cha
   for (const ports of Object.values(listening)) {
     for (const at of ports.keys()) ports[at] = await dialler.listen("tcp", "127.0.0.1");
   }
-  // A backend that was given back is used again at once, by either service.
+  // The clock makes freed backends reusable at once, by either service.
   let nowMs = 0;
   const programs = new SocketPrograms(bpf, "IPv4", { hostCookie: 1n, isForHostOnly: false, connectedUdp: "all" });
   const maps = new SocketMaps(
@@ -68,7 +68,7 @@ test("connections meet an endpoint of their own service, while all endpoints cha
     return await dialling;
   };
   let outcomes = await dialWhileChanging();
-  // On a busy machine the other process may be through before this one has had its turns.
+  // On a busy machine, the other process may finish before this one gets its turns.
   for (let attempt = 0; rounds <= 100 && attempt < 20; attempt += 1) {
     rounds = 0;
     outcomes = await dialWhileChanging();

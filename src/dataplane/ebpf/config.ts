@@ -1,4 +1,4 @@
-/** The settings of the eBPF mode. The section is ours: upstream has no such mode. */
+/** Settings of the eBPF mode. The section is our own: upstream has no such mode. */
 import type { DraftConfig } from "../../config/config.ts";
 import type { SettingsOf } from "../../config/document-fields.ts";
 import { CONFIG_ROOT, invalid } from "../../config/field-error.ts";
@@ -12,26 +12,26 @@ import type { ModeConfig } from "../dataplane.ts";
 import { DEFAULT_MASQUERADE_BIT, masqueradeBitErrors } from "../shared/masquerade-bit.ts";
 
 const FIELDS = {
-  /** Of the packet path. */
+  /** For the packet path. */
   masqueradeBit: "optionalInt32",
   masqueradeAll: "bool",
   syncPeriod: "duration",
   minSyncPeriod: "duration",
-  /** The folder of the cgroup that holds all processes of the node; empty: it is looked for. */
+  /** The folder of the cgroup that contains all processes of the node; empty: detect it. */
   cgroupRoot: "text",
-  /** The folder in which maps and links are kept while the process is away; empty: the usual one; `none`: they are not. */
+  /** The folder that keeps maps and links while the process is down; empty: the usual one; `none`: do not keep them. */
   pinFolder: "text",
-  /** Pods take the rules: for meshes and sandboxes that want to see service addresses. */
+  /** Pods use the rules: for meshes and sandboxes that need to see Service addresses. */
   hostNamespaceOnly: "bool",
-  /** Processes of the host may not bind to node ports that are served. */
+  /** Prevents processes of the host from binding to node ports in use. */
   holdNodePorts: "bool",
-  /** How long programs decide after the process has shown last that it lives. */
+  /** How long programs stay in force after the process last renewed them. */
   validFor: "duration",
-  /** How many UDP flows, connected UDP sockets, TCP sockets and clients with session affinity there is room for, of each family. */
+  /** Capacity for UDP flows, connected UDP sockets, TCP sockets and clients with session affinity, each per family. */
   rememberedSockets: "optionalInt32",
 } as const;
 
-/** Of earlier versions: see `notice`. */
+/** Fields of earlier versions: see `notice`. */
 const GONE_FIELDS = { packetPath: "text", packetInterfaces: "texts" } as const;
 
 export type EbpfConfig = SettingsOf<typeof FIELDS>;
@@ -42,10 +42,10 @@ const section = new Section("ebpf", FIELDS, {
 });
 
 const [LEAST_REMEMBERED, MOST_REMEMBERED] = [1024, 1 << 24];
-/** The process shows every ten seconds that it lives. */
+/** The process renews the programs every ten seconds. */
 const LEAST_VALID_FOR_MS = 60_000;
 
-/** The value of `pinFolder` that asks for none. */
+/** The value of `pinFolder` that disables pinning. */
 export const NO_FOLDER = "none";
 
 const GO_TYPE = "KubeProxyEBPFConfiguration";
@@ -66,20 +66,20 @@ function fieldErrors({ cgroupRoot, pinFolder, validForMs, rememberedSockets }: E
   ];
 }
 
-/** Whether the section says anything; otherwise it is left out, so that upstream can read the rest. */
+/** Whether the section has any settings; an empty one is omitted, so that upstream can read the rest. */
 function saysSomething({ mode, ebpf }: DraftConfig): boolean {
   return mode === "ebpf" || Object.keys(section.encodeSet(ebpf)).length > 0;
 }
 
 const USES_RULES = "packets of other machines take the nftables rules";
-/** Flags of earlier versions, which change nothing. */
+/** Flags of earlier versions, without effect. */
 const GONE_FLAG = { isExtension: true, help: "Removed.", deprecated: `It has no effect: ${USES_RULES}.` };
 
 export const ebpfConfig: ModeConfig<typeof FIELDS & typeof GONE_FIELDS, EbpfConfig> = {
   goType: `v1alpha1.${GO_TYPE}`,
   fields: { ...FIELDS, ...GONE_FIELDS },
   minSyncPeriodMs: 1_000,
-  // As in nftables mode: the packet path asks for the pauses that it needs.
+  // As in nftables mode: the packet path requests the pauses that it needs.
   restWhenUnsetMs: 1,
   nodePortAddresses: [NODE_PORT_ADDRESSES_PRIMARY],
   resolve: ({ ebpf }) => section.resolve(ebpf),

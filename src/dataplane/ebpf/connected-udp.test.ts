@@ -1,4 +1,4 @@
-/** Real UDP sockets in another network namespace, whose endpoint goes. */
+/** Real UDP sockets in another network namespace whose endpoint disappears. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { port } from "../../../testkit/dataplane/test-cluster.ts";
@@ -18,7 +18,7 @@ import { StaleConnections } from "./stale-connections.ts";
 
 const FACTS = { nodeName: "node-a", zone: undefined };
 const MAPPED = "::ffff:";
-/** The family of the maps, and what the sockets' addresses begin with. */
+/** The family of the maps, and the prefix of the sockets' addresses. */
 const KINDS: readonly (readonly [string, IpFamily, string])[] = [
   ["IPv4", "IPv4", ""],
   ["IPv6", "IPv6", ""],

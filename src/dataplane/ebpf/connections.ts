@@ -1,4 +1,4 @@
-/** What programs have noted of connected UDP sockets that were led (reference ebpf-operation.md §5.6). */
+/** The programs' records of connected UDP sockets that they redirected (reference ebpf-operation.md §5.6). */
 import type { BpfMap } from "../../kernel/bpf/bpf.ts";
 import { hasBpfCode } from "../../kernel/bpf/bpf-error.ts";
 import { takeNumber, takeWide } from "../../kernel/bpf/layout.ts";
@@ -12,9 +12,9 @@ import {
 import type { StaleSocket } from "../../kernel/sock-diag/disconnect-udp.ts";
 import { type IpFamily, ipFromBytes } from "../../net/ip.ts";
 
-/** A socket whose endpoint serves no more. */
+/** A socket whose endpoint no longer serves. */
 export interface LostConnection extends StaleSocket {
-  /** The element that says so. */
+  /** The map element that records it. */
   readonly element: readonly [key: Uint8Array, value: Uint8Array];
 }
 
@@ -30,18 +30,18 @@ export class Connections {
   readonly #family: IpFamily;
   readonly #maps: () => ConnectionMaps;
 
-  /** @param maps those of the moment: arrays are replaced by longer ones. Without backends nothing can be {@link lost}. */
+  /** @param maps returns the current maps, because growing replaces arrays. {@link lost} is empty without `backends`. */
   constructor(family: IpFamily, maps: () => ConnectionMaps) {
     this.#family = family;
     this.#maps = maps;
   }
 
-  /** Number of sockets that are led. */
+  /** Number of redirected sockets. */
   get count(): number {
     return this.#maps().connected.entries().length;
   }
 
-  /** Those whose backend does not carry the identity any more with which they were led to it. */
+  /** Sockets whose backend no longer has the identity with which it was chosen. */
   lost(): readonly LostConnection[] {
     const { connected, backends } = this.#maps();
     const elements = connected.entries();
@@ -58,21 +58,20 @@ export class Connections {
       .map((element) => this.#read(element));
   }
 
-  /** All of them. */
   all(): readonly LostConnection[] {
     return this.#maps()
       .connected.entries()
       .map((element) => this.#read(element));
   }
 
-  /** A socket that has connected again meanwhile has another record, which stays. */
+  /** Deletes the socket's record, unless the socket has connected again and so has a new one. */
   forget({ element: [key, value] }: LostConnection): void {
     const { connected } = this.#maps();
     const now = connected.lookup(key);
     if (now !== undefined && Buffer.compare(now, value) === 0) connected.delete(key);
   }
 
-  /** The highest id of a list that a socket was led by; 0 without any. */
+  /** The highest id of a list from which a socket got its endpoint; 0 if there are no sockets. */
   get highestId(): number {
     const { identity } = CONNECTED_VALUE[this.#family].fields;
     const ids = this.#maps()
@@ -81,12 +80,12 @@ export class Connections {
     return ids.reduce((highest, id) => Math.max(highest, id), 0);
   }
 
-  /** From now on connected UDP of this network namespace is not led. */
+  /** From now on, programs do not redirect connected UDP of this network namespace. */
   bar(netns: bigint): void {
     try {
       this.#maps().barred.update(new Uint8Array(BigUint64Array.of(netns).buffer), PRESENT);
     } catch (error) {
-      // There are too many; what is said of it stays true of the others.
+      // The map is full of other namespaces; what was logged remains true for those.
       if (!hasBpfCode(error, "E2BIG")) throw error;
     }
   }

@@ -1,4 +1,4 @@
-/** What was decided at the socket is counted by programs there, beside the rules: docs/connections.md. */
+/** Adds the counts that programs keep at the socket to those of the rules: docs/connections.md. */
 import { kernelBpf } from "../../kernel/bpf/kernel-bpf.ts";
 import { takeNumber, u64 } from "../../kernel/bpf/layout.ts";
 import { COUNT_KEY } from "../../kernel/bpf/socket-balancer/maps.ts";
@@ -10,13 +10,13 @@ import { type PlaceOfPins, pinFolderOf } from "./node-pins.ts";
 import { closeAll } from "./open-maps.ts";
 import { SocketPins } from "./socket-pins.ts";
 
-/** A map of counts, as the kernel gives it. */
+/** The elements of a map of counts. */
 type Counts = readonly (readonly [key: Uint8Array, value: Uint8Array])[];
 
 const NOT_COUNTED =
   "Connections that were decided at the socket are in no count here, only those that took the rules: the maps of programs have no names (ebpf.pinFolder).";
 
-/** @param rules those of the packet path. */
+/** @param rules counters of the packet path. */
 export function ebpfCounters(rules: ModeCounters, place: PlaceOfPins): ModeCounters {
   return {
     ...rules,
@@ -34,7 +34,7 @@ export function ebpfCounters(rules: ModeCounters, place: PlaceOfPins): ModeCount
   };
 }
 
-/** Undefined where they cannot be found. @throws BpfError */
+/** Undefined if the map cannot be found. @throws BpfError */
 function readCounts(family: IpFamily, place: PlaceOfPins): Counts | undefined {
   const folder = pinFolderOf(place, ownNetnsCookie);
   if (folder?.ok !== true) return undefined;
@@ -46,7 +46,7 @@ function readCounts(family: IpFamily, place: PlaceOfPins): Counts | undefined {
   }
 }
 
-/** What rules do not count stays unknown: nothing is asked to count, or endpoints are not. Pure but for the counts. */
+/** Skips what the rules do not count, because counting is off or excludes endpoints. Changes only the counts. */
 function addCounts(family: IpFamily, counts: Counts, ports: readonly CountedPort[]): void {
   const { address, port, protocol, isRefused, endpoint, endpointPort } = COUNT_KEY[family].fields;
   const places = new Map<string, { readonly count: Count; readonly endpoints: CountedPort["endpoints"] }>();

@@ -1,4 +1,4 @@
-/** Frontends of service ports that the maps have nothing of: they are written together, and each stands for itself. */
+/** Frontends of service ports that are new to the maps: they are written together, but each can fail alone. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port } from "../../../testkit/dataplane/test-cluster.ts";
@@ -38,7 +38,7 @@ function scene(t: { after(end: () => void): void }, refuse: (key: Uint8Array) =>
         try {
           updateAll.call(map, keys, values);
         } finally {
-          // Its parts are no calls.
+          // The fake makes one call per element; count the batch only.
           calls.splice(before, Infinity, "updateAll");
         }
       };
@@ -63,7 +63,7 @@ test("a thousand and more go to the kernel in a few calls, and the room for them
   assert.deepEqual([...maps.state()], numbers.map((index) => led(index)).sort());
   const calls = take();
   assert.ok(calls.filter((call) => call === "updateAll").length <= 8, calls.length.toString());
-  // The call that found the map full is done again, one by one.
+  // The call that found the map full is repeated, element by element.
   assert.ok(calls.filter((call) => call === "update").length <= 2048, calls.length.toString());
 });
 

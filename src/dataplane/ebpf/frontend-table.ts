@@ -1,6 +1,6 @@
 /**
- * The map of frontends of one family, as service ports fill it. Elements of service ports that it has nothing of go to the kernel many
- * at a time: a system call for each is most of what the first fill of a large cluster costs.
+ * The map of frontends of one family, filled from service ports. New service ports' elements go to the kernel in
+ * batches, because one system call per element would be most of the cost of the first fill in a large cluster.
  */
 import type { BpfMap } from "../../kernel/bpf/bpf.ts";
 import { frontendKey } from "../../kernel/bpf/socket-balancer/maps.ts";
@@ -12,18 +12,18 @@ import { nameOfKey } from "./adopted-frontends.ts";
 import { destinationsOf, frontendValueFor, type Installed, isSame } from "./installed.ts";
 import { type SocketPlan, type Treatment, treatmentOf } from "./socket-plan.ts";
 
-/** Elements that go to the kernel together; more of the last service port. */
+/** Batch size; the last service port may exceed it. */
 const TOGETHER = 1024;
 
 export class FrontendTable {
   readonly #family: IpFamily;
   #map: BpfMap;
-  /** The packet path decides at them. */
+  /** At these, the packet path decides. */
   #hostAddresses: ReadonlySet<IpAddress> = new Set();
-  /** Elements that wait. */
+  /** Pending elements. */
   #keys: Uint8Array[] = [];
   #values: Uint8Array[] = [];
-  /** Whose they are. */
+  /** Owners of the pending elements. */
   #owners = new Set<string>();
 
   constructor(family: IpFamily, map: BpfMap) {
@@ -31,7 +31,7 @@ export class FrontendTable {
     this.#map = map;
   }
 
-  /** The rules decide at service addresses that are the host's own. @returns those that it has got or lost. */
+  /** At Service addresses that are also the host's own, the rules decide. @returns the added and removed addresses. */
   setHostAddresses(addresses: ReadonlySet<IpAddress>): ReadonlySet<IpAddress> {
     const changed = addresses.symmetricDifference(this.#hostAddresses);
     this.#hostAddresses = addresses;
@@ -42,29 +42,29 @@ export class FrontendTable {
     return treatmentOf(treatments, frontend, this.#hostAddresses);
   }
 
-  /** What the map knows a frontend by. */
+  /** The frontend's key in the map. */
   keyOf({ protocol }: ServicePort, { address, port }: FrontendAddress): Uint8Array {
     return frontendKey(this.#family, address, port, PROTOCOL_NUMBERS[protocol]);
   }
 
-  /** Whether there is an element. @throws BpfError */
+  /** Whether the map has this key. @throws BpfError */
   has(key: Uint8Array): boolean {
     return this.#map.lookup(key) !== undefined;
   }
 
-  /** What the kernel has now, by {@link nameOfKey}. @throws BpfError */
+  /** The kernel's current elements, by {@link nameOfKey}. @throws BpfError */
   read(): ReadonlyMap<string, Uint8Array> {
     return new Map(this.#map.entries().map(([key, value]) => [nameOfKey(key), value]));
   }
 
-  /** Whether the elements of a service port are what they should be, and no more. */
+  /** Whether a service port's elements are exactly what they should be. */
   isWhole(installed: Installed, elementOf: (frontend: FrontendAddress, at: number) => Uint8Array | undefined): boolean {
     return destinationsOf(installed.port).every((frontend, at) =>
       isSameValue(elementOf(frontend, at), this.#valueOf(installed, frontend)),
     );
   }
 
-  /** Writes what a service port's frontends say otherwise than before. @throws BpfError */
+  /** Writes those of a service port's frontends that differ from before. @throws BpfError */
   write(before: Installed, after: Installed): void {
     if (isSame(before, after)) return;
     for (const frontend of destinationsOf(after.port)) {
@@ -75,7 +75,7 @@ export class FrontendTable {
     }
   }
 
-  /** With the next {@link flush}, all of a service port that nothing is there of: no client is led yet. @param owner is named then. */
+  /** Queues a service port that the maps do not have yet, so no client uses it. @param owner returned by a failed {@link flush}. */
   writeLater(owner: string, installed: Installed): void {
     for (const frontend of destinationsOf(installed.port)) {
       const value = this.#valueOf(installed, frontend);
@@ -86,18 +86,18 @@ export class FrontendTable {
     }
   }
 
-  /** What a frontend says; undefined where there is none, and the packet path decides. */
+  /** The value of a frontend; undefined if there is none and the packet path decides. */
   #valueOf(installed: Installed, frontend: FrontendAddress): Uint8Array | undefined {
     const treatment = this.treatmentOf(installed.treatments, frontend);
     return treatment === "pass" ? undefined : frontendValueFor(treatment, installed);
   }
 
-  /** Nothing that waits may be of this frontend. @throws BpfError */
+  /** The frontend must not be pending. @throws BpfError */
   delete(port: ServicePort, frontend: FrontendAddress): void {
     this.#map.delete(this.keyOf(port, frontend));
   }
 
-  /** Whether anything waits. @param owner of it. @default anyone's */
+  /** Whether elements are pending. @param owner of the elements. @default any owner */
   isWaiting(owner?: string): boolean {
     return owner === undefined ? this.#keys.length > 0 : this.#owners.has(owner);
   }
@@ -107,7 +107,7 @@ export class FrontendTable {
     return this.#keys.length >= TOGETHER;
   }
 
-  /** Writes what waits. @returns undefined, or the owners of all of it when it was not all written: some of it may be. */
+  /** Writes pending elements. @returns undefined; after a failure, their owners, because any of them may be unwritten. */
   flush(): ReadonlySet<string> | undefined {
     const [keys, values, owners] = [this.#keys, this.#values, this.#owners];
     if (keys.length === 0) return undefined;
@@ -116,12 +116,12 @@ export class FrontendTable {
       this.#map.updateAll(Buffer.concat(keys), Buffer.concat(values));
       return undefined;
     } catch {
-      // Which of them it was, and why, is found out one by one.
+      // The caller writes them one by one to find out which failed, and why.
       return owners;
     }
   }
 
-  /** Goes on in another map, which gets what is in this one. What waits goes there. @throws BpfError */
+  /** Switches to another map and copies the elements there, where pending ones will follow. @throws BpfError */
   moveTo(map: BpfMap): void {
     const elements = this.#map.entries();
     const bytes = (part: 0 | 1): Uint8Array => Buffer.concat(elements.map((element) => element[part]));

@@ -1,4 +1,4 @@
-/** Maps that have to grow while the kernel refuses a part of it. */
+/** The kernel rejects a part of the work when maps have to grow. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";

@@ -1,6 +1,6 @@
 /**
- * The eBPF mode: connections from this node end at an endpoint when they are made, and what has no socket here takes the nftables
- * rules of the flat layout. Reference ebpf.md.
+ * The eBPF mode: connections from this node are redirected to an endpoint at connect(), and traffic without a socket on
+ * this node uses the nftables rules of the flat layout. Reference ebpf.md.
  */
 
 import type { ModeDescriptor } from "../dataplane.ts";
@@ -21,7 +21,7 @@ export const ebpf: ModeDescriptor<"ebpf", typeof ebpfConfig, NftablesPlanData> =
   config: ebpfConfig,
   startMessage: "Using eBPF Proxier",
   unavailableText: "nftables, which ebpf mode stands on, is not available on this host ",
-  // The packet path is the table of the nftables mode: its next full sync makes the difference.
+  // The packet path uses the table of the nftables mode: its next full sync converts it.
   replacesInPlace: ["nftables"],
   hasOwnNames: true,
   stopPolicy: ({ nftables: { localhostNodePorts } }) => drainsRelay(localhostNodePorts === "Extended"),

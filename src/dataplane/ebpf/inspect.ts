@@ -1,4 +1,4 @@
-/** The eBPF mode, seen by people who look at the kernel: the rules of the packet path are what they find. */
+/** Describes the eBPF mode for people who inspect the kernel: they find the rules of the packet path. */
 import type { ModeInspection } from "../inspection.ts";
 import { masqueradingOf, type SourceFacts, TRANSLATING } from "../mode-words.ts";
 import { inspectNftables as under } from "../nftables/inspect.ts";

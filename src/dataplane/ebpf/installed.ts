@@ -1,4 +1,4 @@
-/** What the maps hold of a service port, and what its frontends say by it. Pure. */
+/** What the maps hold for a service port, and the values of its frontends. */
 import type { EndpointList } from "../../kernel/bpf/socket-balancer/endpoint-lists.ts";
 import { frontendValue, HOST_ONLY, LEFT_ALONE, NO_ENDPOINTS } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { type FrontendAddress, ownedFrontends } from "../../model/frontend.ts";
@@ -6,7 +6,7 @@ import { onePerDestination } from "../../model/frontend-ownership.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { SocketPlan, Treatment } from "./socket-plan.ts";
 
-/** What may be said of it. */
+/** The parts of {@link Installed}. */
 interface Parts {
   readonly port: ServicePort;
   readonly treatments: SocketPlan["treatments"];
@@ -15,15 +15,15 @@ interface Parts {
   readonly isUncertain?: boolean;
 }
 
-/** The list of the Cluster policy, which nearly all have, stands in it: there may be 100,000, and an object more for each is 5 MB. */
+/** Also serves as the Cluster policy's list, which nearly all ports have: an object more for each of 100,000 ports is 5 MB. */
 export class Installed implements Required<Parts> {
   readonly port: ServicePort;
   readonly treatments: SocketPlan["treatments"];
   readonly local: EndpointList | undefined;
-  /** Writing its frontends was broken off: they may lead to these lists, or to older ones. */
+  /** A write of its frontends failed halfway: they may refer to these lists or to older ones. */
   readonly isUncertain: boolean;
   readonly id: number;
-  /** −1: there is no such list. */
+  /** −1: no list. */
   readonly base: number;
   readonly count: number;
   readonly held: number;
@@ -43,19 +43,19 @@ export class Installed implements Required<Parts> {
     return this.base < 0 ? undefined : this;
   }
 
-  /** The same, of which it is not known what its frontends lead to. */
+  /** The same, but with frontends that may refer to anything. */
   uncertain(changed: Partial<Parts> = {}): Installed {
     const { port, treatments, cluster, local } = this;
     return new Installed({ port, treatments, cluster, local, ...changed, isUncertain: true });
   }
 }
 
-/** What a service port owns, each destination once: the maps hold one value for it. */
+/** Frontends that a service port owns, one per destination: the maps hold one value for each destination. */
 export function destinationsOf(port: ServicePort): readonly FrontendAddress[] {
   return onePerDestination(port, ownedFrontends(port));
 }
 
-/** Which list of a service port a frontend leads to. */
+/** The service port's list that a frontend refers to. */
 export const LISTS: Readonly<Record<Treatment, "cluster" | "local" | "nothing">> = {
   pass: "nothing",
   leave: "nothing",
@@ -65,7 +65,7 @@ export const LISTS: Readonly<Record<Treatment, "cluster" | "local" | "nothing">>
   local: "local",
 };
 
-/** What a frontend carries beside its list. */
+/** A frontend's flags. */
 const FLAGS: Readonly<Partial<Record<Treatment, number>>> = {
   leave: LEFT_ALONE,
   refuse: NO_ENDPOINTS,
@@ -77,7 +77,7 @@ export function listFor(treatment: Treatment, installed: Installed): EndpointLis
   return to === "nothing" ? undefined : installed[to];
 }
 
-/** Whether all frontends say the same of both, and do say so. The usual case: an endpoint was replaced. */
+/** Whether no frontend changes its value and all are certain. The usual case: an endpoint was replaced. */
 export function isSame(before: Installed, after: Installed): boolean {
   return (
     !before.isUncertain &&
@@ -92,7 +92,7 @@ const isSameList = (one: EndpointList | undefined, two: EndpointList | undefined
   one === two ||
   (one?.base === two?.base && one?.count === two?.count && one?.held === two?.held && one?.id === two?.id);
 
-/** What a frontend says that is not to pass. */
+/** The value of a frontend whose treatment is not `pass`. */
 export function frontendValueFor(treatment: Treatment, installed: Installed): Uint8Array {
   const { base = 0, count = 0, id = 0, held = 0 } = listFor(treatment, installed) ?? {};
   const { sessionAffinity, stickyMaxAgeSeconds } = installed.port;

@@ -1,4 +1,4 @@
-/** Connections that were led at the socket: what programs have noted of them, joined with what the kernel says of the sockets. */
+/** Connections redirected at the socket: joins the programs' records with the kernel's information about the sockets. */
 import type { BpfMap } from "../../kernel/bpf/bpf.ts";
 import { takeNumber, takeWide } from "../../kernel/bpf/layout.ts";
 import { TCP_PEER, UDP_FLOW, UDP_FLOW_KEY } from "../../kernel/bpf/socket-balancer/maps.ts";
@@ -14,7 +14,7 @@ interface PeerMaps {
   readonly flows: BpfMap;
 }
 
-/** What was asked for, and who answers. */
+/** The requested frontend and the endpoint that answers. */
 interface Led {
   readonly frontend: IpAddress;
   readonly frontendPort: number;
@@ -22,7 +22,7 @@ interface Led {
   readonly endpointPort: number;
 }
 
-/** Of one family. Maps may close meanwhile. @throws BpfError, NetlinkError */
+/** Reads one family's connections. The maps may be closed meanwhile. @throws BpfError, NetlinkError */
 export async function readLedSockets(
   family: IpFamily,
   maps: () => PeerMaps | undefined,
@@ -31,7 +31,7 @@ export async function readLedSockets(
   const peerOf = ({ cookie, remote, remotePort }: DiagSocket): Led | undefined => {
     const value = maps()?.tcpPeers.lookup(new Uint8Array(BigUint64Array.of(cookie).buffer));
     if (value === undefined) return undefined;
-    // It may have connected to something else since.
+    // The socket may have connected to something else since.
     const led = readLed(value, TCP_PEER[family].fields);
     return led.endpoint === remote && led.endpointPort === remotePort ? led : undefined;
   };
@@ -73,7 +73,7 @@ function flowOf(
   };
 }
 
-/** Ends sockets of clients: those that were led are connected to the endpoint, others to what they asked for. */
+/** Closes client sockets. Redirected ones are connected to the endpoint, others to the requested address. */
 export async function endLedSockets(flows: readonly (Flow & Partial<LedFlow>)[]): Promise<ReadonlySet<Flow>> {
   const asked = new Map<ClientFlow, Flow>();
   for (const flow of flows) {

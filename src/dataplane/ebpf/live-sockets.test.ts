@@ -1,4 +1,4 @@
-/** What people who look at the kernel are told of the pinned maps: where they lead, and how that differs from what is wanted. */
+/** What inspection reports of the pinned maps: where they redirect connections, and how that differs from the plan. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { port, remote, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
@@ -24,7 +24,7 @@ async function scene(t: TestContext) {
   cluster.set(port("web", "10.96.0.1", { externalIPs: [ip("192.0.2.4")] }), endpointsOf(1, 2, 3));
   cluster.set(port("dns", "10.96.0.2", { nodePort: 30_053, protocol: "UDP", ...sticky }), endpointsOf(4));
   cluster.set(port("empty", "10.96.0.3"), []);
-  // An address of the host takes the rules: PinnedNode's.
+  // The rules decide at this address, which PinnedNode's host has.
   cluster.set(port("host", "10.96.0.4", { externalIPs: [ip("192.168.0.2")] }), endpointsOf(5));
   const proxy = node.start();
   await cluster.driver.sync(proxy.backend);

@@ -1,6 +1,6 @@
 /**
- * Where sockets of this node are led: as the pinned maps have it, and as it is wanted. Reading changes nothing, and works beside the
- * process that writes them, as programs read them.
+ * Where sockets of this node are redirected, according to the pinned maps and according to the plan. Reads like a
+ * program and changes nothing, so it can run beside the process that writes the maps.
  */
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
@@ -24,12 +24,12 @@ import { socketChain } from "./socket-chain.ts";
 import { SocketPins } from "./socket-pins.ts";
 import { PASS_ALL, planSocket, type SocketPlan, type Treatment, treatmentOf } from "./socket-plan.ts";
 
-/** What a wanted frontend is read of. */
+/** The parts of a node that determine the wanted frontends. */
 type SocketNode = Pick<OfflineNode, "name" | "zone"> & {
   readonly state: Pick<OfflineNode["state"], "services" | "endpoints">;
 };
 
-/** What the pinned maps of a family decide now. @param root folder of the network namespace. */
+/** What a family's pinned maps currently decide. @param root folder of the network namespace. */
 export function decidedBy(
   pins: BpfPins,
   root: string,
@@ -69,8 +69,8 @@ export function decidedBy(
 }
 
 /**
- * Where sockets should be led, and where they are known to take the rules.
- * @param own the host's addresses: a Service that has one of them takes the rules there. Pure.
+ * Where sockets should be redirected, and which frontends are known to use the rules.
+ * @param own the host's addresses, at which the rules decide even if a Service has them.
  */
 export function wantedSockets(
   { state, name, zone }: SocketNode,
@@ -101,7 +101,7 @@ export function wantedSockets(
   return wanted;
 }
 
-/** With `ebpf.hostNamespaceOnly` programs lead the host alone: the maps do not say so. */
+/** With `ebpf.hostNamespaceOnly`, programs redirect the host only; the maps do not record that. */
 function forClients<Socket extends LedSocket>(
   sockets: ReadonlyMap<string, Socket>,
   { ebpf }: Pick<KubeProxyConfig, "ebpf">,
@@ -116,13 +116,13 @@ function endpointsFor(treatment: Treatment, plan: SocketPlan): readonly string[]
   return list === "nothing" ? [] : plan[list].map(({ ip, port }) => joinHostPort(ip, port));
 }
 
-/** Datagrams are never refused at the socket. */
+/** Programs never reject datagrams. */
 const passes = (place: string, isRefused: boolean): boolean => isRefused && place.startsWith("UDP ");
 
 export const placeText = (address: IpAddress | undefined, port: number): string =>
   address === undefined ? `*:${port}` : joinHostPort(address, port);
 
-/** A node port is in the map without an address. */
+/** The key of a node port has no address. */
 function placeOfKey(key: Uint8Array, family: IpFamily): string {
   const { address: place, port, protocol } = FRONTEND_KEY[family].fields;
   const address = ipFromBytes(Uint8Array.from(key.subarray(place.at, place.at + place.bytes)));
@@ -148,7 +148,7 @@ async function live(family: IpFamily, config: KubeProxyConfig): Promise<LiveSock
   }
 }
 
-/** Where the plan leads sockets, localhost included. Pure. */
+/** Where the plan redirects sockets, including localhost. */
 export function plannedPlaces(node: OfflineNode, config: KubeProxyConfig): ReadonlyMap<string, WantedSocket> {
   const { family, hostAddresses, nodePortAddresses } = node;
   const sockets = new Map(wantedSockets(node, config, new Set(hostAddresses)));
@@ -162,7 +162,7 @@ export function plannedPlaces(node: OfflineNode, config: KubeProxyConfig): Reado
   return forClients(sockets, config);
 }
 
-/** The same for `trace`. Pure. */
+/** The same for `trace`. */
 export function plannedSockets(node: OfflineNode, config: KubeProxyConfig): Dump {
   const answering = node.nodePortIPs.kind === "all" ? node.hostAddresses : node.nodePortIPs.ips;
   return socketChain(plannedPlaces(node, config), answering, "sockets, as planned");

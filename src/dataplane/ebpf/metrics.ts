@@ -1,19 +1,19 @@
-/** The measurements that only the eBPF mode makes. */
+/** Metrics that only the eBPF mode has. */
 
 import type { MetricFamilies } from "../../metrics/metric-families.ts";
 import type { IpFamily } from "../../net/ip.ts";
 
-/** Of one IP family. */
+/** The metrics of one IP family. */
 export interface EbpfMetrics {
   /** 1 while programs decide about connections of the node's processes. */
   readonly attached: { set(value: number): void };
-  /** Service ports that the maps did not take. */
+  /** Service ports that the maps could not hold. */
   readonly passedPorts: { set(value: number): void };
-  /** Connected UDP sockets that were told that their endpoint is gone. */
+  /** Connected UDP sockets that were disconnected because their endpoint was gone. */
   readonly disconnected: { inc(count: number): void };
 }
 
-/** Defines the families and gives the function that makes the object of one IP family. */
+/** Defines the families and returns the function that creates the metrics of one IP family. */
 export function defineEbpfMetrics(families: MetricFamilies): (family: IpFamily) => EbpfMetrics {
   const attached = families.gauge({
     name: "kubeproxy_ebpf_attached",

@@ -1,4 +1,4 @@
-/** What an earlier process has kept in the usual folder, when another one is configured. */
+/** What an earlier process left in the usual folder, after another folder is configured. */
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import { syncBuiltinESMExports } from "node:module";
@@ -13,7 +13,7 @@ import { endPins } from "./node-pins.ts";
 const BPF_MAGIC = 0xcafe4a11;
 const KEPT = "/sys/fs/bpf/kept";
 
-/** Maps of both families in both folders. @returns which are left when a process has begun that uses one of them. */
+/** Pins maps of both families in both folders. @returns those left after a process has started in one of them. */
 async function leftIn(t: TestContext, pinFolder: string, families: readonly IpFamily[]): Promise<readonly string[]> {
   t.mock.method(fs, "statfsSync", () => ({ type: BPF_MAGIC }));
   t.mock.method(FolderLock.prototype, "hold", () => {});

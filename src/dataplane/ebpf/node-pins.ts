@@ -1,4 +1,4 @@
-/** Where this node's maps and links outlive the process, and how what an earlier one has left goes. */
+/** Where this node pins its maps and links, and how it removes those of earlier processes. */
 import { statSync } from "node:fs";
 import { resolve } from "node:path";
 import type { KubeProxyConfig } from "../../config/config.ts";
@@ -11,15 +11,15 @@ import { IP_FAMILIES, type IpFamily } from "../../net/ip.ts";
 import { NO_FOLDER } from "./config.ts";
 import { OWN_PREFIX, SocketPins } from "./socket-pins.ts";
 
-/** The part of the configuration that says it. */
+/** The part of the configuration that determines the folder. */
 export interface PlaceOfPins {
   readonly ebpf: Pick<KubeProxyConfig["ebpf"], "pinFolder">;
 }
 
 /**
- * The folder of this network namespace: proxies of several nodes on one machine share the file system.
+ * This network namespace's folder: proxies of several nodes on one machine share the file system.
  * @param cookie of the network namespace.
- * @returns undefined when nothing is to be kept. @throws Error when the cookie is not known.
+ * @returns undefined if pinning is disabled. @throws Error if the cookie is unknown.
  */
 export function pinFolderOf({ ebpf }: PlaceOfPins, cookie: () => bigint): FoundFolder | undefined {
   if (ebpf.pinFolder === NO_FOLDER) return undefined;
@@ -28,10 +28,10 @@ export function pinFolderOf({ ebpf }: PlaceOfPins, cookie: () => bigint): FoundF
 }
 
 /**
- * Ends what earlier processes have left: in the configured folder, and in the usual one. What fails in one keeps nothing from being
- * done in the others.
- * @param own folder of this network namespace that is in use: in it, only what is of other families than these ends.
- * @throws BpfError when something is left; FolderInUse
+ * Removes what earlier processes left, in the configured folder and in the usual one. A failure in one does not stop
+ * the others.
+ * @param own this network namespace's folder in use: there, only families other than these are removed.
+ * @throws BpfError if something is left; FolderInUse
  */
 export async function endPins(
   bpf: Bpf,
@@ -49,7 +49,7 @@ export async function endPins(
     if (there === undefined) continue;
     const isOwn = own !== undefined && isSameFolder(path, own.path);
     const ended = IP_FAMILIES.filter((family) => there.includes(family) && !(isOwn && own.families.includes(family)));
-    // Another process may use it: nothing is to be done there.
+    // There is nothing to remove, and another process may be using it.
     if (isOwn && ended.length === 0) continue;
     const lock = new FolderLock(path);
     try {
@@ -69,7 +69,7 @@ export async function endPins(
   if (failures.length > 0) throw failures[0];
 }
 
-/** A file system may be mounted at several places. */
+/** A file system may be mounted in several places. */
 function isSameFolder(one: string, other: string): boolean {
   if (resolve(one) === resolve(other)) return true;
   const [first, second] = [one, other].map((path) => statSync(path, { bigint: true, throwIfNoEntry: false }));
@@ -77,8 +77,8 @@ function isSameFolder(one: string, other: string): boolean {
 }
 
 /**
- * Detaches programs that earlier processes have left at the cgroup, under names in a folder that is not configured any more: they would
- * decide in front of what is there now.
+ * Detaches programs that earlier processes left at the cgroup, pinned in a folder that is no longer configured: they
+ * would run before the current ones.
  * @param own folder whose links stay.
  */
 export function detachStale(

@@ -1,4 +1,4 @@
-/** The maps of one family, made or found, and how much room they get. */
+/** One family's maps, created or found, and their capacity. */
 import type { Bpf, BpfMap } from "../../kernel/bpf/bpf.ts";
 import { hasBpfCode } from "../../kernel/bpf/bpf-error.ts";
 import { powerOfTwo } from "../../kernel/bpf/socket-balancer/free-list.ts";
@@ -17,31 +17,31 @@ import { type IpAddress, type IpFamily, ipBytes, ipFromBytes } from "../../net/i
 /** The maps that programs read. */
 export interface OpenMaps {
   readonly maps: Opened<BalancerMaps>;
-  /** All are those of an earlier process, and so those of the programs that it has left. */
+  /** All maps come from an earlier process, so the programs that it left use them too. */
   readonly areFound: boolean;
 }
 
-/** How many there will be about. */
+/** Approximate number of objects. */
 export interface ExpectedSize {
   readonly services: number;
   readonly endpoints: number;
 }
 
 const LEAST: BalancerCapacity = { frontends: 1024, slots: 4096, backends: 4096 };
-/** Before an array has to grow. */
+/** Growth factors before an array must grow. */
 const HEADROOM = { frontends: 2, endpoints: 1.5 };
 
 /** Open maps under the names of their definitions. */
 export type Opened<Definitions> = { readonly [Name in keyof Definitions]: BpfMap };
 
-/** Maps of an earlier process, which are open from now on. */
+/** Open maps of an earlier process. */
 export interface FoundMaps {
   readonly leading?: Opened<LeadingMaps> | undefined;
   readonly memory?: Opened<MemoryMaps> | undefined;
   readonly counting?: Opened<CountingMaps> | undefined;
 }
 
-/** Room for them, and for more to come. Pure. */
+/** Capacity for these, with headroom. */
 export function capacityFor({ services, endpoints }: ExpectedSize, least = LEAST): BalancerCapacity {
   const forEndpoints = Math.max(least.slots, powerOfTwo(endpoints * HEADROOM.endpoints));
   return {
@@ -51,7 +51,7 @@ export function capacityFor({ services, endpoints }: ExpectedSize, least = LEAST
   };
 }
 
-/** All, or none. */
+/** Creates all or none. */
 function createMaps<Definitions extends object>(bpf: Bpf, definitions: Definitions): Opened<Definitions> {
   const made: [string, BpfMap][] = [];
   try {
@@ -60,24 +60,24 @@ function createMaps<Definitions extends object>(bpf: Bpf, definitions: Definitio
     for (const [, map] of made) map.close();
     throw error;
   }
-  return Object.fromEntries(made) as Opened<Definitions>; // a map for each of its names
+  return Object.fromEntries(made) as Opened<Definitions>; // one map per name
 }
 
 export function closeAll(opened: object): void {
   for (const map of Object.values<BpfMap>({ ...opened })) map.close();
 }
 
-/** How many there is room for in maps that do not grow. */
+/** Capacities of maps that do not grow. */
 export interface LastingRoom {
-  /** Clients, sockets and peers that programs remember, of each kind. @default as many as programs of sockets need */
+  /** Clients, sockets and peers that programs remember, of each kind. @default the default of socket programs */
   readonly remembered?: number;
-  /** Counts of connections, where they are asked for. @default 1 */
+  /** Connection counts, if enabled. @default 1 */
   readonly counts?: number;
 }
 
 /**
- * Those of an earlier process, but for counts of another room, and new ones. @throws BpfError: then none is open, of those that were found
- * either.
+ * Combines found and new maps; replaces found counts of another capacity. @throws BpfError, after closing all maps,
+ * including the found ones.
  */
 export function allMaps(
   bpf: Bpf,
@@ -94,20 +94,20 @@ export function allMaps(
       ...(ofRoom === undefined && countingMaps(family, counts)),
     });
     if (ofRoom === undefined) closeAll(counting ?? {});
-    return { ...leading, ...memory, ...ofRoom, ...made } as Opened<BalancerMaps>; // each of them is found or made
+    return { ...leading, ...memory, ...ofRoom, ...made } as Opened<BalancerMaps>; // each one is found or created
   } catch (error) {
     for (const found of [leading, memory, counting]) closeAll(found ?? {});
     throw error;
   }
 }
 
-/** The memory of the arrays. */
+/** The arrays' memory. */
 export const memoryOf = ({ slots, backends }: Opened<LeadingMaps>) => ({
   slots: slots.words(),
   backends: backends.words(),
 });
 
-/** Maps of twice the room, whose arrays have what is in these. */
+/** Maps with twice the capacity, whose arrays have the same content. */
 export function grown(bpf: Bpf, family: IpFamily, old: Opened<LeadingMaps>): Opened<LeadingMaps> {
   const doubled = (map: BpfMap): number => map.definition.maxEntries * 2;
   const { frontends, slots, backends } = old;
@@ -119,11 +119,11 @@ export function grown(bpf: Bpf, family: IpFamily, old: Opened<LeadingMaps>): Ope
   return maps;
 }
 
-/** A value that says nothing. */
+/** An arbitrary value: only the key counts. */
 const PRESENT = new Uint8Array(4);
 
 /**
- * Makes a map hold these addresses and no others, as far as there is room; what found none is tried again with the next ones.
+ * Makes a map hold exactly these addresses, as far as they fit; the next call retries those that do not.
  * @throws BpfError
  */
 export function setAddresses(map: BpfMap, addresses: ReadonlySet<IpAddress>): void {

@@ -1,4 +1,4 @@
-/** A Service's port at an address of the node is that Service's: a node port of the same number does not lead there. */
+/** A Service's port at an address of the node belongs to that Service, not to a node port with the same number. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port, remote, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";

@@ -1,4 +1,4 @@
-/** What may be in the way of what is kept, and what else may go wrong around it: each leaves clients served, and says why. */
+/** Obstacles to pinning, and other faults around it: each time, clients are still served and the log says why. */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { port, remote, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
@@ -141,7 +141,7 @@ test("what is gone is noticed without a change of the cluster", async (t) => {
   const asked = { syncs: 0, fullSyncs: 0 };
   const count = (what: keyof typeof asked) => () => void asked[what]++;
   const watching = process.backend.monitor(count("fullSyncs"), stop.signal, count("syncs"));
-  // The node's addresses are read again.
+  // Read the node's addresses again.
   await sync(process);
   asked.syncs = 0;
   other.pins.remove(`${OWN}/v4/slots4`);
@@ -253,7 +253,7 @@ for (const what of ["createMap", "loadProgram", "attach"] as const) {
 }
 
 describe("connected UDP sockets that an earlier process has led", () => {
-  /** As a program notes it. */
+  /** Writes a record as a program does. */
   const led = async (t: TestContext) => {
     const { node, serve, other } = scene(t);
     (await serve()).kill();

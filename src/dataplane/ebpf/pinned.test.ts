@@ -1,4 +1,4 @@
-/** What is kept in a bpf file system: the next process goes on with it, wherever the last one was killed. */
+/** Pins in a bpf file system: the next process continues with them, wherever the last one was killed. */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { port, remote, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
@@ -32,7 +32,7 @@ function scene(t: TestContext) {
   return { node, cluster, serve };
 }
 
-/** Changes of every kind, and more than the maps have room for. */
+/** Changes of every kind, exceeding the maps' capacity. */
 function change(cluster: TestCluster): void {
   cluster.setEndpoints(port("web", "10.96.0.1"), endpointsOf(2, 3, 16));
   cluster.set(port("dns", "10.96.0.2", { nodePort: 30_054, sessionAffinity: "ClientIP", stickyMaxAgeSeconds: 60 }));
@@ -77,7 +77,7 @@ function assertWhole(node: PinnedNode, process: ProxyProcess, cluster: TestClust
 
 const sortedLeads = (node: PinnedNode) => Object.fromEntries([...node.leads()].toSorted());
 
-/** Said without maps. */
+/** Computed without maps. */
 function wantedLeads(cluster: TestCluster): Record<string, readonly string[]> {
   const leads: [string, readonly string[]][] = [];
   for (const service of cluster.services.values()) {
@@ -150,7 +150,7 @@ describe("what is kept for the next process", () => {
   });
 });
 
-/** A process is killed before each of its steps in turn. */
+/** Kills a process before each of its steps in turn. */
 async function killedEverywhere(
   t: TestContext,
   prepare: (scene: ReturnType<typeof sceneOf>) => Promise<void>,
@@ -167,7 +167,7 @@ async function killedEverywhere(
     const when = `killed after ${steps} steps, after ${process.steps.at(-1)}`;
     const { isDead } = process;
     process.kill();
-    // All that is led is led to an endpoint of its own.
+    // Every frontend is redirected to endpoints of its own only.
     for (const [frontend, endpoints] of node.leads()) {
       const own = [...(before[frontend] ?? []), ...(after[frontend] ?? [])];
       assert.ok(

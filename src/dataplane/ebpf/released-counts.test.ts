@@ -1,4 +1,4 @@
-/** What was counted at an address is of the Service that had it then. */
+/** Counts at an address belong to the Service that had it at the time. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port, remote, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";

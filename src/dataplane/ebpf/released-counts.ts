@@ -1,4 +1,4 @@
-/** Counts of connections to frontends that their Service has given up: the next owner counts from zero. */
+/** Connection counts of frontends that their Service gave up: the next owner starts from zero. */
 import type { BpfMap } from "../../kernel/bpf/bpf.ts";
 import { COUNT_KEY, FRONTEND_KEY } from "../../kernel/bpf/socket-balancer/maps.ts";
 import type { IpFamily } from "../../net/ip.ts";
@@ -7,7 +7,7 @@ import { nameOfKey } from "./adopted-frontends.ts";
 export class ReleasedCounts {
   readonly #family: IpFamily;
   readonly #counts: BpfMap;
-  /** Since the last {@link forget}, by {@link nameOfKey}. */
+  /** Released since the last {@link forget}, by {@link nameOfKey}. */
   readonly #released = new Set<string>();
 
   constructor(family: IpFamily, counts: BpfMap) {
@@ -15,24 +15,24 @@ export class ReleasedCounts {
     this.#counts = counts;
   }
 
-  /** A frontend has no owner any more. */
+  /** Call when a frontend has lost its owner. */
   note(key: Uint8Array): void {
-    // Otherwise nothing is counted.
+    // Counting is off.
     if (this.#counts.definition.maxEntries <= 1) return;
     const refused = key.slice();
     refused[COUNT_KEY[this.#family].fields.isRefused.at] = 1;
     for (const counted of [key, refused]) this.#released.add(nameOfKey(counted));
   }
 
-  /** There may be tens of thousands of counts. @param isServed whether there is a frontend with this key now. @throws BpfError */
+  /** Deletes released counts among perhaps tens of thousands. @param isServed whether a key is a frontend. @throws BpfError */
   forget(isServed: (key: Uint8Array) => boolean): void {
     if (this.#released.size === 0) return;
     const { address, isRefused } = COUNT_KEY[this.#family].fields;
     const { size } = FRONTEND_KEY[this.#family];
-    // Without an address, it is one.
+    // A key without an address stands for a node port.
     const nodePort = new Uint8Array(size);
     for (const [key] of this.#counts.entries()) {
-      // It begins with that of the frontend, or with the address of the node at which a node port was asked.
+      // Starts with the frontend's address; for a node port, with the node's address that the client used.
       const dialled = key.subarray(0, size);
       nodePort.set(dialled.subarray(address.at + address.bytes), address.at + address.bytes);
       const isReleased =

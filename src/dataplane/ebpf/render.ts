@@ -1,4 +1,4 @@
-/** `kube-proxy render` in ebpf mode: the packet path, what the maps would lead to, and the programs. */
+/** `kube-proxy render` in ebpf mode: the packet path, the planned redirects at the socket, and the programs. */
 
 import type { OfflineNode } from "../../inspect/offline-node.ts";
 import { mapsOf } from "../../kernel/bpf/map-definition.ts";
@@ -18,7 +18,7 @@ export const renderEbpf: ModeRenderer<NftablesPlanData> = async (node, request) 
   return renderNftables(node, { ...request, config: packetPathConfig(request.config) });
 };
 
-/** A line for each frontend, sorted: what a socket of this node that asks for it meets. */
+/** One line per frontend, sorted: what happens to a socket of this node that connects to it. */
 function socketLines(node: OfflineNode, { service, config }: RenderRequest): string {
   if (config.masqueradeAll) return "masqueradeAll: everything takes the rules\n";
   const outcomes = new Map<string, string>();
@@ -46,7 +46,7 @@ function outcomeText({ clients, isRefused, endpoints }: LedSocket): string {
   return clients === "host" ? `leads the host to ${list}, and pods take the rules` : `leads to ${list}`;
 }
 
-/** The programs, each with its hook, its size and its maps: socket.bpf.c has what they do. */
+/** The programs, each with its hook, size and maps; socket.bpf.c describes what they do. */
 function programText({ family }: OfflineNode, { config, service }: RenderRequest): string {
   if (service !== undefined) throw new Error("--output programs is the same for every Service: leave --service out");
   const leading = leadingMaps(family, { frontends: 1024, slots: 4096, backends: 4096 });

@@ -1,4 +1,4 @@
-/** Maps that a start has to make again, while programs of an earlier process are still attached. */
+/** Maps that a start must recreate while an earlier process's programs are still attached. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port, remote, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
@@ -52,7 +52,7 @@ test("a start whose maps have to grow at once, because there are more Services t
   const first = node.start();
   await cluster.driver.sync(first.backend);
   first.kill();
-  // While no process is there; the first has made room for eight.
+  // Changes while no process runs; the first one's maps have room for eight.
   for (let n = 2; n < 12; n++) cluster.set(port(`s${n}`, `10.96.0.${n}`), [remote("10.180.1.1")]);
   const next = node.start();
   cluster.driver.forget();

@@ -1,4 +1,4 @@
-/** The eBPF mode, put together: the packet path of the nftables mode, and programs at the sockets of the node's processes. */
+/** Assembles the eBPF mode: the packet path of the nftables mode, and programs at the sockets of the node's processes. */
 import { readFileSync } from "node:fs";
 import { COUNTED, type KubeProxyConfig } from "../../config/config.ts";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
@@ -35,7 +35,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
   }
   const bpf = kernelBpf();
   const folder = pinFolderFor(node);
-  // Of families that are not served any more, of another time, when something was kept, or in another folder.
+  // Remove pins of families no longer served, of a time when pinning was enabled, or in another folder.
   const isKept = cgroup.ok && folder !== undefined;
   await removePins(bpf, node, isKept ? { path: folder, families: node.families } : undefined);
   if (cgroup.ok) detachStale(bpf, node, folder);
@@ -44,7 +44,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
     try {
       lock?.hold((path) => bpf.pins.makeFolder(path));
     } catch (error) {
-      // A folder that cannot be made is told when names are given.
+      // If the folder cannot be created, pinning will report it.
       if (error instanceof FolderInUse) throw error;
     }
   };
@@ -84,7 +84,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
   };
 }
 
-/** What keeps programs from being used here, in words; asked by demo and tests. */
+/** Why programs cannot be used here; for demo and tests. */
 function missingForSockets(bpf: Bpf): string | undefined {
   if (cgroup2Mounts(readFileSync("/proc/self/mountinfo", "utf8")).length === 0) {
     return "no cgroup2 file system is mounted: the eBPF mode attaches its programs to a cgroup";
@@ -108,7 +108,7 @@ function missingForSockets(bpf: Bpf): string | undefined {
   }
 }
 
-/** Undefined: nothing is kept. */
+/** Undefined if nothing is pinned. */
 function pinFolderFor({ config, log }: NodeContext): string | undefined {
   try {
     const found = pinFolderOf(config, ownNetnsCookie);
@@ -120,7 +120,7 @@ function pinFolderFor({ config, log }: NodeContext): string | undefined {
   }
 }
 
-/** @returns whether nothing of them is left. */
+/** @returns whether nothing is left of them. */
 async function removePins(
   bpf: Bpf,
   { config, log }: { readonly config?: KubeProxyConfig | undefined; readonly log: Logger },
@@ -146,12 +146,12 @@ export const ebpfRuntime: ModeRuntime = {
   unsupported: async () => undefined,
   missingInKernel: async () => missingForSockets(kernelBpf()),
   open,
-  // Of the programs; the rules are those of the nftables mode, which cleans them up.
+  // Removes the programs; the nftables mode removes the rules, which are its own.
   async cleanUp(log, config) {
     const isRemoved = await removePins(kernelBpf(), { log, config });
     detachStale(kernelBpf(), { log, config });
     return isRemoved;
   },
-  // Those of the packet path are the nftables mode's.
+  // The nftables mode defines those of the packet path.
   defineMetrics: (families) => void defineEbpfMetrics(families),
 };

@@ -1,4 +1,4 @@
-/** What becomes of a connection at the socket, as `trace` walks it. */
+/** What happens to a connection at the socket, as `trace` shows it. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ip } from "../../model/testing/records.ts";

@@ -1,4 +1,4 @@
-/** Where sockets of this node are led, as a chain that `trace` walks before the packet's first hook (reference ebpf.md §1.1). Pure. */
+/** Models redirection at the socket as a chain that `trace` walks before the packet's first hook (reference ebpf.md §1.1). */
 import { type IpAddress, isLoopback, joinHostPort, parseHostPort } from "../../net/ip.ts";
 import type { Dump } from "../../trace/dump/recognise.ts";
 import type { NodeFacts } from "../../trace/facts.ts";
@@ -10,23 +10,23 @@ import { whichOf } from "../../trace/question.ts";
 import type { LedSocket } from "../inspection.ts";
 import { socketText } from "../socket-words.ts";
 
-/** @param sockets by address, as `LiveSockets` has them. @param answering the node's addresses at which node ports answer. */
+/** @param sockets by address, as in `LiveSockets`. @param answering the node's addresses that serve node ports. */
 export function socketChain(
   sockets: ReadonlyMap<string, LedSocket>,
   answering: readonly IpAddress[],
   name: string,
 ): Dump {
-  // As in nftables mode, not at loopback.
+  // As in nftables mode, not at loopback addresses.
   const own = new Set(answering.filter((address) => !isLoopback(address)));
   const placeOf = ({ protocol, destination, destinationPort = 0 }: Packet): string | undefined => {
     const word = protocol.toUpperCase();
     const places = [`${word} ${joinHostPort(destination, destinationPort)}`];
-    // A datagram to a node port may be the answer of a server here: it takes the rules.
+    // A datagram to a node port may be an answer from a server on this node: the rules decide.
     if (protocol === "tcp" && own.has(destination)) places.push(`${word} *:${destinationPort}`);
     return places.find((place) => sockets.has(place));
   };
   const [byAddress, byPort] = placeQuestions(sockets.keys());
-  // The place that it asks for, and whether it is one of the node's own processes.
+  // The requested place, and whether the client is one of the node's own processes.
   const asked = [byAddress, whichOf("destination", [...own]), byPort, whichOf("inInterface", [""])];
   return {
     kind: "chains",
@@ -59,14 +59,14 @@ function decision(
 ): StepResult {
   const accept = { kind: "verdict", verdict: { kind: "accept" } } as const;
   const isOfOthers = led === "none" || (led === "host" && packet.inInterface !== "");
-  // A datagram is refused by the rules.
+  // The rules reject datagrams.
   if (isOfOthers || (isRefused && packet.protocol !== "tcp"))
     return { ...accept, said: "nothing is decided here: it takes the rules" };
   if (isRefused) return { kind: "verdict", verdict: { kind: "reject", answer: "connection refused" } };
   const ends = endpoints.flatMap((endpoint) => {
     const end = parseHostPort(endpoint);
     if (end === undefined) return [];
-    // The node asks from the address that leads there, where that is known.
+    // The node uses its address towards the endpoint as the source, if that is known.
     const source = packet.inInterface === "" ? facts.ownAddressTowards(end.address) : undefined;
     const asking = askingFor({ ...packet, source: source ?? packet.source }, end.address, end.port);
     const result = { ...accept, packet: asking, said: `the socket asks for ${endpoint}` };

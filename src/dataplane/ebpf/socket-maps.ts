@@ -1,6 +1,6 @@
 /**
- * The maps of one family: what they hold of each service port, and the difference to what they should hold. A service port that the
- * kernel does not take is left out of them, and the packet path leads to it.
+ * One family's maps: what they hold for each service port, and the diff to what they should hold. Service ports that
+ * the kernel rejects are left out of them; the packet path serves those.
  */
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
 import { hasBpfCode } from "../../kernel/bpf/bpf-error.ts";
@@ -34,36 +34,36 @@ import { PASS_ALL, planSocket, type SocketPlan, type SocketPlanFacts } from "./s
 interface SocketMapsOptions extends LastingRoom {
   readonly bpf: Bpf;
   readonly family: IpFamily;
-  /** The maps are others now, with the same content and more room: programs must be made again. The old ones are closed next. */
+  /** The maps were replaced by larger ones with the same content, so programs must be reloaded. Then the old ones are closed. */
   readonly onMoved: (maps: OpenMaps) => void;
   /** Monotonic. */
   readonly nowMs: () => number;
-  /** The least room. @default for a small cluster */
+  /** The minimum capacity. @default for a small cluster */
   readonly least?: BalancerCapacity | undefined;
 }
 
 export class SocketMaps {
   readonly #options: SocketMapsOptions;
   #set: Opened<LeadingMaps>;
-  /** What programs remember and count, and the node's addresses: they stay when the others grow. */
+  /** What programs remember and count, and the node's addresses: not replaced when the other maps grow. */
   readonly #memory: Opened<MemoryMaps & CountingMaps>;
   #areFound: boolean;
   readonly #frontends: FrontendTable;
   readonly #lists: EndpointLists;
   /** What the maps hold, by service port. */
   readonly #installed = new Map<string, Installed>();
-  /** Service ports that the kernel would not take, with the reason. */
+  /** Service ports that the kernel rejected, with the reason. */
   readonly #refused = new Map<string, string>();
-  /** What the maps have had from the start, until {@link settle}. */
+  /** What the maps held at the start, until {@link settle}. */
   #adopted: AdoptedFrontends | undefined;
   #hasLostUdp = false;
   readonly #released: ReleasedCounts;
-  /** Connected UDP sockets that were led. */
+  /** Redirected connected UDP sockets. */
   readonly connections: Connections;
 
   /**
-   * @param found maps of an earlier process, which are changed to what is wanted; the others are made.
-   * @throws BpfError when the kernel cannot hold them.
+   * @param found maps of an earlier process, to be changed as needed; missing ones are created.
+   * @throws BpfError if the kernel cannot hold them.
    */
   constructor(options: SocketMapsOptions, expected: ExpectedSize, found: FoundMaps = {}) {
     this.#options = options;
@@ -78,7 +78,7 @@ export class SocketMaps {
     this.#released = new ReleasedCounts(family, this.#memory.counts);
     this.connections = new Connections(family, () => ({ ...this.#memory, backends: this.#set.backends }));
     try {
-      // A socket that was led in other maps must not be taken for one that these lead.
+      // Do not mistake a socket of earlier maps for one that these maps redirected.
       const firstId = found.leading === undefined && found.memory !== undefined ? this.connections.highestId + 1 : 1;
       this.#lists = new EndpointLists(family, memoryOf(this.#set), nowMs, firstId);
       if (found.leading !== undefined) {
@@ -90,7 +90,7 @@ export class SocketMaps {
     }
   }
 
-  /** Whether an endpoint of a UDP service port has gone since this was asked last. */
+  /** Whether an endpoint of a UDP service port has gone since the last call. */
   takeLostUdp(): boolean {
     const hasLost = this.#hasLostUdp;
     this.#hasLostUdp = false;
@@ -101,34 +101,34 @@ export class SocketMaps {
     return { maps: { ...this.#set, ...this.#memory }, areFound: this.#areFound };
   }
 
-  /** Where programs note which sockets they have led. */
+  /** The programs' records of redirected sockets. */
   get peers(): Pick<Opened<MemoryMaps>, "tcpPeers" | "flows"> {
     return this.#memory;
   }
 
-  /** Keys of service ports that have something here. */
+  /** Keys of service ports in the maps. */
   get keys(): readonly string[] {
     return [...this.#installed.keys()];
   }
 
-  /** Keys of service ports that the kernel did not take, with the reason: they pass, until they are set again. */
+  /** Keys of service ports that the kernel rejected, with the reason: the rules serve them until they are set again. */
   get refused(): ReadonlyMap<string, string> {
     return this.#refused;
   }
 
-  /** Programs decide until then, and let all pass after it. @param untilNs of CLOCK_MONOTONIC. @throws BpfError */
+  /** Keeps programs in force; afterwards they let all pass. @param untilNs of CLOCK_MONOTONIC. @throws BpfError */
   renew(untilNs: bigint): void {
     this.#memory.validUntil.update(new Uint8Array(4), new Uint8Array(BigUint64Array.of(untilNs).buffer));
   }
 
-  /** Node ports are led at these addresses, and no others; at those for which there is no room, the rules lead. @throws BpfError */
+  /** Programs serve node ports at exactly these addresses; where the map has no room, the rules do. @throws BpfError */
   setNodeAddresses(addresses: ReadonlySet<IpAddress>): void {
     setAddresses(this.#memory.nodeAddresses, addresses);
   }
 
-  /** The rules decide at service addresses that are the host's own. */
+  /** At Service addresses that are also the host's own, the rules decide. */
   setHostAddresses(addresses: ReadonlySet<IpAddress>): void {
-    // What waits says what held before.
+    // Pending elements were built for the old addresses.
     this.#flush();
     const changed = this.#frontends.setHostAddresses(addresses);
     const isChanged = ({ address }: FrontendAddress) => address !== undefined && changed.has(address);
@@ -138,8 +138,8 @@ export class SocketMaps {
   }
 
   /**
-   * Takes out the frontends that a service port does not declare or own any more. For all that change together, this comes before
-   * the first {@link set}: another of them may own such a frontend now. @param port undefined when it is gone.
+   * Removes the frontends that a service port no longer declares or owns. Call it for all changed ports before the
+   * first {@link set}: another one may now own such a frontend. @param port undefined if it is gone.
    */
   release(key: string, port: ServicePort | undefined): void {
     const before = this.#installed.get(key);
@@ -153,11 +153,11 @@ export class SocketMaps {
     const lost = destinationsOf(before.port).filter((frontend) => !owned.has(keyText(before.port, frontend)));
     this.#noteReleased(before.port, lost);
     this.#delete(before.port, lost);
-    // Of those that are left it is known that they are its own; what they say is written again.
+    // The remaining frontends are still its own; their values are rewritten.
     this.#installed.set(key, before.uncertain({ port }));
   }
 
-  /** Brings the maps to what a service port and its endpoints ask for; those of a new one at the latest with {@link settle}. */
+  /** Updates the maps to a service port and its endpoints; a new port is written with {@link settle} at the latest. */
   set(key: string, port: ServicePort, endpoints: readonly Endpoint[], facts: SocketPlanFacts): void {
     const plan = planSocket(port, endpoints, facts);
     if (this.#frontends.isWaiting(key)) this.#flush();
@@ -177,7 +177,7 @@ export class SocketMaps {
     if (this.#frontends.isFull) this.#flush();
   }
 
-  /** Does it again with more room while there is too little. @returns false: the kernel does not take it, and it is left out. */
+  /** Retries with larger maps while capacity is short. @returns false if the kernel rejects the port, which is then left out. */
   #insist(key: string, port: ServicePort, work: (isRepeated: boolean) => void): boolean {
     const { bpf, family } = this.#options;
     for (let isRepeated = false; ; isRepeated = true) {
@@ -194,18 +194,18 @@ export class SocketMaps {
         this.#refuse(key, port, error);
         return false;
       }
-      // What fails here leaves programs over maps that are not written any more: it is the end of all of them.
+      // If this fails, programs use maps that are no longer written: the whole socket path ends.
       this.#moveTo(longer);
     }
   }
 
-  /** Whether every service port must be {@link set}, and then {@link settle} called: the maps have something from before. */
+  /** Whether the maps have old content, so that every service port must be {@link set} and then {@link settle} called. */
   get isUnsettled(): boolean {
     return this.#adopted !== undefined;
   }
 
   /**
-   * All service ports are set: what has waited is written, and what the maps have had from before and none of them wants goes.
+   * Call when all service ports are set: writes pending elements and deletes old content that no service port claimed.
    * @throws BpfError
    */
   settle(): void {
@@ -224,8 +224,8 @@ export class SocketMaps {
   }
 
   /**
-   * Compares the frontends in the kernel with what was written there. @returns number of service ports of which another program has
-   * taken some away or changed them: they are written again when they are {@link set}. @throws BpfError
+   * Compares the frontends in the kernel with what was written. @returns the number of service ports that another
+   * program damaged; the next {@link set} rewrites them. @throws BpfError
    */
   findDamage(): number {
     if (this.#frontends.isWaiting() || this.isUnsettled) return 0;
@@ -233,7 +233,7 @@ export class SocketMaps {
     let damaged = 0;
     for (const [key, installed] of this.#installed) {
       const { port, isUncertain } = installed;
-      // A sync has begun with it, and writes it again in any case.
+      // The current sync rewrites it anyway.
       if (isUncertain) continue;
       const elementOf = (frontend: FrontendAddress) => there.get(nameOfKey(this.#frontends.keyOf(port, frontend)));
       if (this.#frontends.isWhole(installed, elementOf)) continue;
@@ -243,7 +243,6 @@ export class SocketMaps {
     return damaged;
   }
 
-  /** Takes a service port out. */
   remove(key: string): void {
     this.#refused.delete(key);
     const before = this.#installed.get(key);
@@ -255,7 +254,7 @@ export class SocketMaps {
     this.#installed.delete(key);
   }
 
-  /** What the kernel holds: a line for each frontend, equal for equal service ports in any order of time. */
+  /** What the kernel holds: one line per frontend, independent of the order of changes. */
   state(): readonly string[] {
     const lines: string[] = [];
     for (const [, installed] of this.#installed) {
@@ -276,7 +275,7 @@ export class SocketMaps {
     closeAll(this.#memory);
   }
 
-  /** Takes what its frontends have from before for its own; where that is not all as it should be, they are written again. */
+  /** Takes over its old frontends; if any is not as it should be, all are rewritten. */
   #adopt(adopted: AdoptedFrontends, key: string, port: ServicePort, { treatments }: SocketPlan): Installed {
     const { values, cluster, local } = adopted.claim(
       destinationsOf(port).map((frontend) => ({
@@ -290,7 +289,7 @@ export class SocketMaps {
     return found;
   }
 
-  /** What is done when something fails is remembered, so that it can be tried again, or taken back. @param known undefined: nothing. */
+  /** Remembers the state after a failure, so that it can be retried or undone. @param known undefined if the maps have nothing. */
   #change(key: string, port: ServicePort, plan: SocketPlan, known: Installed | undefined): void {
     const { treatments } = plan;
     const before = known ?? new Installed({ port, treatments, isUncertain: true });
@@ -310,7 +309,7 @@ export class SocketMaps {
     if (!isSame(before, after)) this.#installed.set(key, after);
   }
 
-  /** What an attempt that failed has replaced is given back here as well. */
+  /** Also frees what a failed attempt replaced. */
   #settle({ protocol }: ServicePort): void {
     const hasGone = this.#lists.settle();
     if (hasGone && protocol === "UDP") this.#hasLostUdp = true;
@@ -324,7 +323,7 @@ export class SocketMaps {
     }
   }
 
-  /** What its frontends say is written again, all of it. */
+  /** Rewrites the values of all its frontends. */
   #rewrite(key: string, installed: Installed): void {
     this.#insist(key, installed.port, () => this.#frontends.write(installed.uncertain(), installed));
   }
@@ -344,7 +343,7 @@ export class SocketMaps {
     for (const frontend of frontends) this.#frontends.delete(port, frontend);
   }
 
-  /** @param longer with what the arrays have. @throws BpfError: then it is not known which of them programs read. */
+  /** @param longer has the arrays' content. @throws BpfError: programs may then use either set of maps. */
   #moveTo(longer: Opened<LeadingMaps>): void {
     const old = this.#set;
     this.#set = longer;

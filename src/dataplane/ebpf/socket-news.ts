@@ -1,4 +1,4 @@
-/** What is said of the socket path, once while it lasts: it costs speed and no service. */
+/** Log messages of the socket path, logged once per condition: it costs speed, but no Service. */
 import type { DisconnectReach } from "../../kernel/sock-diag/disconnect-udp.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
@@ -8,23 +8,23 @@ import type { SocketPins } from "./socket-pins.ts";
 /** Logged once for each reason. */
 export const NOT_KEPT = "Nothing is decided at the socket while this process is away";
 
-/** Logged when names of an earlier process cannot be taken away. */
+/** Logged if names of an earlier process cannot be removed. */
 export const STUCK = "What decides at the socket cannot be removed, and may lead to endpoints that are gone";
 
-/** Logged, and part of what `status` says, while it is so. */
+/** Logged, and part of `status` while it lasts. */
 export const KNOWN_ADDRESSES =
   "The addresses of the node cannot be read; at the socket, those that are known stay in use";
 
-/** What this mode does beside the packet path, as status and page name it where it cannot be done. */
+/** What this mode adds to the packet path, as named by status and page where it is unavailable. */
 export const AT_SOCKET = "connections decided at the socket";
 
-/** What is said again only when it changes. */
+/** Conditions that are reported again only when they change. */
 type Subject = "all" | "addresses" | "connected UDP" | "service ports" | "pins" | "refusals";
 
-/** Logged once, and part of what `status` says: clients notice no more than that a refusal is the rules'. */
+/** Logged once, and part of `status`: clients notice only that the rules reject them. */
 export const NOT_REFUSED = "Services without endpoints take the rules, because this kernel is older than 5.18";
 
-/** Whose connected UDP takes the rules, in words. */
+/** In words: whose connected UDP uses the rules. */
 const OF = { host: " of pods", none: "" } as const;
 
 export class SocketNews {
@@ -35,7 +35,7 @@ export class SocketNews {
     this.#log = log;
   }
 
-  /** Empty when all is well. */
+  /** Empty if all is well. */
   last(subject: Subject): string {
     return this.#said.get(subject) ?? "";
   }
@@ -44,14 +44,14 @@ export class SocketNews {
     this.#said.delete(subject);
   }
 
-  /** @param text empty when all is well. */
+  /** @param text empty if all is well. */
   isNews(subject: Subject, text: string): boolean {
     if (text === this.last(subject)) return false;
     this.#said.set(subject, text);
     return true;
   }
 
-  /** What keeps connected UDP sockets from being told that their endpoint is gone, and that it does so no more. */
+  /** Logs why connected UDP sockets cannot be told that their endpoint is gone, and when that ends. */
   tellReach(before: DisconnectReach["of"], reach: DisconnectReach): void {
     const why = reach.of === "all" ? "" : reach.why;
     if (!this.isNews("connected UDP", why)) return;

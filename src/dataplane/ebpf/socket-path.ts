@@ -1,6 +1,6 @@
 /**
- * What decides at the socket, for one family: maps and programs in front of the packet path, which is whole by itself. So what goes
- * wrong here costs speed and no service: it is said once, and tried again with each full sync.
+ * The socket path of one family: maps and programs in front of the packet path, which is complete on its own. So a
+ * failure here costs speed, but no Service: it is logged once, and every full sync retries.
  */
 import type { Clock } from "../../async/clock.ts";
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
@@ -30,13 +30,13 @@ import { StaleConnections } from "./stale-connections.ts";
 interface SocketPathOptions {
   readonly family: IpFamily;
   readonly bpf: Bpf;
-  /** The folder of the cgroup that holds all processes of the node; without one, nothing is decided at the socket. */
+  /** The folder of the cgroup that contains all processes of the node; without one, the socket path is off. */
   readonly cgroup: FoundFolder;
   /** Where maps and links outlive this process; undefined: they end with it. */
   readonly pins?: SocketPins | undefined;
   readonly nodeName: string;
   readonly nodePortAddresses: NodePortAddresses;
-  /** What the programs are told. May throw: then nothing is decided at the socket. */
+  /** Options of the programs. May throw: then the socket path is off. */
   readonly programs: () => Omit<SocketProgramOptions, "connectedUdp" | "canSetReturnValue">;
   /** Tells connected UDP sockets that their endpoint is gone. */
   readonly disconnector: UdpDisconnector;
@@ -44,25 +44,25 @@ interface SocketPathOptions {
   readonly addressWatch: Pick<AddressWatch, "watch">;
   readonly metrics: EbpfMetrics;
   readonly log: Logger;
-  /** Makes the programs. @default all */
+  /** Builds the programs. @default all */
   readonly assemble?: typeof socketPrograms;
-  /** The least room that maps get. @default for a small cluster */
+  /** The maps' minimum capacity. @default for a small cluster */
   readonly leastRoom?: BalancerCapacity;
   /** See {@link EbpfConfig}. @default 32768 */
   readonly rememberedSockets?: number;
-  /** How long programs decide after this process has said that it lives. */
+  /** How long programs stay in force after this process last renewed them. */
   readonly validForMs: number;
   readonly clock: Clock;
   /** CLOCK_MONOTONIC, as programs read it. */
   readonly monotonicNs: () => bigint;
 }
 
-/** How often it is looked for what nothing tells of. */
+/** Interval of checks for changes without notifications. */
 const LOOK_EVERY_MS = 10_000;
-/** The map of frontends is read with each sixth look. */
+/** Every sixth check reads the map of frontends. */
 const LOOKS_FOR_DAMAGE = 6;
 
-/** The socket programs at work. */
+/** The running socket programs. */
 interface Sockets {
   readonly maps: SocketMaps;
   readonly programs: SocketPrograms;
@@ -72,19 +72,19 @@ interface Sockets {
 export class SocketPath {
   readonly #options: SocketPathOptions;
   readonly #waits: KernelWaits;
-  /** Undefined before the first sync, and where the kernel does not let us. */
+  /** Undefined before the first sync, and if the kernel rejects the programs. */
   #sockets: Sockets | undefined;
-  /** Before the first sync, what an earlier process has kept is as it has left it. */
+  /** Until the first sync, an earlier process's pins stay untouched. */
   #hasBegun = false;
   #areAddressesKnown = false;
   /**
-   * What keeps it from working may end without a change of the cluster: there is no cgroup, another process has the folder, or the node's
-   * addresses cannot be read.
+   * The obstacle may disappear without a cluster change: there is no cgroup, another process has the folder, or the
+   * node's addresses cannot be read.
    */
   #mayEnd = false;
-  /** Programs may have lost their cgroup. To ask is a call for each of them: that is for full syncs, and for looks now and then. */
+  /** Programs may have lost their cgroup. Asking costs a call per program: only for full syncs and periodic checks. */
   #mayBeOrphaned = false;
-  /** Which connected UDP sockets can be told when their endpoint goes. Network namespaces of pods come after the start of a node. */
+  /** Which connected UDP sockets can be told that their endpoint is gone. Pods' network namespaces appear after the node starts. */
   #reach: DisconnectReach["of"] = "all";
   readonly #news: SocketNews;
 
@@ -95,23 +95,23 @@ export class SocketPath {
     this.#news = new SocketNews(options.log);
   }
 
-  /** Whether connections are decided at the socket now. */
+  /** Whether connections are now decided at the socket. */
   get isAttached(): boolean {
     const { programs } = this.#sockets ?? {};
     return programs?.isAttached === true && !programs.isOrphaned;
   }
 
-  /** What the maps hold, for tests. */
+  /** The maps' content, for tests. */
   get state(): readonly string[] {
     return this.#sockets?.maps.state() ?? [];
   }
 
-  /** Waited for the kernel in the last {@link sync}. */
+  /** Time spent waiting for the kernel in the last {@link sync}. */
   get kernelMs(): number {
     return this.#waits.ms;
   }
 
-  /** Where connections are decided, in words; undefined while they are not. */
+  /** Where connections are decided, in words; undefined while the socket path is off. */
   get where(): string | undefined {
     if (this.#sockets === undefined || !this.isAttached) return undefined;
     const { keys, connections } = this.#sockets.maps;
@@ -119,13 +119,13 @@ export class SocketPath {
     return `decided at the socket in ${this.#cgroup}; ${keys.length} service ports, ${connections.count} connected UDP sockets${lesser && `. ${lesser}`}`;
   }
 
-  /** Connections that programs have led. */
+  /** Connections that programs redirected. */
   readonly led: LedConnections = {
     read: (visit) => readLedSockets(this.#options.family, () => this.#sockets?.maps.peers, visit),
     end: endLedSockets,
   };
 
-  /** What is done in a lesser way than it was asked for: what, and why. */
+  /** What works less well than requested, and why. */
   get degraded(): readonly SyncFailure[] {
     const { cgroup, pins } = this.#options;
     const way = (subject: string, reason: string | undefined): readonly SyncFailure[] =>
@@ -145,7 +145,7 @@ export class SocketPath {
     ];
   }
 
-  /** Brings the maps to what is wanted. Only the signal's reason is thrown. */
+  /** Updates the maps to the input. Throws only the signal's reason. */
   async sync(input: SyncInput, signal: AbortSignal): Promise<void> {
     this.#waits.begin();
     try {
@@ -160,20 +160,20 @@ export class SocketPath {
     metrics.passedPorts.set(this.#sockets?.maps.refused.size ?? 0);
   }
 
-  /** After both paths: a socket that connects again meets an endpoint on either. */
+  /** Call after both paths are updated: a socket that reconnects gets a live endpoint on either. */
   async disconnectStale(isFullSync: boolean): Promise<void> {
     if (this.#sockets === undefined) return;
     const { maps, stale } = this.#sockets;
     if (maps.takeLostUdp() || isFullSync) await stale.disconnect();
   }
 
-  /** Until the signal aborts. @throws what the watch of addresses throws. */
+  /** Runs until the signal aborts. @throws the address watch's errors. */
   async watch(onLost: () => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
     const onAddress = (): void => {
       this.#areAddressesKnown = false;
       requestSync();
     };
-    // What has come or gone while nothing was watched was not told.
+    // Changes before the watch started were not reported.
     this.#areAddressesKnown = false;
     await Promise.all([
       this.#options.addressWatch.watch(onAddress, signal),
@@ -183,18 +183,18 @@ export class SocketPath {
 
   async close(): Promise<void> {
     if (!this.#hasBegun) return;
-    // What was kept goes on, and the next process tells connected UDP when its endpoint goes.
+    // Pins stay in force, and the next process tells connected UDP sockets when their endpoint goes.
     if (this.#sockets?.programs.release() !== true) return this.#end();
     this.#sockets.stale.close();
     this.#sockets.maps.close();
     this.#sockets = undefined;
   }
 
-  /** Nothing tells when a cgroup goes or comes, or when a name is taken away: both are looked at now and then. */
+  /** Nothing reports when a cgroup appears or disappears, or when a pin is removed: check both periodically. */
   async #watchSockets(onLost: () => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
     const { clock } = this.#options;
     const cgroup = this.#cgroup;
-    // Watching may fail and be begun again sooner than a look is due.
+    // The watch may fail and restart before a check is due.
     if (this.#sockets !== undefined && this.isAttached) this.#renew(this.#sockets.maps);
     for (let looks = 1; cgroup !== undefined && !signal.aborted; looks++) {
       await clock.sleep(LOOK_EVERY_MS, signal);
@@ -235,7 +235,7 @@ export class SocketPath {
   async #sync(input: SyncInput, signal: AbortSignal): Promise<void> {
     const cgroup = this.#cgroup;
     if (cgroup === undefined) return;
-    // Where they could not work, they are tried again with each full sync.
+    // If programs could not be attached, only full syncs retry.
     if (this.#sockets === undefined && !input.isFullSync) return;
     this.#hasBegun = true;
     this.#sockets ??= this.#open(input, cgroup, await this.#askReach());
@@ -274,7 +274,7 @@ export class SocketPath {
   #open({ services, endpointCount }: SyncInput, cgroup: string, connectedUdp: DisconnectReach["of"]): Sockets {
     const { family, bpf, pins, clock, leastRoom: least, disconnector, metrics, log } = this.#options;
     const { rememberedSockets: remembered = REMEMBERED, assemble } = this.#options;
-    // Before maps are made for nothing.
+    // Fail before maps are created for nothing.
     bpf.cgroupId(cgroup);
     pins?.hold();
     const canSetReturnValue = bpf.canSetReturnValue("connect4");
@@ -315,11 +315,11 @@ export class SocketPath {
     this.#options.log.info("Connections to services are decided at the socket", { can: AT_SOCKET, cgroup });
   }
 
-  /** Where they cannot be read, those of the last time stay in use. @throws where there are none. */
+  /** If they cannot be read, the last known ones stay in use. @throws if there are none. */
   async #readAddresses(maps: SocketMaps, signal: AbortSignal): Promise<void> {
     if (this.#areAddressesKnown) return;
     const { family, localAddresses, nodePortAddresses, log } = this.#options;
-    // From now on the watch reports changes.
+    // From now on, the watch reports changes.
     this.#areAddressesKnown = true;
     let addresses: readonly IpAddress[];
     try {
@@ -335,12 +335,12 @@ export class SocketPath {
     this.#news.forget("addresses");
     const answering = nodePortIPs(nodePortAddresses, addresses);
     const nodeAddresses = answering.kind === "all" ? addresses : answering.ips;
-    // In this order, no node port leads at a new address that is a Service's.
+    // In this order, no node port applies to a new address that a Service has.
     maps.setHostAddresses(new Set(addresses));
     maps.setNodeAddresses(new Set(nodeAddresses.filter((address) => !isLoopback(address))));
   }
 
-  /** The packet path leads everything until it works again. What was kept for the next start would lead to what is old. */
+  /** The packet path takes over until the socket path works again. Removes pins, because they would become outdated. */
   async #giveUp(error: unknown): Promise<void> {
     await this.#end();
     const cgroup = this.#cgroup;
@@ -353,7 +353,7 @@ export class SocketPath {
     });
   }
 
-  /** UDP sockets that were led would not be told any more when their endpoint goes: they connect again, by the rules. */
+  /** Disconnects redirected UDP sockets: nothing would tell them that their endpoint is gone. They reconnect by the rules. */
   async #end(): Promise<void> {
     const { pins, disconnector, log } = this.#options;
     const sockets = this.#sockets;
@@ -369,7 +369,7 @@ export class SocketPath {
       if (sockets !== undefined) pins?.end();
       else await pins?.endWithSockets(disconnector);
     } catch (error) {
-      // What is theirs decides as they want it.
+      // Another process owns the folder, and its programs stay.
       if (!(error instanceof FolderInUse)) log.error(STUCK, error);
     }
   }

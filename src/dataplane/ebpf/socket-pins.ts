@@ -1,7 +1,7 @@
 /**
- * Names of one family's maps, programs and links in a bpf file system: with them connections are decided at the socket while this
- * process is away, and the next one goes on with what is there (reference ebpf-operation.md §6.2). Each step leaves what the next
- * start understands: a set of maps counts only when it is whole, a program only for the link that runs it.
+ * Pins of one family's maps, programs and links in a bpf file system: they keep the socket path in force while this process is
+ * down, and the next process continues with them (reference ebpf-operation.md §6.2). After each step, the next start can use what
+ * it finds: it accepts a set of maps only as a whole, and a program only for the link that runs it.
  */
 import type { BpfLink, BpfMap, BpfPins, BpfProgram } from "../../kernel/bpf/bpf.ts";
 import type { Hook } from "../../kernel/bpf/hooks.ts";
@@ -20,7 +20,7 @@ import type { IpFamily } from "../../net/ip.ts";
 import { Connections } from "./connections.ts";
 import { closeAll, type FoundMaps, type Opened } from "./open-maps.ts";
 
-/** What of a program is to be found by the next process. */
+/** What the next process must find of a program. */
 interface KeptProgram {
   readonly name: string;
   readonly program: BpfProgram;
@@ -31,7 +31,7 @@ interface KeptProgram {
 const VERSION_FOLDER = /^v\d+$/;
 const OWN_VERSION = `v${MAPS_VERSION}`;
 const LINKS = "links";
-/** Begins the names of our programs, so those of links. */
+/** The prefix of our programs' names, and so of the links' names. */
 export const OWN_PREFIX = "kpts_";
 
 type Pinned = BpfMap | BpfProgram | BpfLink;
@@ -40,13 +40,13 @@ export class SocketPins {
   readonly #pins: BpfPins;
   readonly #family: IpFamily;
   readonly #folder: string;
-  /** Takes the folder for this process. @throws FolderInUse */
+  /** Claims the folder for this process. @throws FolderInUse */
   readonly hold: () => void;
-  /** What has each name, as far as it is known. */
+  /** By path: the object pinned there, as far as known. */
   readonly #names = new Map<string, Pinned>();
   #problem: unknown;
 
-  /** @param root folder of this network namespace, on a bpf file system; it need not be there. */
+  /** @param root folder of this network namespace on a bpf file system; need not exist. */
   constructor(pins: BpfPins, root: string, family: IpFamily, hold = () => {}) {
     this.hold = hold;
     this.#pins = pins;
@@ -54,12 +54,12 @@ export class SocketPins {
     this.#folder = `${root}/${family}`;
   }
 
-  /** Why the names could not be kept, since the last time that they could. */
+  /** Why pinning last failed; undefined if it has succeeded since. */
   get problem(): unknown {
     return this.#problem;
   }
 
-  /** Maps of an earlier process. What is not whole, or not as this version makes it, is not found. */
+  /** Maps of an earlier process. Incomplete sets, and maps that this version defines differently, count as missing. */
   findMaps(): FoundMaps {
     const family = this.#family;
     return {
@@ -69,19 +69,19 @@ export class SocketPins {
     };
   }
 
-  /** Of {@link findMaps}, what is counted. */
+  /** The counting part of {@link findMaps}. */
   findCounts(): FoundMaps["counting"] {
     return this.#findAll((entries) => countingMaps(this.#family, entries));
   }
 
-  /** The link of a program of ours, wherever it is attached, and the program of this version that it had last. */
+  /** The link of one of our programs, wherever it is attached, and its last program if that is of this version. */
   findLink(name: string, hook: Hook): { readonly link: BpfLink; readonly program: BpfProgram | undefined } | undefined {
     const [linkPath, programPath] = [this.#pathOf(LINKS, name), this.#pathOf(OWN_VERSION, name)];
     const link = this.#find(linkPath, () => this.#pins.link(linkPath, hook));
     return link && { link, program: this.#find(programPath, () => this.#pins.program(programPath)) };
   }
 
-  /** Ids of the links that have names here, whichever process has given them. */
+  /** Ids of the pinned links, of any process. */
   linkIds(): readonly number[] {
     return (this.#pins.list(this.#pathOf(LINKS)) ?? []).flatMap((name) => {
       const link = attempt(() => this.#pins.link(this.#pathOf(LINKS, name)));
@@ -91,7 +91,7 @@ export class SocketPins {
     });
   }
 
-  /** Gives all of it its names, where it has not got them, and takes away others of ours. What fails is {@link problem}. */
+  /** Pins everything that is not pinned yet and removes our other pins. A failure sets {@link problem}. */
   keep(maps: Opened<BalancerMaps>, programs: readonly KeptProgram[]): void {
     const [own, ofLinks] = [this.#pathOf(OWN_VERSION), this.#pathOf(LINKS)];
     const all = Object.values<BpfMap>(maps);
@@ -101,7 +101,7 @@ export class SocketPins {
         .filter(({ definition }) => names.has(definition.name))
         .map((map) => [`${own}/${map.definition.name}`, map]);
     };
-    // Those that belong together: never old ones beside new ones.
+    // Sets that belong together: old and new ones must not mix.
     const groups: (readonly [string, Pinned])[][] = [
       those(leadingMaps(this.#family, ofSize(1))),
       those(memoryMaps(this.#family)),
@@ -117,12 +117,12 @@ export class SocketPins {
       this.#problem = undefined;
     } catch (error) {
       this.#problem = error;
-      // Half of it would be of no use to the next start.
+      // The next start could not use half of it.
       attempt(() => this.#removeAll());
     }
   }
 
-  /** Ends the links that have names, also those that a process holds open, and takes away the names. @throws BpfError when something is left. */
+  /** Detaches pinned links, even those that a process holds open, and removes all pins. @throws BpfError if something is left. */
   end(): void {
     for (const name of this.#pins.list(this.#pathOf(LINKS)) ?? []) {
       if (name.startsWith(OWN_PREFIX)) attempt(() => this.#pins.link(this.#pathOf(LINKS, name))?.close());
@@ -130,7 +130,7 @@ export class SocketPins {
     this.#removeAll();
   }
 
-  /** As {@link end}; connected UDP sockets that were led are told, because nothing else will tell them when their endpoint goes. */
+  /** As {@link end}, and tells redirected connected UDP sockets, because nothing else will when their endpoint goes. */
   async endWithSockets(disconnector: Pick<UdpDisconnector, "disconnect">): Promise<void> {
     const found = this.findMaps();
     const { memory } = found;
@@ -145,8 +145,8 @@ export class SocketPins {
   }
 
   /**
-   * Takes away every name of ours but these, of any version. What nothing holds open ends. In the folder of this version, what is none of
-   * them and has no name of ours belongs to others while something is kept. @throws BpfError when something is left.
+   * Removes all our pins but these, of any version; what has no other reference ends. While pins are kept, other names
+   * in this version's folder belong to other programs. @throws BpfError if something is left.
    */
   #removeAll(kept: ReadonlySet<string> = new Set()): void {
     const root = this.#folder;
@@ -172,7 +172,7 @@ export class SocketPins {
     }
   }
 
-  /** Another program may have taken names away. */
+  /** Another program may have removed pins. */
   #forgetMissing(folders: readonly string[]): void {
     const there = new Set(
       folders.flatMap((folder) => (this.#pins.list(folder) ?? []).map((name) => `${folder}/${name}`)),
@@ -180,12 +180,12 @@ export class SocketPins {
     for (const path of this.#names.keys()) if (!there.has(path)) this.#names.delete(path);
   }
 
-  /** All, or undefined. @param define what they must be, told how many elements they have room for. */
+  /** All maps, or undefined. @param define the required definitions, given the number of elements. */
   #findAll<Definitions extends { readonly [Name in keyof Definitions]: MapDefinition }>(
     define: (entries: number) => Definitions,
   ): Opened<Definitions> | undefined {
     const found = new Map<keyof Definitions, BpfMap>();
-    const keys = Object.keys(define(1)) as (keyof Definitions)[]; // its own keys
+    const keys = Object.keys(define(1)) as (keyof Definitions)[]; // the object's own keys
     const pathOf = (key: keyof Definitions): string => this.#pathOf(OWN_VERSION, define(1)[key].name);
     for (const key of keys) {
       const path = pathOf(key);
@@ -193,7 +193,7 @@ export class SocketPins {
       if (map === undefined) break;
       found.set(key, map);
     }
-    if (found.size === keys.length) return Object.fromEntries(found) as Opened<Definitions>; // a map for each key
+    if (found.size === keys.length) return Object.fromEntries(found) as Opened<Definitions>; // one map per key
     for (const [key, map] of found) {
       map.close();
       this.#names.delete(pathOf(key));
@@ -201,14 +201,14 @@ export class SocketPins {
     return undefined;
   }
 
-  /** What cannot be opened is as good as not there: it is replaced. */
+  /** A pin that cannot be opened counts as missing, and will be replaced. */
   #find<T extends Pinned>(path: string, open: () => T | undefined): T | undefined {
     const found = attempt(open);
     if (found !== undefined) this.#names.set(path, found);
     return found;
   }
 
-  /** What belongs to others may be in the way; then their folder stays. */
+  /** The folder stays if other programs' pins are in it. */
   #removeFolder(path: string): void {
     if ((this.#pins.list(path) ?? [path]).length === 0) this.#pins.remove(path);
   }

@@ -7,12 +7,11 @@ import type { IpFamily } from "../../net/ip.ts";
 import type { OpenMaps } from "./open-maps.ts";
 import type { SocketPins } from "./socket-pins.ts";
 
-/** A program at its hook. */
 interface Attached {
   readonly name: string;
   readonly hook: Hook;
   readonly program: BpfProgram;
-  /** Undefined until it is attached. */
+  /** Undefined until attached. */
   readonly link: BpfLink | undefined;
 }
 
@@ -26,8 +25,8 @@ export class SocketPrograms {
   #open: OpenMaps | undefined;
 
   /**
-   * @param pins where maps and links are found and kept; without them all ends with the process.
-   * @param assemble makes the programs. @default {@link socketPrograms}
+   * @param pins where maps and links are found and kept; without them, everything ends with the process.
+   * @param assemble builds the programs. @default {@link socketPrograms}
    */
   constructor(bpf: Bpf, family: IpFamily, options: SocketProgramOptions, pins?: SocketPins, assemble = socketPrograms) {
     this.#bpf = bpf;
@@ -41,14 +40,14 @@ export class SocketPrograms {
     return this.#all.some(({ link }) => link !== undefined);
   }
 
-  /** Loads the programs over these maps. What is attached is replaced, one by one, without a moment without. @throws BpfError */
+  /** Loads the programs with these maps. Replaces attached ones one by one, with no gap. @throws BpfError */
   load(open: OpenMaps): void {
     const maps = Object.values(open.maps);
     const definitions = Object.fromEntries(Object.entries(open.maps).map(([name, map]) => [name, map.definition]));
     const old = this.#all;
     const loaded: Attached[] = [];
     try {
-      const made = this.#assemble(this.#family, definitions as unknown as BalancerMaps, this.#options); // the same names
+      const made = this.#assemble(this.#family, definitions as unknown as BalancerMaps, this.#options); // the names are the same
       for (const [index, [hook, program]] of made.entries()) {
         const link = old[index]?.link;
         loaded.push({ name: program.name, hook, program: this.#bpf.loadProgram(program, hook, maps), link });
@@ -64,7 +63,7 @@ export class SocketPrograms {
     if (this.isAttached) this.keep();
   }
 
-  /** From now on these connected UDP sockets are led. What is attached is replaced, as by {@link load}. @throws BpfError */
+  /** Changes which connected UDP sockets are redirected. Replaces programs as {@link load} does. @throws BpfError */
   leadConnectedUdp(connectedUdp: NonNullable<SocketProgramOptions["connectedUdp"]>): void {
     if (connectedUdp === this.#options.connectedUdp) return;
     this.#options = { ...this.#options, connectedUdp };
@@ -72,8 +71,8 @@ export class SocketPrograms {
   }
 
   /**
-   * From now on they decide about connections of processes in the cgroup. All are attached, or none. A link that an earlier process has
-   * left there goes on, with its program when that is the same.
+   * Attaches all programs to the cgroup, or none. Reuses a link that an earlier process left there, and its program if
+   * that is the same.
    * @throws BpfError
    */
   attach(cgroup: string): void {
@@ -89,24 +88,24 @@ export class SocketPrograms {
     this.keep();
   }
 
-  /** Gives maps, programs and links their names, where they have not got them. */
+  /** Pins maps, programs and links that are not pinned yet. */
   keep(): void {
     if (this.#open !== undefined) this.#pins?.keep(this.#open.maps, this.#all);
   }
 
-  /** Whether the cgroup that they were attached to is gone. */
+  /** Whether their cgroup is gone. */
   get isOrphaned(): boolean {
     return this.#all.some(({ link }) => link?.cgroupId === 0n);
   }
 
-  /** Nothing is decided at the socket any more. */
+  /** Detaches all programs. */
   close(): void {
     closeAll(this.#all.flatMap(({ link }) => link ?? []));
     closeAll(this.#all.map(({ program }) => program));
     this.#all = [];
   }
 
-  /** This process has done with them. @returns whether they go on, because they have names; if not, nothing has been done. */
+  /** Lets go of the programs. @returns whether they stay in force because they are pinned; if not, nothing was done. */
   release(): boolean {
     if (this.#pins === undefined || this.#pins.problem !== undefined) return false;
     for (const { link } of this.#all) link?.release();
@@ -124,13 +123,13 @@ export class SocketPrograms {
     if (found === undefined) return undefined;
     const { link, program } = found;
     if (link.cgroupId !== cgroupId) {
-      // Of a cgroup that is gone, or was chosen before.
+      // The cgroup is gone, or another one is configured now.
       link.close();
       program?.close();
       return undefined;
     }
     const isLast = program !== undefined && program.id === link.programId;
-    // The tag says nothing of maps.
+    // The tag does not cover the maps.
     if (isLast && this.#open?.areFound === true && program.tag === one.program.tag) {
       one.program.close();
       return { ...one, program, link };

@@ -19,10 +19,10 @@ import { Connections } from "./connections.ts";
 import { StaleConnections } from "./stale-connections.ts";
 import { HURRIED } from "./testing/hurried-clock.ts";
 
-const ENDPOINT = "10.180.0.7" as IpAddress; // a canonical literal
+const ENDPOINT = "10.180.0.7" as IpAddress; // a literal in canonical form
 const NETNS = 5;
 
-/** Sockets by cookie were led to backend 1; what becomes of them is said one look after the other. */
+/** Sockets, by cookie, were redirected to backend 1; outcomes are listed attempt by attempt. */
 type Outcome = Disconnection | "fails";
 
 function rig(cookies: readonly number[], outcomes: readonly (Outcome | Promise<Outcome>)[], clock: Clock = HURRIED) {
@@ -140,7 +140,7 @@ test("looks that come with every change of the cluster do not put the second loo
   for (let changes = 0; changes < 3; changes++) {
     await stale.disconnect();
     await clock.advance(400);
-    // One that is just connecting has a second of its own.
+    // A socket that is still connecting gets a full second.
     if (changes !== 1) continue;
     connect(72);
     carry(9, 4);
@@ -159,7 +159,7 @@ test("a socket that a long look was the first for has a second of its own", asyn
   connect(72);
   carry(9, 4);
   const first = stale.disconnect();
-  // The second look for the other one is due meanwhile.
+  // Meanwhile the other socket's second attempt is due.
   await clock.advance(1_000);
   long.resolve("absent");
   await first;

@@ -1,6 +1,6 @@
 /**
- * Connected UDP sockets whose endpoint is gone are disconnected, so that they connect again, to one that serves. They are told apart from
- * sockets that went to the same address by themselves: only what a program of ours has led has a record.
+ * Disconnects connected UDP sockets whose endpoint is gone, so that they reconnect to one that serves. Sockets that
+ * connected to the endpoint's address directly are left alone: only sockets that our programs redirected have a record.
  */
 import type { Clock, Timer } from "../../async/clock.ts";
 import { Mutex } from "../../async/mutex.ts";
@@ -16,9 +16,9 @@ interface StaleConnectionsOptions {
   readonly clock: Clock;
 }
 
-/** A socket that is just connecting is found a moment later. */
+/** A socket that is still connecting will be found a moment later. */
 const SECOND_LOOK_MS = 1000;
-/** After a look that failed: nothing else may ask for one within an hour. */
+/** Delay after a failure: otherwise, the next attempt may be an hour away. */
 const RETRY_MS = 10_000;
 
 export class StaleConnections {
@@ -35,11 +35,11 @@ export class StaleConnections {
   }
 
   /**
-   * To be called after an endpoint of a UDP service port went, when the maps offer it no more.
-   * @param left what is noted of those for which this is the second look, the timed one. Others may look while it waits.
+   * Call after a UDP service port has lost an endpoint and the maps no longer offer it.
+   * @param left records for which this is the second, timed attempt. Other attempts may run before it.
    */
   async disconnect(left?: ReadonlySet<string>): Promise<void> {
-    // A look that has not begun sees what has gone since it was asked for.
+    // A queued attempt will also find what has gone since it was queued.
     if (this.#isWaiting && left === undefined) return;
     this.#isWaiting = true;
     try {
@@ -50,20 +50,20 @@ export class StaleConnections {
       this.#isFailing = false;
     } catch (error) {
       if (this.#isEnded) return;
-      // Said once while it lasts.
+      // Log it once while it lasts.
       if (!this.#isFailing) this.#options.log.error("Looking for UDP sockets whose endpoint is gone failed", error);
       this.#isFailing = true;
       this.#after(RETRY_MS);
     }
   }
 
-  /** The next process looks for them. Nothing of this is used after it. */
+  /** Leaves the sockets to the next process. Do not use this object afterwards. */
   close(): void {
     this.#isEnded = true;
     this.#timer?.cancel();
   }
 
-  /** All that are led: nothing will tell them later. It is the end; nothing of this is used after it. */
+  /** Disconnects all redirected sockets, because nothing will tell them later. Do not use this object afterwards. */
   async disconnectAll(): Promise<void> {
     this.close();
     await this.#turns.run(async () => {
@@ -90,7 +90,7 @@ export class StaleConnections {
       const outcome = outcomes[at] ?? "unreachable";
       if (outcome === "disconnected") disconnected++;
       else if (before.has(record)) {
-        // It is not connected any more, or can never be told.
+        // The socket is not connected any more, or can never be told.
         givenUp++;
         if (outcome === "unreachable") unreachable.add(one.netns);
       } else {
@@ -102,7 +102,7 @@ export class StaleConnections {
     if (disconnected > 0) onDisconnected(disconnected);
     for (const netns of unreachable) connections.bar(netns);
     if (unreachable.size > 0) this.#complain(givenUp);
-    // A look that is due stays so: others come with every change of the cluster.
+    // Keep a timer that is already set: attempts come with every cluster change and must not postpone it.
     if (left.length === 0 || this.#timer !== undefined) return;
     this.#after(SECOND_LOOK_MS, new Set(left));
   }
@@ -126,7 +126,7 @@ export class StaleConnections {
   }
 }
 
-/** A socket that has connected again meanwhile has another. */
+/** Differs once the socket connects again. */
 function recordOf({ element: [key, value] }: LostConnection): string {
   return Buffer.concat([key, value]).toString("latin1");
 }

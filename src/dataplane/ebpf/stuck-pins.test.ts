@@ -1,4 +1,4 @@
-/** What an earlier process has kept, and what cannot be removed of it. */
+/** Pins of an earlier process that cannot be removed. */
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import { syncBuiltinESMExports } from "node:module";
@@ -14,7 +14,7 @@ import { endPins } from "./node-pins.ts";
 
 const BPF_MAGIC = 0xcafe4a11;
 
-/** A folder of a network namespace that can be locked, on what counts as a bpf file system. */
+/** The lockable folder of a network namespace, on a fake bpf file system. */
 function scene(t: TestContext) {
   t.mock.method(fs, "statfsSync", () => ({ type: BPF_MAGIC }));
   syncBuiltinESMExports();

@@ -1,4 +1,4 @@
-/** The kernel is asked for the addresses of the node, and does not answer. */
+/** The kernel does not return the node's addresses. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port, remote, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
@@ -62,7 +62,7 @@ test("where they cannot be read at first, sockets are led as soon as they can, a
   await cluster.driver.sync(subject.backend);
   assert.equal(subject.connect("TCP", "10.96.0.1", 80), "10.96.0.1");
   subject.watch(t, () => void fullSyncs++);
-  // What others have done to the rules before.
+  // Ignore earlier full syncs, which come from the rules.
   fullSyncs = 0;
   await until("they are asked for again and again", () => asked > 3);
   assert.equal(fullSyncs, 0);

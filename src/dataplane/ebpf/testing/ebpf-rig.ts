@@ -1,4 +1,4 @@
-/** The eBPF backend over kernels in memory, driven as the proxier drives it. */
+/** The eBPF backend over in-memory kernels, driven as the proxier drives it. */
 import { type LogLine, recordingLogger } from "../../../../testkit/dataplane/recording-logger.ts";
 import type { SyncDriver } from "../../../../testkit/dataplane/sync-driver.ts";
 import { TestCluster } from "../../../../testkit/dataplane/test-cluster.ts";
@@ -22,7 +22,7 @@ import { HURRIED } from "./hurried-clock.ts";
 
 export const CGROUP = "/cgroup";
 
-/** What of the kernel fails, in a test: each is asked before the call. */
+/** Errors to inject; each function is called before the kernel call. */
 export interface BpfFaults {
   createMap?: ((name: string) => string | undefined) | undefined;
   loadProgram?: ((name: string) => string | undefined) | undefined;
@@ -38,21 +38,21 @@ export class EbpfRig {
   readonly log: LogLine[] = [];
   readonly faults: BpfFaults = {};
   readonly metrics = { attached: 0, passedPorts: 0, disconnected: 0 };
-  /** Whose UDP sockets could be told that their endpoint is gone; may be changed. */
+  /** Whose UDP sockets can be told that their endpoint is gone; tests may change it. */
   reach: DisconnectReach = { of: "all" };
-  /** What becomes of each that is told. */
+  /** The outcome for each socket to be disconnected. */
   disconnects: (socket: StaleSocket) => Disconnection = () => "disconnected";
   readonly disconnections: StaleSocket[] = [];
-  /** How long it takes. @default no time */
+  /** Resolves when disconnecting ends. @default at once */
   disconnecting: Promise<void> | undefined;
-  /** Addresses of the host are watched. */
+  /** Whether the host's addresses are being watched. */
   isWatching = false;
-  /** May be changed between syncs; then call {@link changeAddresses}. */
+  /** Tests may change it between syncs with {@link changeAddresses}. */
   hostAddresses: readonly IpAddress[] = [];
   nowMs = 0;
-  /** Of the kernel's clock. */
+  /** The kernel's clock. */
   monotonicNs = 0n;
-  /** How often the kernel was asked where a program is attached. */
+  /** How often the backend asked where a program is attached. */
   linkQuestions = 0;
   #mapWrites = 0;
   readonly #maps = new Map<string, BpfMap>();
@@ -61,7 +61,7 @@ export class EbpfRig {
   readonly #stop = new AbortController();
   readonly machine = new BpfMachine(new Map([[CGROUP, 5n]]));
 
-  /** @param isHurried it is looked all the time for what nothing tells of. */
+  /** @param isHurried makes periodic checks run all the time. */
   constructor(
     driver: SyncDriver,
     { hasCgroup = true, isHurried = false, validForMs = 600_000, rememberedSockets = 32_768 } = {},
@@ -126,12 +126,12 @@ export class EbpfRig {
     this.backend = new EbpfBackend(this.packetPath.backend, sockets);
   }
 
-  /** A map of the backend's, by its name. */
+  /** A map of the backend, by name. */
   mapNamed(name: string): BpfMap | undefined {
     return this.#maps.get(name);
   }
 
-  /** Watches as the proxier does, until the test ends. @returns how often a sync was asked for. */
+  /** Watches as the proxier does, until the test ends. @returns how many syncs were requested. */
   watch(t: { after(end: () => void): void }, onLost = () => {}): () => number {
     let asked = 0;
     t.after(() => this.#stop.abort());
@@ -145,12 +145,12 @@ export class EbpfRig {
     this.#onAddressChange();
   }
 
-  /** A UDP socket connects to an IPv4 address. @returns where the program leads it. */
+  /** Connects a UDP socket to an IPv4 address. @returns where the program redirects it. */
   connectUdp(socketCookie: bigint, address: string, port: number, netnsCookie = 1n): string {
     return this.connect("UDP", address, port, { socketCookie, netnsCookie });
   }
 
-  /** A socket connects to an IPv4 address. @returns where the program leads it, or with which errno it fails. */
+  /** Connects a socket to an IPv4 address. @returns where the program redirects it, or the errno. */
   connect(
     protocol: "TCP" | "UDP",
     address: string,
@@ -204,7 +204,7 @@ export class EbpfRig {
     };
   }
 
-  /** The link itself, for the same reason. */
+  /** Changes the link object itself, for the same reason. */
   #countQuestions(link: BpfLink): BpfLink {
     const get = (): bigint => {
       this.linkQuestions++;
@@ -213,7 +213,7 @@ export class EbpfRig {
     return Object.defineProperty(link, "cgroupId", { get });
   }
 
-  /** The map itself, because programs know it; with other methods. */
+  /** Overrides methods of the map object itself, because programs refer to it. */
   #countWrites(map: BpfMap): BpfMap {
     const { update, delete: remove } = map;
     map.update = (key, value) => {
@@ -231,7 +231,7 @@ export class EbpfRig {
   }
 }
 
-/** A cluster without Services, and the backend, which is closed with the test. */
+/** A cluster without Services, and a backend that is closed when the test ends. */
 export function rig(t: { after(end: () => void): void }) {
   const cluster = new TestCluster();
   const made = new EbpfRig(cluster.driver);

@@ -3,7 +3,7 @@ import { type Clock, systemClock } from "../../../async/clock.ts";
 const MOST_MS = 5;
 const soon = (delayMs: number): number => Math.min(delayMs, MOST_MS);
 
-/** The machine's clock, on which every wait is short. */
+/** The system clock, but every wait is short. */
 export const HURRIED: Clock = {
   ...systemClock,
   setTimer: (delayMs, callback) => systemClock.setTimer(soon(delayMs), callback),

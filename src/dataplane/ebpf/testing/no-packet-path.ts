@@ -1,6 +1,6 @@
 import type { Backend } from "../../../sync/backend.ts";
 
-/** A packet path that has nothing to do. */
+/** A packet path that does nothing. */
 export const NO_PACKET_PATH: Backend = {
   family: "IPv4",
   mode: "nftables",

@@ -1,4 +1,4 @@
-/** A node on which processes of the proxy follow each other: what is pinned outlives them, and each can be killed before any step. */
+/** A node that runs one proxy process after another: pins outlive them, and each process can be killed before any step. */
 import { type LogLine, recordingLogger } from "../../../../testkit/dataplane/recording-logger.ts";
 import { assemble } from "../../../../testkit/fakes/bpf/encode.ts";
 import { BpfMachine, memoryBpf } from "../../../../testkit/fakes/bpf/memory-bpf.ts";
@@ -20,10 +20,10 @@ import { NO_PACKET_PATH } from "./no-packet-path.ts";
 export const CGROUP = "/cgroup";
 export const PIN_FOLDER = "/bpf/kube-proxy-ts/1";
 
-/** Where the node's programs run, one each: they are short, because they are made often. */
+/** The hooks of the node's programs; only a few, because tests load programs often. */
 export const NODE_HOOKS = ["getpeername4", "sendmsg4", "connect4"] as const;
 
-/** It lets all pass, and refers to all maps. @param build the programs of two builds differ. */
+/** Passes all connections and refers to all maps. @param build makes the programs of two builds differ. */
 function shortProgram(hook: Hook, maps: BalancerMaps, build: bigint): Program {
   const all = Object.values(maps);
   return assemble(
@@ -39,26 +39,26 @@ function shortProgram(hook: Hook, maps: BalancerMaps, build: bigint): Program {
 }
 
 export interface ProcessOptions {
-  /** It is killed before the step after these. @default never */
+  /** The process is killed after this many steps. @default never */
   readonly steps?: number;
-  /** Programs differ by it. @default 1 */
+  /** Makes the programs differ. @default 1 */
   readonly build?: bigint;
   readonly cgroup?: string;
-  /** What the kernel does not let it do. */
+  /** The call that the kernel rejects. */
   readonly refused?: "createMap" | "loadProgram" | "attach";
   /** @default true */
   readonly isPinned?: boolean;
-  /** Connections are counted, and there is room for so many counts. @default they are not */
+  /** Enables counting, with capacity for this many counts. @default counting is off */
   readonly counts?: number;
 }
 
 export interface ProxyProcess {
   readonly backend: EbpfBackend;
   readonly log: readonly LogLine[];
-  /** What it has done to the kernel, in order. */
+  /** What the process did to the kernel, in order. */
   readonly steps: readonly string[];
   readonly isDead: boolean;
-  /** What it had open is closed, and no step of it works any more. */
+  /** Closes everything that the process had open; its later steps fail. */
   kill(): void;
 }
 
@@ -66,7 +66,7 @@ export class Killed extends Error {
   override readonly name = "Killed";
 }
 
-/** Which calls change something. */
+/** Calls that change something. */
 const STEPS = {
   bpf: ["createMap", "loadProgram", "attach"],
   pins: ["makeFolder", "pin", "move", "remove"],
@@ -78,10 +78,10 @@ export class PinnedNode {
   readonly machine = new BpfMachine(new Map([[CGROUP, 5n]]));
   /** Cookies of connected UDP sockets that were disconnected. */
   readonly told: bigint[] = [];
-  /** Of the process that runs now. */
+  /** The running process's hook. */
   #onStep: (what: string) => void = () => {};
 
-  /** @param t stores to mapped memory are steps, too, while the test runs. */
+  /** @param t makes stores to mapped memory count as steps while the test runs. */
   constructor(t: { mock: { method(of: object, name: string, by: (...args: never[]) => unknown): void } }) {
     const { store } = Atomics;
     t.mock.method(Atomics, "store", (memory: BigUint64Array, at: number, value: bigint) => {
@@ -151,14 +151,14 @@ export class PinnedNode {
     };
   }
 
-  /** The maps that a hook's programs lead by, once for each program, in order. */
+  /** The maps that a hook's programs use, once per program, in order. */
   mapsAt(hook: Hook): readonly ReadonlyMap<string, MemoryMap>[] {
     return [...this.machine.links]
       .filter((link) => link.isThere && link.hook === hook)
       .map(({ program }) => program.maps);
   }
 
-  /** Where connections are led now, by frontend: endpoints of the first program at connect4. */
+  /** Where connections are redirected now, by frontend: endpoints of the first program at connect4. */
   leads(): ReadonlyMap<string, readonly string[]> {
     const [maps] = this.mapsAt("connect4");
     return maps === undefined ? new Map() : leadsBy(maps);
@@ -185,7 +185,7 @@ function leadsBy(maps: ReadonlyMap<string, MemoryMap>): ReadonlyMap<string, read
   return leads;
 }
 
-/** The same objects, because the kernel in memory knows them, with other methods. */
+/** Overrides methods of the same objects, because the in-memory kernel knows them. */
 function observed(bpf: Bpf, onStep: (what: string) => void): Bpf {
   const watch = <T extends object>(
     what: T | undefined,
@@ -202,7 +202,7 @@ function observed(bpf: Bpf, onStep: (what: string) => void): Bpf {
     }
     return what;
   };
-  // That the process lives is said all the time, and changes nothing of what is kept.
+  // Renewals happen all the time and do not change what is kept.
   const map = (made: BpfMap): BpfMap =>
     made.definition.name === "valid_until4"
       ? made
