@@ -1,7 +1,6 @@
-/** Attributes of bpf(2) by command: the only place where their offsets are written (reference ebpf-programs.md §3.2, §3.3). */
+/** Attributes of bpf(2) by command, with all of their offsets (reference ebpf-programs.md §3.2, §3.3). */
 import { bytes, layout, u32, u64 } from "./layout.ts";
 
-/** What the kernel is asked to do. */
 export const COMMANDS = {
   MAP_CREATE: 0,
   MAP_LOOKUP_ELEM: 1,
@@ -25,7 +24,7 @@ export const COMMANDS = {
 
 export type BpfCommand = keyof typeof COMMANDS;
 
-/** Older and newer kernels accept this length for every command, when what they do not know is zero. */
+/** All kernels accept this length for every command, if fields unknown to them are zero. */
 const ATTRIBUTE_BYTES = 168;
 
 export const MAP_CREATE = layout("MAP_CREATE", ATTRIBUTE_BYTES, {
@@ -48,7 +47,7 @@ export const MAP_BATCH = layout("MAP_BATCH", ATTRIBUTE_BYTES, {
   outBatch: u64(8),
   keys: u64(16),
   values: u64(24),
-  /** In: room or number; out: done. */
+  /** In: capacity or number; out: number done. */
   count: u32(32),
   mapFd: u32(36),
 });
@@ -74,14 +73,14 @@ export const OBJECT_INFO = layout("OBJ_GET_INFO_BY_FD", ATTRIBUTE_BYTES, {
 
 export const PROGRAM_INFO = layout("bpf_prog_info", 232, { id: u32(4), tag: bytes(8, 8), name: bytes(64, 16) });
 
-/** Of `…_GET_FD_BY_ID` and `…_GET_NEXT_ID`, for which the kernel asks for CAP_SYS_ADMIN. */
+/** For `…_GET_FD_BY_ID` and `…_GET_NEXT_ID`, which require CAP_SYS_ADMIN. */
 export const OBJECT_ID = layout("GET_ID", ATTRIBUTE_BYTES, {
   id: u32(0),
-  /** Out: of the next one. */
+  /** Out: the next object's id. */
   next: u32(4),
 });
 
-/** As far as a definition says it. */
+/** The part that a definition determines. */
 export const MAP_INFO = layout("bpf_map_info", 40, {
   mapType: u32(0),
   id: u32(4),
@@ -97,7 +96,7 @@ export const LINK_INFO = layout("bpf_link_info", 32, {
   type: u32(0),
   id: u32(4),
   programId: u32(8),
-  /** The directory's inode number; 0 when the cgroup is gone. */
+  /** The directory's inode number; 0 if the cgroup is gone. */
   cgroupId: u64(16),
   attachType: u32(24),
 });
@@ -106,7 +105,7 @@ export const PROG_QUERY = layout("PROG_QUERY", ATTRIBUTE_BYTES, {
   targetFd: u32(0),
   attachType: u32(4),
   programIds: u64(16),
-  /** In: room; out: number. */
+  /** In: capacity; out: number. */
   programCount: u32(24),
 });
 
@@ -123,7 +122,7 @@ export const LINK_UPDATE = layout("LINK_UPDATE", ATTRIBUTE_BYTES, {
   oldProgramFd: u32(12),
 });
 
-/** Of OBJ_PIN; OBJ_GET has no descriptor. */
+/** For OBJ_PIN; OBJ_GET has no descriptor. */
 export const OBJECT_PATH = layout("OBJ_PIN", ATTRIBUTE_BYTES, { path: u64(0), fd: u32(8) });
 
 export const LINK_DETACH = layout("LINK_DETACH", ATTRIBUTE_BYTES, { linkFd: u32(0) });

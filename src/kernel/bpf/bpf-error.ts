@@ -1,11 +1,11 @@
 /** Failures of bpf(2), with a stable `code`. */
 
-/** The kernel's errno name (`ENOENT`), or one of ours. */
+/** The kernel's errno name (`ENOENT`), or one of our codes. */
 type BpfErrorCode =
   | `E${string}`
-  /** This machine's kernel or processor cannot do it. */
+  /** This machine's kernel or processor does not support it. */
   | "unsupported"
-  /** A definition of ours that the kernel would refuse. */
+  /** The kernel would reject this definition. */
   | "invalid";
 
 export class BpfError extends Error {

@@ -29,7 +29,7 @@ bpfContract({
   },
 });
 
-/** One for all: each test has a folder of its own. */
+/** One file system for all tests: each has a folder of its own. */
 const fileSystem =
   reasonToSkip() === false ? testBpffs({ after }).then(({ path }) => path) : Promise.resolve("no file system");
 let folders = 0;

@@ -1,11 +1,11 @@
 /**
- * Programs in an object file that clang has made for the target `bpf`. Each section with code is one program. What the code refers to are
- * undefined symbols, which are given here: a map, or a constant, so that the verifier drops what a constant excludes.
+ * Reads programs from an object file that clang compiled for the target `bpf`. Each section with code is one program. The code refers to
+ * undefined symbols, whose values are given here: maps, or constants, so that the verifier drops the code that a constant excludes.
  */
 import { BpfError } from "./bpf-error.ts";
 import type { MapDefinition, Program } from "./map-definition.ts";
 
-/** What an undefined symbol stands for. */
+/** The value of an undefined symbol. */
 type Given = MapDefinition | bigint;
 
 const MAGIC = 0x464c457f;
@@ -17,7 +17,7 @@ const SYMBOL_BYTES = 24;
 const RELOCATION_BYTES = 16;
 const [SYMBOLS, RELOCATIONS, CODE] = [2, 9, 1];
 const EXECUTABLE = 4;
-/** R_BPF_64_64: an instruction with an immediate of 64 bits, in two slots. */
+/** R_BPF_64_64: an instruction with a 64-bit immediate, in two slots. */
 const WIDE_IMMEDIATE = 1;
 
 interface Section {
@@ -26,11 +26,11 @@ interface Section {
   readonly flags: number;
   readonly offset: number;
   readonly size: number;
-  /** Of relocations: the section that they change. */
+  /** For relocations: the section that they change. */
   readonly target: number;
 }
 
-/** @param given by symbol. @returns by name. @throws BpfError `invalid` for a file that is none of these, or a symbol that is not given. */
+/** @param given by symbol. @returns by name. @throws BpfError `invalid` if this is no such file or a symbol is not given. */
 export function readPrograms(file: Uint8Array, given: ReadonlyMap<string, Given>): ReadonlyMap<string, Program> {
   const view = new DataView(file.buffer, file.byteOffset, file.byteLength);
   const sections = readSections(file, view);
@@ -87,7 +87,7 @@ function textAt(file: Uint8Array, at: number): string {
   return Buffer.from(file.subarray(at, file.indexOf(0, at))).toString("latin1");
 }
 
-/** The two halves of the immediate are in two slots. */
+/** The immediate's two halves are in two slots. */
 function putWide(code: Uint8Array, at: number, value: bigint): void {
   const view = new DataView(code.buffer, code.byteOffset, code.byteLength);
   view.setUint32(at + 4, Number(BigInt.asUintN(32, value)), true);

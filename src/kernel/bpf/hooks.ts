@@ -1,4 +1,4 @@
-/** Places in the cgroup where socket programs run; each with the numbers of its program type and of its attachment (reference ebpf-programs.md §3.4). */
+/** Hooks of socket programs in the cgroup, with the numbers of the program type and the attach type (reference ebpf-programs.md §3.4). */
 export const HOOKS = {
   connect4: { programType: 18, attachType: 10 },
   connect6: { programType: 18, attachType: 11 },
@@ -8,10 +8,10 @@ export const HOOKS = {
   recvmsg6: { programType: 18, attachType: 20 },
   getpeername4: { programType: 18, attachType: 29 },
   getpeername6: { programType: 18, attachType: 30 },
-  /** A socket has got its address and port by bind(), and not by itself when it connects or sends. */
+  /** After bind() has set the socket's address and port; not for automatic binding by connect or send. */
   post_bind4: { programType: 9, attachType: 12 },
   post_bind6: { programType: 9, attachType: 13 },
-  /** The last descriptor of a socket is closed; kernel sockets do not run it. */
+  /** When the last descriptor of a socket is closed; kernel sockets do not run it. */
   sock_release: { programType: 9, attachType: 34 },
 } as const;
 

@@ -14,14 +14,14 @@ import { encode, takeNumber, takeWide } from "./layout.ts";
 import type { MapDefinition, Program } from "./map-definition.ts";
 import { addressOf, bpf, failure, fixedBytes, fixedCopy, objectInfo, tryBpf } from "./system-call.ts";
 
-/** None of our helpers is for GPL programs only (reference ebpf-programs.md §4.3). */
+/** We use no helpers that require a GPL program (reference ebpf-programs.md §4.3). */
 const LICENSE = "Apache-2.0";
 const LOG_BYTES = 1 << 20;
-/** Programs of one cgroup and hook. */
+/** Maximum number of programs at one cgroup and hook. */
 const MOST_ATTACHED = 64;
 const { O_RDONLY, O_DIRECTORY } = fileConstants;
 
-/** Nothing is opened or asked yet. */
+/** Does not open or query anything yet. */
 export function kernelBpf(): Bpf {
   return {
     createMap: (definition) => new KernelMap(definition),
@@ -35,7 +35,7 @@ export function kernelBpf(): Bpf {
   };
 }
 
-/** In the second byte of an instruction: its immediate is the descriptor of a map. */
+/** In an instruction's second byte: the immediate is a map descriptor. */
 const REFERS_TO_MAP = 0x10;
 
 function loadProgram(program: Program, hook: Hook, maps: readonly BpfMap[] = []): KernelProgram {
@@ -57,7 +57,7 @@ function loadProgram(program: Program, hook: Hook, maps: readonly BpfMap[] = [])
   throw new BpfError(code, `bpf: PROG_LOAD: ${code}: ${explainVerifierLog(name, text)}`);
 }
 
-/** @param log room for what the verifier says. */
+/** @param log buffer for the verifier's log. */
 function tryToLoad(name: string, hook: Hook, code: Uint8Array, log = new Uint8Array()): ReturnType<typeof tryBpf> {
   const { programType, attachType } = HOOKS[hook];
   const license = fixedCopy(Buffer.from(`${LICENSE}\0`));
@@ -80,7 +80,7 @@ function canSetReturnValue(hook: Hook): boolean {
   const code = fixedCopy(Buffer.from(SETS_RETURN_VALUE, "hex"));
   const { result, errno } = tryToLoad("kpts_probe", hook, code);
   if (result >= 0) closeSync(result);
-  // The verifier's word for a helper that it does not know.
+  // The verifier's error for an unknown helper.
   return result >= 0 || errno !== constants.errno.EINVAL;
 }
 
@@ -118,7 +118,7 @@ function attached(hook: Hook, cgroup: string): readonly number[] {
 }
 
 function findLinks(cgroup: string, prefix: string): readonly KernelLink[] {
-  const hooks = Object.keys(HOOKS) as Hook[]; // its own keys
+  const hooks = Object.keys(HOOKS) as Hook[]; // the object's own keys
   const programs = new Set(hooks.flatMap((hook) => attached(hook, cgroup)));
   const named = new Set([...programs].filter((id) => programNameOf(id)?.startsWith(prefix)));
   if (named.size === 0) return [];
@@ -145,7 +145,7 @@ function nextLink(id: number): number | undefined {
   throw failure("LINK_GET_NEXT_ID", errno);
 }
 
-/** Undefined when it is gone. */
+/** Undefined if it is gone. */
 function openById(command: "LINK_GET_FD_BY_ID" | "PROG_GET_FD_BY_ID", id: number): number | undefined {
   const { result, errno } = tryBpf(command, encode(attributes.OBJECT_ID, { id }));
   if (result >= 0) return result;
@@ -174,12 +174,12 @@ function withDirectory<T>(path: string, work: (fd: number) => T): T {
   }
 }
 
-/** Lines of the log that count what was done, and explain nothing. */
+/** Log lines with statistics, which explain nothing. */
 const STATISTICS = /^(?:processed \d|verification time|stack depth|max_states|peak_states|mark_read)/;
 
 /**
- * The verifier's log in one line: `kpts_connect4 is refused at 12: (61) r1 = *(u32 *)(r0 +0): R0 invalid mem access`. The last
- * instruction in the log is the one; the line after it is the reason. Pure.
+ * The verifier's log in one line: `kpts_connect4 is refused at 12: (61) r1 = *(u32 *)(r0 +0): R0 invalid mem access`.
+ * The log's last instruction is the rejected one, and the line after it the reason.
  */
 export function explainVerifierLog(program: string, log: string): string {
   const lines = log
@@ -189,7 +189,7 @@ export function explainVerifierLog(program: string, log: string): string {
   const at = lines.findLastIndex((line) => /^\d+: \([0-9a-f]{2}\)/.test(line));
   const reasons = lines.slice(at + 1).filter((line) => !/^(?:\d+: R\d|; |from \d+ to )/.test(line));
   const reason = reasons.at(0) ?? lines.at(-1) ?? "the verifier said nothing";
-  // What the verifier knows of registers follows the instruction.
+  // The verifier's knowledge of registers follows the instruction.
   const instruction = lines[at]?.replace(/\s*;.*$/, "");
   return `${program} is refused${instruction === undefined ? "" : ` at ${instruction}`}: ${reason}`;
 }

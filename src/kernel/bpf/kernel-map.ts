@@ -1,4 +1,4 @@
-/** A map in the kernel, by its descriptor. */
+/** A map in the kernel, identified by its descriptor. */
 import { closeSync } from "node:fs";
 import { constants } from "node:os";
 import { MAP_BATCH, MAP_CREATE, MAP_ELEMENT } from "./attributes.ts";
@@ -9,21 +9,21 @@ import { arrayBytes, type MapDefinition, mapFields } from "./map-definition.ts";
 import { addressOf, bpf, failure, fixedBytes, fixedCopy, type MappedMemory, mapMemory, tryBpf } from "./system-call.ts";
 
 const BATCH = 4096;
-/** A cursor of the kernel's; hashes use 4 bytes, arrays a key. */
+/** Size of the kernel's cursor: hashes use 4 bytes, arrays a key. */
 const CURSOR_BYTES = 8;
 const { ENOENT, ENOSPC } = constants.errno;
 
 export class KernelMap implements BpfMap {
   readonly definition: MapDefinition;
   readonly fd: number;
-  /** One key and one value, which the attributes of single calls point to. */
+  /** Buffers for one key and one value, which the attributes of single calls point to. */
   readonly #key: Uint8Array;
   readonly #value: Uint8Array;
-  /** Of calls for one element, made once. */
+  /** Attributes of single-element calls, created once. */
   readonly #attributes: Uint8Array;
   #mapped: MappedMemory | undefined;
 
-  /** @param opened the descriptor of a map that is there, and is as defined. @default a new one is made */
+  /** @param opened the descriptor of an existing map that matches the definition. @default creates a new map */
   constructor(definition: MapDefinition, opened?: number) {
     this.definition = definition;
     const { keySize, valueSize } = definition;
@@ -94,7 +94,7 @@ export class KernelMap implements BpfMap {
       });
       const { result, errno } = tryBpf("MAP_LOOKUP_BATCH", attributes);
       if (result < 0 && errno === ENOSPC) {
-        // One bucket has more elements than there was room for.
+        // A bucket has more elements than fit into the buffer.
         room *= 2;
         continue;
       }

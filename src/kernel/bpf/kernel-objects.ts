@@ -1,4 +1,4 @@
-/** Programs and links of the running kernel, by their descriptors. */
+/** Programs and links of the running kernel, identified by their descriptors. */
 import { closeSync } from "node:fs";
 import { LINK_DETACH, LINK_INFO, LINK_UPDATE, PROGRAM_INFO } from "./attributes.ts";
 import type { BpfLink, BpfMap, BpfProgram } from "./bpf.ts";
@@ -7,7 +7,7 @@ import { KernelMap } from "./kernel-map.ts";
 import { encode, takeNumber, takeWide } from "./layout.ts";
 import { bpf, objectInfo, tryBpf } from "./system-call.ts";
 
-/** Of LINK_UPDATE: only if the old program is the one that is given. */
+/** Flag of LINK_UPDATE: fail unless the current program is the given one. */
 const REPLACE = 4;
 
 export function descriptorOf(what: BpfMap | BpfProgram | BpfLink): number {
@@ -37,7 +37,7 @@ export class KernelLink implements BpfLink {
   readonly fd: number;
   readonly #what: string;
 
-  /** @param what for messages. */
+  /** @param what it is, for error messages. */
   constructor(fd: number, what: string) {
     this.fd = fd;
     this.#what = what;
@@ -62,7 +62,7 @@ export class KernelLink implements BpfLink {
   }
 
   close(): void {
-    // Closing alone detaches as well, but some time later.
+    // Closing alone also detaches, but only later.
     tryBpf("LINK_DETACH", encode(LINK_DETACH, { linkFd: this.fd }));
     closeSync(this.fd);
   }

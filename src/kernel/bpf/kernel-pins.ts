@@ -1,4 +1,4 @@
-/** {@link BpfPins} of the running kernel: files of a bpf file system (reference ebpf-programs.md §3.6). */
+/** {@link BpfPins} of the running kernel: files in a bpf file system (reference ebpf-programs.md §3.6). */
 import { closeSync, lstatSync, mkdirSync, readdirSync, readlinkSync, rmdirSync, unlinkSync } from "node:fs";
 import { constants } from "node:os";
 import { LINK_INFO, MAP_INFO, OBJECT_PATH } from "./attributes.ts";
@@ -11,7 +11,7 @@ import { encode, takeNumber } from "./layout.ts";
 import { mapFields } from "./map-definition.ts";
 import { addressOf, bpf, failure, fixedCopy, objectInfo, tryBpf } from "./system-call.ts";
 
-/** Of a link to a cgroup (reference ebpf-programs.md §3.3). */
+/** The type of a link to a cgroup (reference ebpf-programs.md §3.3). */
 export const CGROUP_LINK = 3;
 const FOR_ROOT = 0o700;
 const { ENOENT } = constants.errno;
@@ -55,7 +55,7 @@ function removeName(path: string): true {
   });
 }
 
-/** The descriptor is closed when what it stands for is not what is wanted. */
+/** Closes the descriptor if the pinned object is of another kind. */
 function openPin<T>(path: string, kind: Kind, open: (fd: number) => T): T | undefined {
   const name = pathBytes(path);
   const { result: fd, errno } = tryBpf("OBJ_GET", encode(OBJECT_PATH, { path: addressOf(name) }));
@@ -73,10 +73,10 @@ function openPin<T>(path: string, kind: Kind, open: (fd: number) => T): T | unde
   }
 }
 
-/** As the kernel names descriptors: `anon_inode:bpf-map`, `bpf-prog`, `bpf_link`. */
+/** The kernel names descriptors `anon_inode:bpf-map`, `bpf-prog` and `bpf_link`. */
 function kindOf(fd: number): Kind | undefined {
   const [, name] = /bpf[-_](map|prog|link)$/.exec(readlinkSync(`/proc/self/fd/${fd}`)) ?? [];
-  return name === "prog" ? "program" : (name as "map" | "link" | undefined); // the expression has no others
+  return name === "prog" ? "program" : (name as "map" | "link" | undefined); // the expression matches no others
 }
 
 const pathBytes = (path: string): Uint8Array => fixedCopy(Buffer.from(`${path}\0`));
@@ -84,7 +84,7 @@ const pathBytes = (path: string): Uint8Array => fixedCopy(Buffer.from(`${path}\0
 const notOurs = (path: string, why: string): BpfError =>
   new BpfError("invalid", `bpf: ${path} is not what belongs there: ${why}`);
 
-/** @throws BpfError instead of the errors of node:fs. */
+/** Converts errors of node:fs to BpfError. */
 export function ofFiles<T>(what: string, work: () => T): T {
   try {
     return work();

@@ -1,6 +1,6 @@
 /**
- * Byte layouts as data: an offset, a width and an order for each field. Host order is little-endian: other hosts are refused (reference
- * ebpf-programs.md §4.1).
+ * Byte layouts as data: offset, width and byte order of each field. Host order is little-endian: other hosts are
+ * unsupported (reference ebpf-programs.md §4.1).
  */
 
 export type Width = 1 | 2 | 4 | 8;
@@ -9,11 +9,11 @@ export interface Field {
   /** Offset in bytes. */
   readonly at: number;
   readonly width: Width;
-  /** `network`: the number's first byte is its highest, as in addresses and ports of packets. */
+  /** `network`: the most significant byte comes first, as in addresses and ports of packets. */
   readonly order: "host" | "network";
 }
 
-/** A field of bytes without an order, such as a name. */
+/** A field of bytes without byte order, such as a name. */
 export interface BytesField {
   readonly at: number;
   readonly bytes: number;
@@ -21,7 +21,7 @@ export interface BytesField {
 
 export interface Layout<Fields extends Readonly<Record<string, Field | BytesField>>> {
   readonly name: string;
-  /** Bytes of the whole. */
+  /** Total size in bytes. */
   readonly size: number;
   readonly fields: Fields;
 }
@@ -40,7 +40,7 @@ export const be16 = network(2);
 export const be32 = network(4);
 export const bytes = (at: number, length: number): BytesField => ({ at, bytes: length });
 
-/** Describes a struct. Fields may leave gaps; {@link encode} writes zeroes there. */
+/** Describes a struct. Fields may leave gaps, which {@link encode} fills with zeros. */
 export const layout = <const Fields extends Readonly<Record<string, Field | BytesField>>>(
   name: string,
   size: number,
@@ -49,10 +49,10 @@ export const layout = <const Fields extends Readonly<Record<string, Field | Byte
 
 type FieldValue<Place> = Place extends BytesField ? Uint8Array : number | bigint;
 
-/** What each field is to hold; what is left out is zero. */
+/** Values of the fields; missing ones are zero. */
 type FieldValues<Fields> = { readonly [Name in keyof Fields]?: FieldValue<Fields[Name]> };
 
-/** Bytes of a struct, zeroes where nothing is given. @throws RangeError for a value that does not fit its field. */
+/** Encodes a struct; unspecified bytes are zero. @throws RangeError for a value that does not fit its field. */
 export function encode<Fields extends Readonly<Record<string, Field | BytesField>>>(
   what: Layout<Fields>,
   values: FieldValues<Fields>,
@@ -93,6 +93,6 @@ export function takeNumber(source: Uint8Array, field: Field): number {
   return width === 2 ? view.getUint16(at, isLittle) : view.getUint8(at);
 }
 
-/** Reads one field of 8 bytes, exactly. */
+/** Reads an 8-byte field, exactly. */
 export const takeWide = (source: Uint8Array, { at, order }: Field): bigint =>
   viewOf(source).getBigUint64(at, order === "host");

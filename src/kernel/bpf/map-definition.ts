@@ -1,12 +1,12 @@
-/** What a map is made of. Programs name their maps by definition; descriptors come in when a program is loaded. */
+/** Map definitions. Programs refer to maps by definition; loading a program inserts the descriptors. */
 
-/** Under the kernel's names (reference ebpf-programs.md §3.4). */
+/** The kernel's map types (reference ebpf-programs.md §3.4). */
 const MAP_TYPES = { hash: 1, array: 2, "lru-hash": 9 } as const;
 
 type MapType = keyof typeof MAP_TYPES;
 
 export interface MapDefinition {
-  /** At most 15 characters of `[A-Za-z0-9_.]`: the kernel refuses others. */
+  /** At most 15 characters of `[A-Za-z0-9_.]`: the kernel rejects others. */
   readonly name: string;
   readonly type: MapType;
   /** In bytes; 4 for arrays. */
@@ -14,22 +14,22 @@ export interface MapDefinition {
   /** In bytes. */
   readonly valueSize: number;
   readonly maxEntries: number;
-  /** Elements of a hash are allocated when they are written. @default false: all at once. */
+  /** Allocates a hash's elements when they are written. @default false: all at once */
   readonly isAllocatedOnWrite?: boolean;
-  /** An array's memory can be mapped into this process. @default false */
+  /** Allows an array's memory to be mapped into this process. @default false */
   readonly isMappable?: boolean;
 }
 
 const NO_PREALLOC = 1;
 const MMAPABLE = 1024;
 
-/** As the kernel takes it, and says it of a map that is there. Pure. */
+/** The fields that the kernel takes, and reports for an existing map. */
 export function mapFields({ name, type, isAllocatedOnWrite, isMappable, ...sizes }: MapDefinition) {
   const mapFlags = (isAllocatedOnWrite === true ? NO_PREALLOC : 0) | (isMappable === true ? MMAPABLE : 0);
   return { ...sizes, mapType: MAP_TYPES[type], mapFlags, mapName: Buffer.from(name) };
 }
 
-/** Bytes of an array's memory. Every element begins at a whole word. */
+/** An array's memory in bytes. Every element starts at a multiple of 8 bytes. */
 export function arrayBytes({ valueSize, maxEntries }: MapDefinition): number {
   return Math.ceil(valueSize / 8) * 8 * maxEntries;
 }
@@ -37,9 +37,9 @@ export function arrayBytes({ valueSize, maxEntries }: MapDefinition): number {
 export interface Program {
   /** At most 15 characters of `[A-Za-z0-9_.]`. */
   readonly name: string;
-  /** Instructions of 8 bytes each, without the descriptors of maps. */
+  /** Instructions of 8 bytes each, without map descriptors. */
   readonly code: Uint8Array;
-  /** Where a map's descriptor goes: an instruction of two slots begins at that byte. */
+  /** Where map descriptors go: byte offsets of two-slot instructions. */
   readonly references: readonly MapReference[];
 }
 
@@ -48,7 +48,7 @@ interface MapReference {
   readonly map: MapDefinition;
 }
 
-/** The maps that a program refers to, each once. */
+/** The maps that a program refers to, without duplicates. */
 export const mapsOf = ({ references }: Program): readonly MapDefinition[] => [
   ...new Set(references.map(({ map }) => map)),
 ];

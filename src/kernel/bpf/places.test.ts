@@ -1,4 +1,4 @@
-/** Which cgroup and which folder are taken, and what is said of those that are not. */
+/** Which cgroup and folder are chosen, and the messages for unusable ones. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -30,7 +30,7 @@ test("the root is found among several mounts", { skip: reasonToSkip() }, (t) => 
   const inner = testCgroup(t);
   const root = join(inner, "..");
   const found = findCgroupRoot("", () => [mount(inner, "/pod"), mount("/gone"), mount(root)].join("\n"));
-  // A machine that is a container itself has no root to see.
+  // A machine that is itself a container does not see the root.
   const isRoot = statSync(root).ino === 1;
   assert.deepEqual(found, isRoot ? { ok: true, path: root } : { ok: false, reason: found.ok ? "" : found.reason });
 });

@@ -1,6 +1,6 @@
 /**
- * Where programs are attached: the cgroup that holds every process of the node, so that they see all connections (reference
- * ebpf-operation.md §6.1); and where names of maps and links can be kept, a folder of a bpf file system (ebpf-programs.md §3.6).
+ * Where to attach programs: the cgroup that contains every process of the node, so that they see all connections (reference
+ * ebpf-operation.md §6.1). Where to pin maps and links: a folder of a bpf file system (ebpf-programs.md §3.6).
  */
 import { readFileSync, statfsSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -10,15 +10,14 @@ const CGROUP2_MAGIC = 0x63677270;
 /** The inode number of the kernel's root cgroup. */
 const ROOT_INODE = 1n;
 
-/** A folder, or in words why there is none, with what to do. */
+/** A folder, or why there is none and what to do. */
 export type FoundFolder =
   | { readonly ok: true; readonly path: string }
   | { readonly ok: false; readonly reason: string };
 
 /**
- * @param configured a folder that is taken as it is, if it is a cgroup or may become one; empty: the root is looked for among the
- * mounts. In a container, the file system that is mounted by itself has only the container's own cgroup, where programs would see nothing
- * but it.
+ * @param configured a folder to use if it is a cgroup or does not exist yet; empty: find the root among the mounts. In
+ * a container, the default mount has only the container's own cgroup, where programs would see nothing else.
  */
 export function findCgroupRoot(configured: string, mountinfo: () => string = readMounts): FoundFolder {
   if (configured !== "") return checkConfigured(configured);
@@ -33,7 +32,7 @@ export function findCgroupRoot(configured: string, mountinfo: () => string = rea
   };
 }
 
-/** Where cgroup2 file systems are mounted, in the order of the list. Pure. */
+/** Mount points of cgroup2 file systems, in list order. */
 export function cgroup2Mounts(mountinfo: string): readonly string[] {
   return mountinfo.split("\n").flatMap((line) => {
     const [mount = "", type = ""] = line.split(" - ");
@@ -42,7 +41,7 @@ export function cgroup2Mounts(mountinfo: string): readonly string[] {
   });
 }
 
-/** A folder that is not there may come: programs are attached then. */
+/** A missing folder may appear later; programs are attached then. */
 function checkConfigured(path: string): FoundFolder {
   if (!isIn(CGROUP2_MAGIC, path)) {
     return { ok: false, reason: `ebpf.cgroupRoot: ${path} is not in a cgroup2 file system` };
@@ -51,14 +50,14 @@ function checkConfigured(path: string): FoundFolder {
   return { ok: false, reason: `ebpf.cgroupRoot: ${path} is no folder` };
 }
 
-/** Undefined where it is mounted over, or not ours to see. */
+/** Undefined if another mount hides it, or if it is not accessible. */
 function inodeOf(path: string): bigint | undefined {
   return attempt(() => statSync(path, { bigint: true }).ino);
 }
 
 const readMounts = (): string => readFileSync("/proc/self/mountinfo", "utf8");
 
-/** Blanks and the like are written as `\040`. */
+/** Spaces and the like are escaped as `\040`. */
 function unescapeMountPath(path: string): string {
   return path.replace(/\\(\d{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
 }
@@ -66,10 +65,10 @@ function unescapeMountPath(path: string): string {
 const BPF_MAGIC = 0xcafe4a11;
 const USUAL_FILE_SYSTEM = "/sys/fs/bpf";
 
-/** The folder when none is configured. */
+/** The folder used by default. */
 export const USUAL_FOLDER = join(USUAL_FILE_SYSTEM, "kube-proxy-ts");
 
-/** @param configured a folder that may have to be made; empty: the usual one. */
+/** @param configured a folder that may have to be created; empty: the usual one. */
 export function findPinFolder(configured: string): FoundFolder {
   const path = configured === "" ? USUAL_FOLDER : configured;
   if (isIn(BPF_MAGIC, path)) return { ok: true, path };
@@ -80,7 +79,7 @@ export function findPinFolder(configured: string): FoundFolder {
   return { ok: false, reason };
 }
 
-/** Whether the path, or what there is of it, is in a file system of that kind. */
+/** Whether the path, or its existing part, is in a file system of that type. */
 function isIn(magic: number, path: string): boolean {
   try {
     return statfsSync(path).type === magic;

@@ -11,7 +11,7 @@ import { addressOf, fixedBytes, tryBpf } from "./system-call.ts";
 import { reasonToSkip } from "./testing/test-cgroup.ts";
 
 async function collectGarbage(): Promise<void> {
-  // What a weak reference was asked for stays until the turn ends.
+  // A dereferenced WeakRef keeps its target alive until the turn ends.
   await setImmediate();
   setFlagsFromString("--expose-gc");
   runInNewContext("gc()");

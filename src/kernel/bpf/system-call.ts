@@ -1,5 +1,5 @@
 /**
- * The system call bpf(2), which has no function in the C library (reference ebpf-programs.md §3.1). Loaded on the first use.
+ * The system call bpf(2), for which the C library has no function (reference ebpf-programs.md §3.1). Loaded on first use.
  */
 import { createRequire } from "node:module";
 import { endianness } from "node:os";
@@ -13,7 +13,7 @@ type Koffi = typeof import("koffi");
 
 const CALL_NUMBERS: Readonly<Record<string, number>> = { x64: 321, arm64: 280 };
 
-/** The engine may make calls of its own between ours and the look at `errno`; rarely twice in a row. */
+/** The engine may make its own system calls before we read `errno`; rarely twice in a row. */
 const ERRNO_ATTEMPTS = 5;
 /** PROT_READ and PROT_WRITE; MAP_SHARED. */
 const READ_AND_WRITE = 3;
@@ -40,13 +40,13 @@ function load() {
   };
 }
 
-/** Memory of the kernel in this process, until it is released; then it is empty. */
+/** Kernel memory mapped into this process; empty after its release. */
 export interface MappedMemory {
   readonly buffer: ArrayBuffer;
   release(): void;
 }
 
-/** Maps what a descriptor stands for. @param what for messages. @throws BpfError with the kernel's errno. */
+/** Maps the memory behind a descriptor. @param what for error messages. @throws BpfError with the kernel's errno. */
 export function mapMemory(fd: number, length: number, what: string): MappedMemory {
   loaded ??= load();
   const { map, unmap, view } = loaded;
@@ -57,7 +57,7 @@ export function mapMemory(fd: number, length: number, what: string): MappedMemor
   }
   const buffer = view(address, length);
   const release = (): void => {
-    // Who still looks at it finds nothing; memory that is not there would end the process.
+    // Remaining views become empty; accessing unmapped memory would kill the process.
     buffer.transfer(0);
     unmap(address, length);
   };
@@ -65,16 +65,16 @@ export function mapMemory(fd: number, length: number, what: string): MappedMemor
 }
 
 /**
- * What the attributes of the next call point to, kept until it returns: the engine does not follow addresses, and compiled code forgets
- * what it does not use again.
+ * What the next call's attributes point to, kept alive until it returns: the engine does not see addresses as
+ * references, and compiled code drops variables after their last use.
  */
 const pointedTo: Uint8Array[] = [];
 
 /**
- * Asks the kernel.
+ * Calls the kernel.
  *
- * @param attributes is overwritten where the kernel answers. @param what for messages: `map services`.
- * @returns what the command returns: a descriptor, or 0. @throws BpfError with the kernel's errno.
+ * @param attributes overwritten with the kernel's answers. @param what for error messages: `map services`.
+ * @returns the command's result: a descriptor, or 0. @throws BpfError with the kernel's errno.
  */
 export function bpf(command: BpfCommand, attributes: Uint8Array, what: string): number {
   const { result, errno } = tryBpf(command, attributes);
@@ -82,13 +82,13 @@ export function bpf(command: BpfCommand, attributes: Uint8Array, what: string): 
   throw failure(command, errno, what);
 }
 
-/** What a command failed with, with what to do. @param what that failed, or the reason. */
+/** The error of a failed command, with advice. @param what failed, or the reason. */
 export function failure(command: BpfCommand, errno: number, what?: string): BpfError {
   const name = errnoName(errno);
   return new BpfError(name, `bpf: ${command}${what === undefined ? "" : ` of ${what}`}: ${name}${hint(name)}`);
 }
 
-/** As {@link bpf}; a failure is given back. It is repeated until its cause was seen twice running. */
+/** As {@link bpf}, but returns a failure. Repeats the call until it has seen the same cause twice in a row. */
 export function tryBpf(
   command: BpfCommand,
   attributes: Uint8Array,
@@ -111,26 +111,26 @@ export function tryBpf(
   }
 }
 
-/** What the kernel says of a map, a program or a link that is open. @param size of the struct that is wanted. @throws BpfError */
+/** The kernel's information about an open map, program or link. @param size of the requested struct. @throws BpfError */
 export function objectInfo(fd: number, size: number, what: string): Uint8Array {
   const info = fixedBytes(size);
   bpf("OBJ_GET_INFO_BY_FD", encode(OBJECT_INFO, { fd, infoLength: info.length, info: addressOf(info) }), what);
   return info;
 }
 
-/** Where bytes are, which stay there until the next call has returned. Only for what {@link fixedBytes} made: others may move. */
+/** The address of bytes, which stay there until the next call has returned. Only for {@link fixedBytes}: others may move. */
 export function addressOf(bytes: Uint8Array): bigint {
   loaded ??= load();
   pointedTo.push(bytes);
   return BigInt.asUintN(64, loaded.addressOf(bytes));
 }
 
-/** Zeroes that stay where they are: the engine keeps small arrays in memory that it moves. */
+/** Zeroed bytes at a fixed address: the engine keeps small arrays in memory that it moves. */
 export function fixedBytes(size: number): Uint8Array<ArrayBuffer> {
   return new Uint8Array(new ArrayBuffer(size));
 }
 
-/** A copy of bytes that stays where it is. */
+/** A copy of the bytes at a fixed address. */
 export function fixedCopy(source: Uint8Array): Uint8Array {
   const copy = fixedBytes(source.length);
   copy.set(source);

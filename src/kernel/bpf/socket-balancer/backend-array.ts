@@ -1,4 +1,4 @@
-/** The array of backends, as this process writes it: words of the kernel's own memory. */
+/** The array of backends as this process writes it: words in the kernel's memory. */
 import { type IpAddress, type IpFamily, ipBytes, ipFromBytes, ipv4Word } from "../../../net/ip.ts";
 import { BACKEND_IDENTITY_WORD, BACKEND_VALUE, HELD } from "./maps.ts";
 
@@ -10,17 +10,17 @@ export interface ListedEndpoint {
   readonly port: number;
 }
 
-/** Words are written whole, because programs read them so, and read by halves: nothing is allocated for a number of 32 bits. */
+/** Writes whole words, because programs read whole words; reads halves, because a 32-bit number needs no allocation. */
 export class BackendArray {
   readonly #memory: BigUint64Array;
   readonly #halves: Uint32Array;
-  /** Of one backend. */
+  /** Words per backend. */
   readonly #words: number;
-  /** Which of its words is the identity, the last. */
+  /** Index of the identity word, which is the last. */
   readonly #identity: number;
-  /** Where its port is, in bytes. */
+  /** Byte offset of the port. */
   readonly #portAt: number;
-  /** An endpoint as it is written. */
+  /** The endpoint being written. */
   readonly #scratch: BigUint64Array;
   readonly #scratchHalves: Uint32Array;
   readonly #bytes: Uint8Array;
@@ -36,12 +36,12 @@ export class BackendArray {
     this.#bytes = new Uint8Array(this.#scratch.buffer);
   }
 
-  /** How many there may be. */
+  /** Maximum number of backends. */
   get capacity(): number {
     return Math.floor(this.#memory.length / this.#words);
   }
 
-  /** Readers find no identity first, and the new one last. */
+  /** Clears the identity first and writes the new one last, for readers. */
   write(backend: number, id: number, endpoint: ListedEndpoint): void {
     const at = backend * this.#words;
     const identity = at + this.#identity;
@@ -52,14 +52,14 @@ export class BackendArray {
     Atomics.store(this.#memory, identity, BigInt.asUintN(64, BigInt(id) | (generation << ID_BITS)));
   }
 
-  /** It belongs to no list any more. */
+  /** Removes the backend from its list. */
   clear(backend: number): void {
     const at = backend * this.#words + this.#identity;
     if (this.#halves[2 * at] === 0) return;
     Atomics.store(this.#memory, at, BigInt(this.#halves[2 * at + 1] ?? 0) << ID_BITS);
   }
 
-  /** Whether it is kept for flows alone. */
+  /** Sets whether it only serves existing flows. */
   hold(backend: number, isHeld: boolean): void {
     const at = backend * this.#words + this.#identity;
     const now = this.#memory[at] ?? 0n;
@@ -67,7 +67,7 @@ export class BackendArray {
     if (word !== now) Atomics.store(this.#memory, at, word);
   }
 
-  /** Equal for equal endpoints. */
+  /** A key that is equal for equal endpoints. */
   keyAt(backend: number): number | string {
     return this.#key(this.#halves, 2 * backend * this.#words);
   }
@@ -78,7 +78,7 @@ export class BackendArray {
     return this.#key(this.#scratchHalves, 0);
   }
 
-  /** Whether new clients of this list may be led there. */
+  /** Whether new clients of this list may be sent there. */
   isOffered(backend: number, id: number): boolean {
     return this.#halves[2 * (backend * this.#words + this.#identity)] === id;
   }
@@ -98,11 +98,11 @@ export class BackendArray {
     const isIPv4 = this.#portAt === 4;
     if (isIPv4) this.#scratchHalves[0] = ipv4Word(ip);
     else this.#bytes.set(ipBytes(ip));
-    // The port as it is in packets, with nothing behind it.
+    // The port in network byte order, followed by zeros.
     this.#scratchHalves[this.#portAt / 4] = (port >> 8) | ((port & 0xff) << 8);
   }
 
-  /** Address and port of IPv4 fit into a number, and that is a tenth of what a text costs. */
+  /** An IPv4 address and port fit into a number, which costs a tenth of a string. */
   #key(halves: Uint32Array, at: number): number | string {
     const port = halves[at + this.#portAt / 4] ?? 0;
     if (this.#portAt === 4) return (halves[at] ?? 0) * PORTS + port;

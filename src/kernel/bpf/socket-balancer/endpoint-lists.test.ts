@@ -23,7 +23,7 @@ function endpointOf(family: IpFamily, number: number): ListedEndpoint {
 const text = ({ ip, port }: ListedEndpoint): string => `${ip} ${port}`;
 const texts = (endpoints: readonly ListedEndpoint[]): readonly string[] => endpoints.map(text).sort();
 
-/** Which of a few lists changes, to which endpoints, and how much later. */
+/** Steps: which of a few lists changes, its endpoints, and the delay. */
 const steps = fc.array(
   fc.record({
     list: fc.nat({ max: 3 }),
@@ -45,7 +45,7 @@ for (const family of ["IPv4", "IPv6"] as const) {
         const array = new BackendArray(family, memory.backends);
         const held: (EndpointList | undefined)[] = [];
         const wanted: (readonly ListedEndpoint[])[] = [];
-        /** Where flows were led, by list: the backend and what it carried then. */
+        /** By list: the backends of flows, and the identities that these had. */
         const flows = history.map(() => new Map<string, readonly [backend: number, identity: bigint]>());
         const backendsOf = ({ base, count }: EndpointList) =>
           Array.from({ length: count }, (_, slot) => Number(memory.slots[base + slot] ?? -1n));
@@ -62,7 +62,7 @@ for (const family of ["IPv4", "IPv6"] as const) {
           const after = endpoints.map((number) => endpointOf(family, number));
           const stays = serving.map((number) => endpointOf(family, number));
           const list = lists.write(old, after, stays);
-          // The frontends still say where the old list is.
+          // The frontends still refer to the old list.
           const allowed = new Set([...before, ...after].map(text));
           if (old !== undefined) {
             const seen = lists.read(old);
@@ -118,7 +118,7 @@ test("a full array refuses without a trace, and goes on when it has grown", () =
 
 test("an address is read back as it was written", () => {
   const lists = new EndpointLists("IPv6", memoryFor("IPv6", 8), () => 0);
-  const endpoint = { ip: "fd00:10:180::1:7" as IpAddress, port: 65_535 }; // a canonical literal
+  const endpoint = { ip: "fd00:10:180::1:7" as IpAddress, port: 65_535 }; // a literal in canonical form
   const list = lists.write(undefined, [endpoint]);
   assert.deepEqual(list && lists.read(list), [endpoint]);
 });
@@ -130,7 +130,7 @@ test("of an earlier process, lists that are whole go on; of others nothing is ke
   const before = new EndpointLists("IPv4", memory, () => 0);
   const [torn, whole, lost] = [numbers(1, 3), numbers(4, 2), numbers(6, 5)].map((all) => before.write(undefined, all));
   assert.ok(torn !== undefined && whole !== undefined && lost !== undefined);
-  // Two slots to one backend: between two stores.
+  // Two slots refer to one backend, as between two stores.
   memory.slots[torn.base + 2] = memory.slots[torn.base] ?? 0n;
   const after = new EndpointLists("IPv4", memory, () => REST_MS);
   assert.deepEqual(after.adopt([torn, whole]), [whole]);

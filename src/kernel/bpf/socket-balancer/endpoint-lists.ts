@@ -1,23 +1,23 @@
 /**
- * Lists of endpoints in the arrays that socket programs read: a list is a run of slots, each with the number of a backend. While it
- * changes, a reader finds the old endpoint of a slot or the new one, or sees that the backend is not its own any more (reference
- * ebpf-operation.md §5.3, §5.4).
+ * Lists of endpoints in the arrays that socket programs read. A list is a run of slots, each with a backend's index.
+ * During a change, a reader finds a slot's old endpoint or the new one, or notices that the backend belongs to another
+ * list (reference ebpf-operation.md §5.3, §5.4).
  */
 import type { IpFamily } from "../../../net/ip.ts";
 import { BackendArray, type ListedEndpoint } from "./backend-array.ts";
 import { FreeList, powerOfTwo, type Run } from "./free-list.ts";
 
-/** An id above this is none of ours: so many service ports were never made between two starts of a machine. */
+/** A larger id is not ours: no machine creates that many service ports between two boots. */
 const MOST_IDS = 2 ** 31;
 
-/** Where a list is: its frontends say so to the programs. The run of slots is as long as the next power of two of all that it has. */
+/** Where a list is; its frontends tell the programs. The run of slots is as long as the next power of two of `count + held`. */
 export interface EndpointList {
-  /** The two lists of a service port differ in the lowest bit: a flow is one of both. */
+  /** The ids of a service port's two lists differ in the lowest bit: flows may use either list. */
   readonly id: number;
   readonly base: number;
-  /** Endpoints from which new clients choose. */
+  /** Endpoints that new clients choose from. */
   readonly count: number;
-  /** Endpoints behind them that are not offered any more, and serve: flows of datagrams stay with them. */
+  /** Endpoints after those that are no longer offered but still serve: flows of datagrams stay with them. */
   readonly held: number;
 }
 
@@ -27,7 +27,7 @@ interface ListMemory {
   readonly backends: BigUint64Array;
 }
 
-/** Thrown when an array is full; readers see nothing of the attempt. */
+/** Thrown if an array is full; readers see nothing of the attempt. */
 export class NoRoom extends Error {
   override readonly name = "NoRoom";
 }
@@ -35,17 +35,17 @@ export class NoRoom extends Error {
 export class EndpointLists {
   readonly #family: IpFamily;
   #slots: BigUint64Array;
-  /** The same, for reading: nothing is allocated for a number of 32 bits. */
+  /** The same for reading: a 32-bit number needs no allocation. */
   #slotHalves: Uint32Array;
   #backends: BackendArray;
   readonly #freeSlots: FreeList;
   readonly #freeBackends: FreeList;
   #nextId: number;
-  /** What readers of old lists may still look at. */
+  /** Backends that readers of old lists may still use. */
   #oldBackends: number[] = [];
   #oldRuns: EndpointList[] = [];
 
-  /** @param memory all zero, unless its lists are told to {@link adopt}. @param nowMs monotonic. @param firstId of a new list. */
+  /** @param memory all zero, unless {@link adopt} follows. @param nowMs monotonic. @param firstId of a new list. */
   constructor(family: IpFamily, memory: ListMemory, nowMs: () => number, firstId = 2) {
     this.#nextId = Math.max(2, firstId + (firstId % 2));
     this.#family = family;
@@ -57,9 +57,9 @@ export class EndpointLists {
   }
 
   /**
-   * Before the first write: the memory has lists of an earlier process, to which frontends lead. What belongs to none of them can be
-   * used for others.
-   * @param found with ids of their own. @returns those that are whole; of the others nothing is kept.
+   * Call before the first write if the memory has lists of an earlier process that frontends refer to. Frees everything
+   * else.
+   * @param found lists with unique ids. @returns the intact lists; the others are freed.
    */
   adopt(found: readonly EndpointList[]): readonly EndpointList[] {
     const owners = new Uint32Array(this.#backends.capacity);
@@ -79,7 +79,7 @@ export class EndpointLists {
     return whole;
   }
 
-  /** Clears backends without an owner. @returns runs of the others. Without an object for each: there are hundreds of thousands. */
+  /** Clears backends without an owner. @returns runs of the others: no object per backend, as there are hundreds of thousands. */
   #keepOwned(owners: Uint32Array): readonly Run[] {
     const used: Run[] = [];
     let from = 0;
@@ -96,7 +96,7 @@ export class EndpointLists {
     return used;
   }
 
-  /** Makes a list the owner of its backends when each of its slots leads to one that is its own, and no two to the same. */
+  /** Assigns a list its backends if each of its slots refers to one that carries its id, and no two to the same. */
   #own(list: EndpointList, owners: Uint32Array): boolean {
     const { id, base, count, held } = list;
     if (id === 0 || id >= MOST_IDS || count + held === 0 || base + lengthOf(list) > this.#slots.length) return false;
@@ -106,14 +106,14 @@ export class EndpointLists {
         owners[backend] = id;
         continue;
       }
-      // What it has got until now was no other's.
+      // Undo: the backends assigned so far had no other owner.
       for (let before = base; before < at; before++) owners[this.#slot(before)] = 0;
       return false;
     }
     return true;
   }
 
-  /** Goes on in longer arrays, which have got the contents of the old ones. */
+  /** Switches to longer arrays that have the old ones' content. */
   moveTo(memory: ListMemory): void {
     this.#slots = memory.slots;
     this.#slotHalves = halvesOf(memory.slots);
@@ -123,9 +123,9 @@ export class EndpointLists {
   }
 
   /**
-   * Makes a list hold these endpoints, in any order; none of them twice. When the result is not what it was, its frontends must
-   * be told. Then {@link settle} is due.
-   * @param serving what was in the list and is among these is held. @param sibling the other list of the service port. @throws NoRoom
+   * Makes a list hold these endpoints, in any order and without duplicates. If the result differs from the list, the frontends must
+   * be updated. {@link settle} must follow.
+   * @param serving endpoints to hold if the list had them. @param sibling the other list of the service port. @throws NoRoom
    */
   write(
     list: EndpointList | undefined,
@@ -145,7 +145,7 @@ export class EndpointLists {
       .map((backend) => this.#backends.endpointAt(backend));
   }
 
-  /** No frontend leads to what was replaced: it can be used for others. @returns whether there was an endpoint among it. */
+  /** Frees what was replaced, once no frontend refers to it. @returns whether that included an endpoint. */
   settle(): boolean {
     const hasEndpoints = this.#oldBackends.length > 0;
     for (const backend of this.#oldBackends) {
@@ -199,7 +199,7 @@ export class EndpointLists {
     return changed;
   }
 
-  /** Makes a run of slots hold these backends; those that are there stay where they are. */
+  /** Fills a run of slots with these backends; those already in it keep their slots. */
   #fill(base: number, backends: readonly number[]): void {
     const missing = new Set(backends);
     const free: number[] = [];
@@ -208,7 +208,7 @@ export class EndpointLists {
     for (const backend of missing) this.#setSlot(free[next++] ?? base, backend);
   }
 
-  /** @param made those of them to give up when there is no room. */
+  /** @param made those of them to free if there is no room. */
   #writeRun(backends: readonly number[], made: readonly number[]): number {
     const base = this.#freeSlots.take(powerOfTwo(backends.length));
     if (base === undefined) {
@@ -219,7 +219,7 @@ export class EndpointLists {
     return base;
   }
 
-  /** All, or none. */
+  /** Creates all or none. */
   #makeBackends(id: number, endpoints: readonly ListedEndpoint[]): readonly number[] {
     const made: number[] = [];
     for (const endpoint of endpoints) {
@@ -234,7 +234,7 @@ export class EndpointLists {
     return made;
   }
 
-  /** No reader has been led to them. */
+  /** No reader has seen them. */
   #giveUp(made: readonly number[]): void {
     for (const backend of made) {
       this.#backends.clear(backend);

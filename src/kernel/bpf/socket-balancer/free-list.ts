@@ -1,9 +1,9 @@
 /**
- * Which runs of an array are free. A run that was given back is given out again after a rest: a reader in the kernel may still be
- * on its way to it (reference ebpf-operation.md §5.4).
+ * Free runs of an array. A freed run is reused only after a rest, because a reader in the kernel may still use it
+ * (reference ebpf-operation.md §5.4).
  */
 
-/** Longer than a program runs, however long its processor is taken away meanwhile. */
+/** Longer than any program runs, even if its processor is preempted meanwhile. */
 export const REST_MS = 5_000;
 
 interface Resting {
@@ -20,10 +20,10 @@ export interface Run {
 /** Runs whose lengths are powers of two, within a capacity that can grow. */
 export class FreeList {
   readonly #nowMs: () => number;
-  /** By length; the oldest first. */
+  /** By length; oldest first. */
   readonly #resting = new Map<number, Resting[]>();
   #capacity: number;
-  /** From here on nothing was ever given out. */
+  /** Nothing was ever allocated from here on. */
   #untouched = 0;
 
   constructor(capacity: number, nowMs: () => number) {
@@ -31,14 +31,13 @@ export class FreeList {
     this.#nowMs = nowMs;
   }
 
-  /** The array is longer now. */
   grow(capacity: number): void {
     this.#capacity = capacity;
   }
 
   /**
-   * Before anything is taken: these runs are in use. What lies between them rests first.
-   * @param longest of the runs that what is free is cut into.
+   * Call before the first {@link take}: marks these runs as used. The gaps between them rest first.
+   * @param longest length of the runs into which gaps are cut.
    */
   occupy(runs: readonly Run[], longest: number): void {
     for (const { base, length } of runs.toSorted((one, other) => one.base - other.base)) {
@@ -51,7 +50,7 @@ export class FreeList {
     }
   }
 
-  /** @returns where the run begins, or undefined when there is no room. */
+  /** @returns where the run begins; undefined if there is no room. */
   take(length: number): number | undefined {
     const rested = this.#takeRested(length);
     if (rested !== undefined) return rested;
@@ -69,7 +68,7 @@ export class FreeList {
     return oldest.base;
   }
 
-  /** The beginning of a longer run; its parts are given back. */
+  /** Takes the start of a longer run and frees the rest of it. */
   #split(length: number): number | undefined {
     for (let longer = 2 * length; longer <= this.#capacity; longer *= 2) {
       const base = this.#takeRested(longer);
@@ -80,7 +79,7 @@ export class FreeList {
     return undefined;
   }
 
-  /** @param isRested no reader can be on the way to it. */
+  /** @param isRested no reader can still use it. */
   giveBack(base: number, length: number, isRested = false): void {
     const resting = this.#resting.get(length);
     const run = { base, sinceMs: isRested ? -Infinity : this.#nowMs() };
@@ -90,7 +89,7 @@ export class FreeList {
   }
 }
 
-/** The least power of two that is not less. Pure. */
+/** The smallest power of two that is at least this number. */
 export function powerOfTwo(least: number): number {
   return 2 ** Math.ceil(Math.log2(Math.max(1, least)));
 }

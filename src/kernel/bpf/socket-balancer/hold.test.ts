@@ -1,4 +1,4 @@
-/** Which sockets of the host may not be bound while node ports are held. */
+/** Which sockets of the host cannot be bound while node ports are held. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { interpret } from "../../../../testkit/fakes/bpf/interpreter.ts";
@@ -30,7 +30,7 @@ const IN_USE = -98;
 const OPTIONS = { hostCookie: BigInt(HOST_NETNS) };
 const UNSPECIFIED = 0;
 
-/** A socket that has been bound; its address by a number, of which few are used. */
+/** A bound socket; its address is one of a few, by index. */
 interface Bound {
   readonly at: number;
   readonly port: number;
@@ -74,7 +74,7 @@ function contextOf(kind: SocketKind, { at, port: bound, protocol, netns }: Bound
   const { sourceIp4, sourceIp6, sourcePort } = SOCK.fields;
   const bytes = ipBytes(addressOf(kind, at));
   context.set(bytes, kind === "IPv4" ? sourceIp4.at : kind === "IPv6" ? sourceIp6.at : sourceIp6.at + 12);
-  // Of those that are bound to none, every other one says so as `::ffff:0.0.0.0`.
+  // Every other socket bound to the unspecified address uses the form `::ffff:0.0.0.0`.
   if (kind === "mapped" && (at !== UNSPECIFIED || bound === 80)) context.set([0xff, 0xff], sourceIp6.at + 10);
   putNumber(context, sourcePort, bound);
   putNumber(context, SOCK.fields.protocol, protocol);

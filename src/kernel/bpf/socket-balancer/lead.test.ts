@@ -35,7 +35,7 @@ const CALLS = ["connect", "sendmsg"] as const;
 const DIALS = 40;
 const REFUSED = -111;
 const HOST_COOKIE = BigInt(HOST_NETNS);
-/** What the programs are told besides. */
+/** Further options of the programs. */
 const OPTIONS = { hostCookie: HOST_COOKIE };
 
 /** Few addresses and ports, so that hits and near misses are common. */
@@ -82,7 +82,7 @@ function sceneFor(kind: SocketKind): fc.Arbitrary<Scene> {
   });
 }
 
-/** A socket has one protocol: its flows are known by what it asks for, and not by how. */
+/** A socket has one protocol: its flows are identified by destination only. */
 function dialArbitrary(kind: SocketKind): fc.Arbitrary<Scene["dials"][number]> {
   return fc
     .record({
@@ -103,7 +103,7 @@ function dialArbitrary(kind: SocketKind): fc.Arbitrary<Scene["dials"][number]> {
     .map((dial) => ({ ...dial, socket: 1_000 * dial.protocol + dial.socket }));
 }
 
-/** Of frontends and endpoints, where a test names them. */
+/** Places of frontends and endpoints, if a test names them. */
 const placesOf =
   (kind: SocketKind) =>
   (last: number, port: number): Place => {
@@ -111,13 +111,13 @@ const placesOf =
     return { address: ipFromBytes(Uint8Array.of(...bytes, last)), port };
   };
 
-/** Nothing is in them. */
+/** Empty maps. */
 const elementsFor = (definitions: BalancerMaps): Map<string, MemoryMap> =>
   new Map(Object.values(definitions).map((one) => [one.name, new MemoryMap(one)]));
 
 const localhostOf = (kind: SocketKind): IpAddress => (kind === "IPv6" ? "::1" : "127.0.0.1") as IpAddress;
 
-/** Plays a scene, and compares each dial with what the plan says. */
+/** Plays a scene and compares each dial with the plan. */
 function play(
   call: (typeof CALLS)[number],
   kind: SocketKind,
@@ -152,7 +152,7 @@ function play(
     const { places, taken } = expected;
     const drawn = isDrawn ? places[Math.floor((random / 2 ** 32) * places.length)] : undefined;
     if (met === undefined && taken.length > 0 && (drawn === undefined || taken.includes(drawn))) {
-      // An endpoint that is the frontend itself cannot be told from a pass.
+      // An endpoint equal to the frontend cannot be told from a pass.
       if (
         drawn === undefined &&
         places.some(({ address, port: at }) => address === dial.to.address && at === dial.to.port)
@@ -209,7 +209,7 @@ for (const kind of KINDS) {
           const program = runnable(testProgram(call, kind, definitions, options), Object.values(maps));
           try {
             fillMaps(maps, scene.frontends, familyOfKind(kind), scene.nodeAddresses);
-            // The kernel draws for itself.
+            // The kernel uses its own random numbers.
             play(call, kind, scene, (context) => program.run(context), false, maps.connected);
           } finally {
             for (const one of [program, ...Object.values(maps)]) one.close();
@@ -315,7 +315,7 @@ for (const kind of KINDS) {
       assert.deepEqual(led(7), endpoint);
       const become = (id: number): void => {
         const [[index, before]] = opened.backends.entries().filter(([, value]) => value.some((byte) => byte !== 0)) as [
-          [Uint8Array, Uint8Array], // the only one that was written
+          [Uint8Array, Uint8Array], // the only one written
         ];
         const value = before.slice();
         putNumber(value, BACKEND_VALUE[family].fields.id, id);
@@ -353,7 +353,7 @@ for (const kind of KINDS) {
     assert.deepEqual(run(message, back(17, 8)), to);
     assert.equal(run(message, back(17, 7)), undefined);
     assert.equal(run(message, back(1, 8)), undefined);
-    // As many as there is room for, with any cookies: none is forgotten for another.
+    // As many sockets as fit, with any cookies: none evicts another.
     const connect = testProgram("connect", kind, definitions, OPTIONS);
     const room = definitions.tcpPeers.maxEntries;
     for (let socket = 1; socket < room; socket += 1) run(connect, dial(6, 7 + socket * room));
@@ -417,7 +417,7 @@ test("a kernel without bpf_set_retval loads the programs that do not call it, an
     const load = (canSetReturnValue: boolean): number =>
       socketPrograms(family, definitions, { ...OPTIONS, holdsNodePorts: true, canSetReturnValue }).filter(
         ([hook, { code, ...program }]) => {
-          // No kernel knows the helper with this number.
+          // No kernel has a helper with this number.
           const older = { ...program, code: replaceHelper(code, 187, 0x7ff0) };
           bpf.loadProgram(older, hook, Object.values(maps)).close();
           return older.code.some((byte, at) => byte !== code[at]);
@@ -438,7 +438,7 @@ function replaceHelper(code: Uint8Array, helper: number, other: number): Uint8Ar
 }
 
 describe("connect: a process in a cgroup", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, () => {
-  const VIP4 = "10.96.0.1" as IpAddress; // canonical literals
+  const VIP4 = "10.96.0.1" as IpAddress; // literals in canonical form
   const VIP6 = "fd00:10:96::1" as IpAddress;
 
   for (const kind of KINDS) {
@@ -500,7 +500,7 @@ describe("connect: a process in a cgroup", { skip: reasonToSkip(), timeout: 60_0
       }
       assert.equal((await dialler.dial("tcp", { address: dialled, port: 80 })).code, "ENETUNREACH");
 
-      // As on a kernel before 5.18: what has no endpoints is left to the rules.
+      // As on kernels before 5.18: Services without endpoints are left to the rules.
       for (const [hook, program] of socketPrograms(familyOfKind(kind), definitions, {
         ...OPTIONS,
         canSetReturnValue: false,

@@ -1,4 +1,4 @@
-/** Node ports at 127.0.0.1 and ::1: the host is led to an endpoint, where that is asked for, and pods never (KEP-6032). */
+/** Node ports at 127.0.0.1 and ::1: the host is redirected to an endpoint if so configured, pods never (KEP-6032). */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { PATIENCE } from "../../../../testkit/support/patience.ts";
@@ -13,7 +13,7 @@ import { type Frontend, fillMaps, openMaps, testMaps } from "./testing/dialling.
 const { TCP, UDP } = PROTOCOL_NUMBERS;
 const [SERVED, LOCAL_POLICY, EMPTY] = [30_080, 30_081, 30_082];
 
-/** Two network namespaces, one of which is the host's, and programs at both. */
+/** Two network namespaces, one of them the host's, with programs for both. */
 async function scene(t: TestContext, family: IpFamily, atLocalhost: SocketProgramOptions["atLocalhost"]) {
   const localhost = (family === "IPv4" ? "127.0.0.1" : "::1") as IpAddress;
   const bpf = kernelBpf();

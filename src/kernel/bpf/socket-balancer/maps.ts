@@ -1,50 +1,50 @@
 /**
- * Maps of one family that lead from a frontend to one of its backends (reference ebpf-operation.md §5.3). A reader may see an old
- * list or a new one, and knows: the backend that it arrives at must carry the id that it came with. What the programs alone read and write
- * is described in socket.bpf.c.
+ * One family's maps, which lead from a frontend to one of its backends (reference ebpf-operation.md §5.3). During a
+ * change, a reader may see the old list or the new one; it can tell that a backend is valid, because the backend must
+ * carry the list's id. socket.bpf.c describes what only the programs read and write.
  */
 import { type IpAddress, type IpFamily, putIpBytes } from "../../../net/ip.ts";
 import { be16, bytes, layout, u8, u32, u64 } from "../layout.ts";
 import type { MapDefinition } from "../map-definition.ts";
 
 /**
- * What keys and values of the maps mean. Programs over maps of another version would misread them: another number for each change
- * that the sizes of the maps do not show.
+ * Version of the maps' keys and values. Programs would misread maps of another version: increment it for every change
+ * that does not show in the maps' sizes.
  */
 export const MAPS_VERSION = 4;
 
-/** A layout for each family, by the length of an address and by that of `struct place`: an address and its port, in whole words. */
+/** A layout per family, from the length of an address and of `struct place`, an address and its port in whole words. */
 const forFamilies = <T>(layoutOf: (address: number, place: number) => T): Readonly<Record<IpFamily, T>> => ({
   IPv4: layoutOf(4, 8),
   IPv6: layoutOf(16, 24),
 });
 
-/** What is dialled; without an address, a node port. The protocol is an IP protocol's number. */
+/** The destination that a client uses; without an address, a node port. The protocol is an IP protocol number. */
 export const FRONTEND_KEY = forFamilies((address) =>
   layout("frontend", address + 4, { address: bytes(0, address), port: be16(address), protocol: u8(address + 2) }),
 );
 
-/** A run of slots. Base and count are read as one word, and so are id and flags. */
+/** A run of slots. Programs read base and count as one word, and id and flags as another. */
 const FRONTEND_VALUE = layout("frontend value", 24, {
   base: u32(0),
   count: u32(4),
-  /** Of the service port: its backends carry it. */
+  /** The id that the list's backends carry. */
   id: u32(8),
   flags: u32(12),
   affinitySeconds: u32(16),
-  /** Of endpoints behind the others, for which no program looks. */
+  /** Number of held endpoints behind the others; programs do not look for them. */
   held: u32(20),
 });
 
-/** Flags of a frontend. Those that a program does not know leave all to the packet path. */
-/** There is no endpoint: TCP is refused, and UDP left to the packet path. */
+/** Flags of a frontend. A program that finds an unknown flag leaves the connection to the packet path. */
+/** There is no endpoint: TCP is rejected, UDP left to the packet path. */
 export const NO_ENDPOINTS = 1;
-/** Only clients in the host's network namespace are led; others are left to the packet path. */
+/** Redirects only clients in the host's network namespace; others use the packet path. */
 export const HOST_ONLY = 2;
-/** The packet path decides, and no node port of that number is looked for. Programs do not know it, and need not. */
+/** The packet path decides, and no node port with this number applies. Programs need not know this flag. */
 export const LEFT_ALONE = 4;
 
-/** The index of a backend, and nothing behind it. */
+/** A backend's index, plus padding. */
 const SLOT_BYTES = 8;
 
 export const BACKEND_VALUE = forFamilies((address, place) =>
@@ -53,18 +53,18 @@ export const BACKEND_VALUE = forFamilies((address, place) =>
   }),
 );
 /**
- * Id in the lower half, and the number of times the backend was written in the upper: a reader looks at it before and after. With
- * {@link HELD} it is for flows alone that it has already.
+ * Id in the lower half, number of writes to the backend in the upper: a reader compares it before and after. With
+ * {@link HELD}, the backend only serves existing flows.
  */
 export const BACKEND_IDENTITY_WORD = forFamilies((_address, place) => u64(place));
 
-/** Of a backend that is not offered any more. */
+/** Flag of a backend that is no longer offered. */
 export const HELD = 1n << 31n;
 
 /**
- * A connected UDP socket that was led, by its cookie: no program sees what it sends, so it must be told when its backend goes. The
- * identity is that of {@link BACKEND_IDENTITY_WORD}: while the backend carries it, the socket's endpoint serves (reference
- * ebpf-operation.md §5.6).
+ * A redirected connected UDP socket, by its cookie: no program sees what it sends, so it must be told when its backend
+ * goes. `identity` is the {@link BACKEND_IDENTITY_WORD} when it was chosen: the endpoint serves as long as the backend
+ * carries it (reference ebpf-operation.md §5.6).
  */
 export const CONNECTED_KEY = layout("connected", 8, { cookie: u64(0) });
 export const CONNECTED_VALUE = forFamilies((address) =>
@@ -74,7 +74,7 @@ export const CONNECTED_VALUE = forFamilies((address) =>
   }),
 );
 
-/** Under which address a TCP socket knows its backend, and what it dialled, by its cookie. */
+/** By a TCP socket's cookie: its backend and the destination that it used. */
 const TCP_PEER_KEY = layout("tcp peer", 8, { cookie: u64(0) });
 export const TCP_PEER = forFamilies((address, place) =>
   layout("tcp peer value", place + address + 4, {
@@ -83,7 +83,7 @@ export const TCP_PEER = forFamilies((address, place) =>
   }),
 );
 
-/** The same of UDP: a flow of a socket to what it dialled. */
+/** The same for UDP: a socket's flow to one destination. */
 export const UDP_FLOW_KEY = layout("flow", 16, { cookie: u64(0) });
 export const UDP_FLOW = forFamilies((address) =>
   layout("flow value", 24 + 2 * address, {
@@ -92,7 +92,7 @@ export const UDP_FLOW = forFamilies((address) =>
   }),
 );
 
-/** Connections: what was dialled, and who got them, without an endpoint where only the former is counted. The value is a number. */
+/** Connection counts by destination and endpoint, which is empty if only destinations are counted. The value is a number. */
 export const COUNT_KEY = forFamilies((address, place) =>
   layout("count", address + 4 + place, {
     ...{ address: bytes(0, address), port: be16(address), protocol: u8(address + 2), isRefused: u8(address + 3) },
@@ -109,67 +109,67 @@ export interface LeadingMaps {
 
 /** Maps whose size does not depend on the cluster. */
 export interface MemoryMaps {
-  /** The addresses at which node ports answer. */
+  /** The addresses that serve node ports. */
   readonly nodeAddresses: MapDefinition;
   /**
-   * One element: until when programs decide, in ns of CLOCK_MONOTONIC. Who writes it later than that is dead or hangs, and what they know
-   * is old.
+   * One element: until when programs are in force, in ns of CLOCK_MONOTONIC. A process that has not renewed it in time
+   * is dead or hangs, and the maps are outdated.
    */
   readonly validUntil: MapDefinition;
-  /** Which backend a client with session affinity had last: by the cookie of its network namespace and the id of the list. */
+  /** The last backend of a client with session affinity, by the cookie of its network namespace and the list's id. */
   readonly clients: MapDefinition;
   /**
-   * To which backend what a UDP socket sends to a frontend goes, and so under which address it knows that one: by its cookie and a number
-   * from 0. They go when it is closed. Nothing is forgotten for others: a datagram that finds no room is not led.
+   * Backends of UDP sockets' flows to frontends, and the addresses that the sockets used: by cookie and a number from
+   * 0. Deleted when the socket is closed. Evicts nothing: if there is no room, the datagram is not redirected.
    */
   readonly flows: MapDefinition;
-  /** How many of them network namespaces have that are not the host's, so that none fills the map: {@link SHARES}. */
+  /** The number of flows of network namespaces other than the host's, so that none can fill the map: {@link SHARES}. */
   readonly flowCounts: MapDefinition;
   /**
-   * {@link TCP_PEER_KEY}: they go when the socket is closed. Sockets of the kernel and streams of several paths are closed without a word,
-   * so that what was used longest ago goes where there is no room.
+   * {@link TCP_PEER_KEY}; deleted when the socket is closed. Kernel sockets and MPTCP subflows are closed without
+   * notice, so a full map evicts the least recently used.
    */
   readonly tcpPeers: MapDefinition;
-  /** {@link CONNECTED_KEY} of connected UDP. Nothing is forgotten for others: a socket that finds no room is not led. */
+  /** {@link CONNECTED_KEY} of connected UDP. Evicts nothing: a socket that finds no room is not redirected. */
   readonly connected: MapDefinition;
-  /** Cookies of network namespaces in which no socket could be told of anything: their connected UDP is not led. */
+  /** Cookies of network namespaces whose sockets cannot be told anything: their connected UDP is not redirected. */
   readonly barred: MapDefinition;
 }
 
-/** What is for people: programs never read it. */
+/** For people: programs write it and never make decisions by it. */
 export interface CountingMaps {
-  /** {@link COUNT_KEY}: where there is no room, what was counted longest ago goes. */
+  /** {@link COUNT_KEY}; a full map evicts the least recently used count. */
   readonly counts: MapDefinition;
 }
 
 export type BalancerMaps = LeadingMaps & MemoryMaps & CountingMaps;
 
-/** How many there may be. */
+/** Numbers of elements. */
 export interface BalancerCapacity {
   readonly frontends: number;
   readonly slots: number;
   readonly backends: number;
 }
 
-/** Clients, flows and sockets that are remembered of each kind; a power of two. */
+/** Number of clients, flows and sockets to remember, of each kind; a power of two. */
 export const REMEMBERED = 32_768;
 const NODE_ADDRESSES = 1024;
 const BARRED_NAMESPACES = 1024;
-/** `COUNT_BITS` of the programs. Network namespaces are spread over them; two that meet in one share what one may have. */
+/** Matches `COUNT_BITS` of the programs. Network namespaces hash to elements; two that collide share one limit. */
 const FLOW_COUNTS = 4096;
 /**
- * One network namespace has at most one of so many parts of the room for flows: more than pods have open, and 256 of the least room. It
- * takes as many greedy ones to fill it.
+ * A network namespace gets at most this fraction of the flow map: more than pods have open, and 256 flows of the
+ * smallest map. It takes that many greedy namespaces to fill it.
  */
 export const SHARES = 4;
 
-/** Elements are allocated when they are written. */
+/** Allocates elements when they are written. */
 const hash = (name: string, keySize: number, valueSize: number, maxEntries: number): MapDefinition => ({
   ...{ name, type: "hash", keySize, valueSize, maxEntries },
   isAllocatedOnWrite: true,
 });
 
-/** When it is full, what was used longest ago is forgotten. */
+/** A full map evicts the least recently used element. */
 const lruHash = (name: string, keySize: number, valueSize: number, maxEntries: number): MapDefinition => ({
   ...{ name, type: "lru-hash", keySize, valueSize, maxEntries },
 });
@@ -180,7 +180,7 @@ const array = (name: string, valueSize: number, maxEntries: number): MapDefiniti
 
 const suffixOf = (family: IpFamily): string => (family === "IPv4" ? "4" : "6");
 
-/** @param remembered how many of each kind. @default 32768 */
+/** @param remembered elements of each kind. @default 32768 */
 export function memoryMaps(family: IpFamily, remembered = REMEMBERED): MemoryMaps {
   const suffix = suffixOf(family);
   return {
@@ -208,7 +208,7 @@ export function leadingMaps(family: IpFamily, { frontends, slots, backends }: Ba
   };
 }
 
-/** The key of a frontend. @param address undefined for a node port. @param protocol an IP protocol's number. Pure. */
+/** The key of a frontend. @param address undefined for a node port. @param protocol an IP protocol number. */
 export function frontendKey(
   family: IpFamily,
   address: IpAddress | undefined,
@@ -232,7 +232,7 @@ export type FrontendWords = Readonly<Record<keyof typeof FRONTEND_VALUE.fields, 
 
 export function frontendValue({ base, count, id, flags, affinitySeconds, held }: FrontendWords): Uint8Array {
   const value = new Uint8Array(FRONTEND_VALUE.size);
-  // In the order of its fields, each a word. A view of another kind would cost more than the rest.
+  // Words in field order; another kind of view would cost more than the rest.
   for (const [at, word] of [base, count, id, flags, affinitySeconds, held].entries()) putWord(value, 4 * at, word);
   return value;
 }

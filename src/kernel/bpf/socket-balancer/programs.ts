@@ -1,4 +1,4 @@
-/** The programs of sockets, as clang has made them of socket.bpf.c, and where they run. */
+/** The socket programs, compiled by clang from socket.bpf.c, and their hooks. */
 import { existsSync, readFileSync } from "node:fs";
 import type { IpFamily } from "../../../net/ip.ts";
 import { readPrograms } from "../elf.ts";
@@ -9,25 +9,25 @@ import { type BalancerMaps, SHARES } from "./maps.ts";
 const COUNTED = { None: 0n, Frontends: 1n, Endpoints: 2n } as const;
 
 export interface SocketProgramOptions {
-  /** Of the network namespace that is the host's. */
+  /** The cookie of the host's network namespace. */
   readonly hostCookie: bigint;
-  /** All other clients are left to the packet path. @default false */
+  /** Leaves all other clients to the packet path. @default false */
   readonly isForHostOnly?: boolean;
-  /** Connected UDP sockets of which network namespaces can be told when their backend goes: only these are led. @default "all" */
+  /** Whose connected UDP sockets can be told when their backend goes: only these are redirected. @default "all" */
   readonly connectedUdp?: "all" | "host" | "none";
-  /** Processes of the host may not bind to node ports that are served. @default false */
+  /** Prevents processes of the host from binding to node ports in use. @default false */
   readonly holdsNodePorts?: boolean;
-  /** Node ports that TCP of the host is led to at 127.0.0.1 and ::1; `cluster`: without those of the Local policy. @default "none" */
+  /** Node ports that the host's TCP reaches at 127.0.0.1 and ::1; `cluster`: except those of the Local policy. @default "none" */
   readonly atLocalhost?: "none" | "cluster" | "all";
-  /** Whether the kernel lets programs say what a call fails with: if not, Services without endpoints take the rules. @default true */
+  /** Whether programs can set the errno of a failed call; if not, Services without endpoints use the rules. @default true */
   readonly canSetReturnValue?: boolean;
-  /** What of connections is counted. @default "None" */
+  /** What connections are counted by. @default "None" */
   readonly counted?: keyof typeof COUNTED;
 }
 
 /**
- * By family, in the order in which they are attached: an address is revealed before the first socket is led. A name that ends in `m` is of
- * IPv6 sockets with addresses `::ffff:a.b.c.d`, which belong to IPv4; a datagram of these is sent as one of IPv4 (reference ebpf.md §1.2).
+ * By family, in attach order: programs that translate addresses back come before the first redirect. Names ending in `m` are for IPv6
+ * sockets with addresses `::ffff:a.b.c.d`, which use IPv4; the kernel sends a datagram of these as IPv4 (reference ebpf.md §1.2).
  */
 const PROGRAMS: Readonly<Record<IpFamily, readonly (readonly [name: string, hook: Hook])[]>> = {
   IPv4: [
@@ -48,7 +48,7 @@ const PROGRAMS: Readonly<Record<IpFamily, readonly (readonly [name: string, hook
     ["kpts_connect6", "connect6"],
   ],
 };
-/** Those that hold node ports. */
+/** Programs that hold node ports. */
 const HOLDING: typeof PROGRAMS = {
   IPv4: [
     ["kpts_bind4", "post_bind4"],
@@ -60,7 +60,7 @@ const HOLDING: typeof PROGRAMS = {
 const CONNECTED_UDP = { none: 0n, host: 1n, all: 2n } as const;
 const AT_LOCALHOST = { none: 0n, cluster: 1n, all: 2n } as const;
 
-/** The programs of a family, in the order in which they are attached. */
+/** The programs of a family, in attach order. */
 export function socketPrograms(
   family: IpFamily,
   maps: BalancerMaps,
@@ -74,7 +74,7 @@ export function socketPrograms(
   });
 }
 
-/** All programs in an object file, over these maps. */
+/** All programs of an object file, linked with these maps. */
 export function programsOf(
   file: Uint8Array,
   family: IpFamily,
@@ -103,7 +103,7 @@ export function programsOf(
   return readPrograms(file, given);
 }
 
-/** Beside this module, or, when that is in the bundle, beside the compiled modules. */
+/** Next to this module or, if that is bundled, next to the compiled modules. */
 function objectFile(family: IpFamily): Uint8Array {
   const name = `socket${family === "IPv4" ? 4 : 6}.o`;
   const beside = new URL(name, import.meta.url);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What runs when a socket of this node connects, sends, receives, is bound or is closed: the address of a Service is replaced by that of
- * one of its endpoints before a route is looked up. Everything else passes unchanged and is left to the packet path (docs/reference:
- * ebpf.md 1, ebpf-operation.md 5).
+ * Runs when a socket of this node connects, sends, receives, is bound or is closed: replaces the address of a Service by that of one of
+ * its endpoints before the route lookup. Everything else passes unchanged and is left to the packet path (docs/reference: ebpf.md 1,
+ * ebpf-operation.md 5).
  *
- * Compiled once for each IP family (-DFAMILY=4, -DFAMILY=6) by scripts/bpf.mjs. Maps and constants are undefined symbols that the loader
- * (elf.ts) fills in, so that the verifier sees constants and drops what they exclude. With -DTEST, what a socket knows of itself is in
- * words after the context, and the kernel lets a test run the program.
+ * scripts/bpf.mjs compiles it once for each IP family (-DFAMILY=4, -DFAMILY=6). Maps and constants are undefined symbols that the loader
+ * (elf.ts) fills in, so that the verifier sees constants and drops the code that they exclude. With -DTEST, words after the context
+ * describe the socket, and the kernel lets tests run the program.
  */
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -19,14 +19,14 @@ typedef long long s64;
 #define HELPER static __attribute__((unused))
 #define READ_ONCE(what) (*(const volatile __typeof__(what) *)&(what))
 #define WRITE_ONCE(what, value) (*(volatile __typeof__(what) *)&(what) = (value))
-/* Kernels before 6.8 do not follow a counter on the stack, and take such a loop for one without an end. */
+/* Kernels before 6.8 do not track a counter on the stack and consider such a loop infinite. */
 #define UNROLLED _Pragma("unroll")
-/* Compilers leave padding as it is, and the kernel compares it in keys. */
+/* Compilers leave padding uninitialized, but the kernel compares it in keys. */
 #define ZEROED(type, name) \
 	type name; \
 	__builtin_memset(&name, 0, sizeof(name))
 
-/* The kernel's contexts (include/uapi/linux/bpf.h). Addresses and ports are as in packets, but for src_port. */
+/* The kernel's contexts (include/uapi/linux/bpf.h). Addresses and ports are in network byte order, except src_port. */
 struct bpf_sock {
 	u32 bound_dev_if, family, type, protocol, mark, priority;
 	u32 src_ip4, src_ip6[4], src_port;
@@ -35,7 +35,7 @@ struct bpf_sock {
 };
 struct bpf_sock_addr {
 	u32 user_family, user_ip4, user_ip6[4];
-	/* Written as a whole word, of which the upper half is 0. */
+	/* Written as a whole word whose upper half is 0. */
 	u32 user_port;
 	u32 family, type, protocol, msg_src_ip4, msg_src_ip6[4];
 	struct bpf_sock *sk __attribute__((aligned(8)));
@@ -58,19 +58,19 @@ HELPER long (*const set_retval)(int value) = (void *)187;
 #define ECONNREFUSED 111
 #define EADDRINUSE 98
 #define NS_PER_SECOND 1000000000ULL
-/* How long a socket's datagrams go to one backend after the last of them: as long as conntrack would remember. */
+/* How long after its last datagram a socket's flow keeps its backend: as long as conntrack would. */
 #define FLOW_NS (120 * (s64)NS_PER_SECOND)
 /* The third word of ::ffff:a.b.c.d. */
 #define MAPPED_WORD 0xffff0000
 
-/* Flags of a frontend. Those that are not known here leave all to the packet path. */
+/* Flags of a frontend. Unknown ones leave the connection to the packet path. */
 #define NO_ENDPOINTS 1
 #define HOST_ONLY 2
-/* In the id of a backend that is not offered any more. */
+/* In the id of a backend that is no longer offered. */
 #define HELD (1U << 31)
-/* How many frontends one UDP socket asks at the same time. */
+/* How many frontends one UDP socket can use at the same time. */
 #define FLOWS_OF_SOCKET 4
-/* The map of counts has as many elements as numbers of so many bits. */
+/* The map of flow counts has 2^COUNT_BITS elements. */
 #define COUNT_BITS 12
 
 #if FAMILY == 6
@@ -79,7 +79,7 @@ HELPER long (*const set_retval)(int value) = (void *)187;
 #define WORDS 1
 #endif
 
-/* Keys and values of the maps; maps.ts has them for the process that fills the maps. */
+/* Keys and values of the maps; maps.ts has them for the process that fills them. */
 struct address {
 	u32 words[WORDS];
 };
@@ -108,7 +108,7 @@ struct place {
 };
 struct backend {
 	struct place place;
-	/* Id in the lower half, number of times that it was written in the upper. */
+	/* Id in the lower half, number of writes in the upper. */
 	u64 identity;
 };
 struct client_key {
@@ -161,17 +161,17 @@ extern const char frontends[], slots[], backends[], node_addrs[], valid_until[],
 	})
 /* Cookie of the host's network namespace. */
 #define HOST_COOKIE CONSTANT(host_cookie)
-/* Clients in other network namespaces are left to the packet path. */
+/* Leaves clients in other network namespaces to the packet path. */
 #define IS_FOR_HOST_ONLY CONSTANT(is_for_host_only)
-/* Which connected UDP sockets are led, because they can be told when their backend goes: 0 none, 1 those of the host, 2 all. */
+/* Which connected UDP sockets can be told when their backend goes, and so are redirected: 0 none, 1 those of the host, 2 all. */
 #define CONNECTED_UDP CONSTANT(connected_udp)
 /* The kernel has bpf_set_retval. */
 #define CAN_SET_RETVAL CONSTANT(can_set_retval)
-/* Which node ports answer at localhost, for the host: 0 none, 1 those without the Local policy, 2 all. */
+/* Which node ports the host can reach at localhost: 0 none, 1 those without the Local policy, 2 all. */
 #define AT_LOCALHOST CONSTANT(at_localhost)
-/* How many flows the sockets of a network namespace may have. */
+/* Maximum number of flows of one network namespace. */
 #define FLOWS_OF_NETNS CONSTANT(flows_of_netns)
-/* What is counted of connections: 0 nothing, 1 what they dialled, 2 the backend as well. */
+/* Connection counts: 0 none, 1 by destination, 2 by destination and backend. */
 #define COUNTED CONSTANT(counted)
 
 #ifdef TEST
@@ -201,7 +201,7 @@ INLINE int is_mapped(const struct bpf_sock_addr *ctx)
 	return READ_ONCE(ctx->user_ip6[0]) == 0 && READ_ONCE(ctx->user_ip6[1]) == 0 && READ_ONCE(ctx->user_ip6[2]) == MAPPED_WORD;
 }
 
-/* mapped: of an IPv6 socket with an address ::ffff:a.b.c.d. */
+/* mapped: for an IPv6 socket with an address ::ffff:a.b.c.d. */
 INLINE void read_address(const struct bpf_sock_addr *ctx, int mapped, struct address *to)
 {
 #if FAMILY == 6
@@ -262,7 +262,7 @@ INLINE int is_localhost(const struct address *address)
 }
 
 #ifndef TEST
-/* Whether the socket can reach nothing but this machine: its source is a loopback address, or it is bound to a device. */
+/* Whether the socket may only reach this machine: its source is a loopback address, or it is bound to a device. */
 INLINE int is_bound_to_loopback(const struct bpf_sock_addr *ctx)
 {
 	const struct bpf_sock *sk = ctx->sk;
@@ -278,7 +278,7 @@ INLINE int is_bound_to_loopback(const struct bpf_sock_addr *ctx)
 	return sk->bound_dev_if != 0;
 }
 
-/* Whether a TCP socket has connected before: what disconnects it leaves the address. It costs bystanders less than a look for its cookie. */
+/* Whether a TCP socket has connected before: disconnecting keeps the address. Costs bystanders less than looking up the cookie. */
 INLINE int has_connected(const struct bpf_sock_addr *ctx)
 {
 	const struct bpf_sock *sk = ctx->sk;
@@ -292,7 +292,7 @@ INLINE int has_connected(const struct bpf_sock_addr *ctx)
 }
 #endif
 
-/* Whether the maps are kept true. */
+/* Whether the maps are being kept up to date. */
 INLINE int are_valid(u64 now)
 {
 	u32 first = 0;
@@ -301,9 +301,9 @@ INLINE int are_valid(u64 now)
 }
 
 /*
- * A backend that carries another id was given to another service port meanwhile. Its identity is read before the place and after it: a
- * writer takes the identity away first and gives the new one last, so that what lies between two equal ones belongs to it.
- * ignored: bits of the id that need not be those of the frontend's list.
+ * A backend with another id meanwhile belongs to another service port. Reads its identity before and after the place: because a writer
+ * clears the identity first and sets the new one last, the place belongs to the identity if both reads are equal.
+ * ignored: bits of the id that need not match the frontend's list.
  */
 INLINE int take_backend(u32 index, u32 id, u32 ignored, struct place *place, u64 *identity)
 {
@@ -316,19 +316,19 @@ INLINE int take_backend(u32 index, u32 id, u32 ignored, struct place *place, u64
 	return *identity == before && (((u32)before ^ id) & ~ignored) == 0;
 }
 
-/* at_localhost: becomes 1 for a node port that was dialled there. */
+/* at_localhost: set to 1 for a node port at localhost. */
 INLINE struct frontend *find_frontend(struct bpf_sock_addr *ctx, enum call call, struct frontend_key *dialled, int *at_localhost)
 {
 	struct frontend *found;
-	/* The unspecified address is the client's own machine; in the map it stands for a node port. */
+	/* To the client, the unspecified address is its own machine; in the map, it stands for a node port. */
 	if (is_unspecified(&dialled->address))
 		return 0;
 	found = map_lookup(frontends, dialled);
-	/* A datagram to a node port may answer a client that has this source port: conntrack knows, and a socket does not. */
+	/* A datagram to a node port may answer a client that has this source port: conntrack can tell, a socket cannot. */
 	if (found || call != CONNECT || dialled->protocol == UDP)
 		return found;
 	if (is_localhost(&dialled->address)) {
-		/* That of a pod is the pod's own. */
+		/* A pod's localhost is its own. */
 		if (AT_LOCALHOST == 0 || NETNS_COOKIE(ctx) != HOST_COOKIE || IS_BOUND_TO_LOOPBACK(ctx))
 			return 0;
 		*at_localhost = 1;
@@ -341,7 +341,7 @@ INLINE struct frontend *find_frontend(struct bpf_sock_addr *ctx, enum call call,
 	return map_lookup(frontends, &node_port);
 }
 
-/* The flow of a UDP socket to what it dials. */
+/* A UDP socket's flow to this destination. */
 INLINE struct flow *find_flow(struct flow_key *key, const struct frontend_key *dialled)
 {
 	UNROLLED
@@ -356,7 +356,7 @@ INLINE struct flow *find_flow(struct flow_key *key, const struct frontend_key *d
 	return 0;
 }
 
-/* Whether an answer from a backend would be taken for one of another frontend that the socket asks at the same time. */
+/* Whether the socket could not tell this backend's answers from those of another frontend that it uses at the same time. */
 INLINE int is_taken(struct flow_key *key, const struct place *place, const struct frontend_key *dialled, u64 now)
 {
 	UNROLLED
@@ -374,8 +374,8 @@ INLINE int is_taken(struct flow_key *key, const struct place *place, const struc
 }
 
 /*
- * The number of flows of a network namespace. 0: it is the host's, which has all the room, and is not counted. Cookies are never used
- * twice. They follow each other, and multiplication spreads them; those that meet in an element share a bound.
+ * The flow count of a network namespace; null for the host's, which may use all the room and is not counted. Cookies are never reused.
+ * They are consecutive, so multiplication hashes them; those that collide share a limit.
  */
 INLINE s64 *find_count(u64 netns)
 {
@@ -383,22 +383,22 @@ INLINE s64 *find_count(u64 netns)
 	return netns == HOST_COOKIE ? 0 : map_lookup(flow_counts, &index);
 }
 
-/* Processors that do so at once may go past the bound by as many flows. */
+/* Processors that do this at the same time may exceed the limit by one flow each. */
 INLINE int add_flow(struct bpf_sock_addr *ctx, const struct flow_key *key, const struct flow *value)
 {
 	s64 *count = find_count(NETNS_COOKIE(ctx));
 	if (count && READ_ONCE(*count) >= (s64)FLOWS_OF_NETNS)
 		return 0;
-	/* Another thread may take it for something else just now. */
+	/* Another thread may be using the number for another destination. */
 	if (map_update(flows, key, value, BPF_NOEXIST))
 		return 0;
-	/* What it returns is not used: for arm64 such an instruction came with Linux 5.18. */
+	/* Does not use the result: on arm64, that instruction requires Linux 5.18. */
 	if (count)
 		__sync_fetch_and_add(count, 1);
 	return 1;
 }
 
-/* In the place of the flow to what was dialled; else in a free one, or in one of which no answer can come any more. */
+/* Overwrites the flow to the same destination; otherwise uses a free number, or one whose flow can get no more answers. */
 INLINE int write_flow(struct bpf_sock_addr *ctx, struct flow_key *key, struct flow *value)
 {
 	UNROLLED
@@ -410,7 +410,7 @@ INLINE int write_flow(struct bpf_sock_addr *ctx, struct flow_key *key, struct fl
 		if (is_same(&flow->dialled, &value->dialled) && flow->dialled_port == value->dialled_port) {
 			if (flow->backend != value->backend || !is_same(&flow->address, &value->address) || flow->port != value->port)
 				return map_update(flows, key, value, BPF_ANY) == 0;
-			/* The only word that differs is written in its place. */
+			/* Only this word differs: write it in place. */
 			flow->last_used = value->last_used;
 			return 1;
 		}
@@ -420,7 +420,7 @@ INLINE int write_flow(struct bpf_sock_addr *ctx, struct flow_key *key, struct fl
 	return 0;
 }
 
-/* Under which address a TCP socket knows its backend, until it is closed. What it connected to before is never left standing. */
+/* Records the destination that a TCP socket used, until it is closed. Never leaves the record of an earlier connect. */
 INLINE void write_tcp_peer(u64 cookie, const struct place *place, const struct frontend_key *dialled)
 {
 	ZEROED(struct tcp_peer, peer);
@@ -432,9 +432,9 @@ INLINE void write_tcp_peer(u64 cookie, const struct place *place, const struct f
 }
 
 /*
- * No program sees what a connected UDP socket sends, so it must be told when its backend goes: without a record it is not led. The backend
- * is looked at once more after that: its writer takes its identity away, and then reads the records. So it finds this one, or the socket
- * finds no identity.
+ * No program sees what a connected UDP socket sends, so it must be told when its backend goes: without a record it is not redirected.
+ * Checks the backend again after writing the record: because the backend's writer first clears the identity and then reads the records,
+ * either the writer finds this record or the check fails.
  */
 INLINE int register_connected(struct bpf_sock_addr *ctx, u64 cookie, u32 index, const struct place *place, u64 identity)
 {
@@ -455,7 +455,7 @@ INLINE int register_connected(struct bpf_sock_addr *ctx, u64 cookie, u32 index, 
 	return backend && READ_ONCE(backend->identity) == identity;
 }
 
-/* A connection that is led to a place; without one, a connection that is refused. Two processors may begin a count at the same time. */
+/* Counts a connection redirected to a place; without one, a rejected connection. Two processors may create a count at the same time. */
 INLINE void count_connection(const struct frontend_key *dialled, const struct place *place)
 {
 	ZEROED(struct count_key, key);
@@ -485,7 +485,7 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 	ZEROED(struct client_key, client);
 	ZEROED(struct flow_key, flow_key);
 
-	/* Ping sockets and UDP-Lite run the same hooks. */
+	/* Ping and UDP-Lite sockets run the same hooks. */
 	if (protocol != TCP && (protocol != UDP || (call == CONNECT && CONNECTED_UDP == 0)))
 		return PASS;
 	if (mapped && !is_mapped(ctx))
@@ -498,7 +498,7 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 	frontend = find_frontend(ctx, call, &dialled, &at_localhost);
 	if (!frontend)
 		return PASS;
-	/* Its element may be used for another at any time. */
+	/* The map may reuse the element at any time. */
 	extent = READ_ONCE(frontend->extent);
 	identity = READ_ONCE(frontend->identity);
 	seconds = READ_ONCE(frontend->affinity_seconds);
@@ -508,7 +508,7 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 
 	id = identity;
 	flags = identity >> 32;
-	/* The relay behind localhost obeys the Local policy or not, and does not listen without endpoints. */
+	/* The relay at localhost may obey the Local policy, and does not listen without endpoints. */
 	if (at_localhost && flags != 0 && (flags != HOST_ONLY || AT_LOCALHOST != 2))
 		return PASS;
 	if (flags == NO_ENDPOINTS) {
@@ -523,7 +523,7 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 
 	cookie = SOCKET_COOKIE(ctx);
 	flow_key.cookie = cookie;
-	/* A socket that sends stays with the backend that it has had there while that serves, offered or not, by either list. */
+	/* A sending socket keeps its backend for this destination while that serves, offered or not, from either list. */
 	if (call == SENDMSG) {
 		struct flow *flow = find_flow(&flow_key, &dialled);
 		if (flow && (s64)(now - flow->last_used) <= FLOW_NS) {
@@ -534,7 +534,7 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 			}
 		}
 	}
-	/* A client with session affinity does so while it is offered. */
+	/* A client with session affinity keeps its backend while that is offered. */
 	if (seconds != 0) {
 		struct choice *choice;
 		client.netns = NETNS_COOKIE(ctx);
@@ -542,7 +542,7 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 		choice = map_lookup(clients, &client);
 		if (choice) {
 			index = choice->backend;
-			/* Another processor may have noted a later time since this one looked at the clock. */
+			/* Signed: another processor may have written a later time since this one read the clock. */
 			if ((s64)(now - choice->last_used) <= (s64)(seconds * NS_PER_SECOND) &&
 			    take_backend(index, id, 0, &place, &of_backend))
 				goto note_choice;
@@ -558,7 +558,7 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 	if (!take_backend(index, id, 0, &place, &of_backend))
 		return PASS;
 note_choice:
-	/* Connection tracking gives the second of them another source port. */
+	/* By the rules, connection tracking gives the second flow another source port. */
 	if ((call == SENDMSG || protocol == UDP) && is_taken(&flow_key, &place, &dialled, now))
 		return PASS;
 	if (seconds != 0) {
@@ -571,7 +571,7 @@ chosen:
 	if (call == CONNECT && protocol == TCP) {
 		write_tcp_peer(cookie, &place, &dialled);
 	} else {
-		/* Without a record nothing else is noted of it: it takes the rules. */
+		/* Without a record, the socket uses the rules, and nothing else is recorded. */
 		if (call == CONNECT && !register_connected(ctx, cookie, index, &place, of_backend))
 			return PASS;
 		ZEROED(struct flow, flow);
@@ -595,11 +595,11 @@ INLINE int lead(struct bpf_sock_addr *ctx, enum call call, int mapped)
 	u32 protocol = READ_ONCE(ctx->protocol);
 	enum outcome outcome = try_to_lead(ctx, call, mapped, protocol);
 	if (outcome == REFUSED) {
-		/* Without it the call fails with EPERM, which people take for a policy. */
+		/* Otherwise the call fails with EPERM, which looks like a policy. */
 		SET_RETVAL(ctx, -ECONNREFUSED);
 		return 0;
 	}
-	/* A socket that was led once, and connects to something else now, must not be taken for one that is led. */
+	/* A socket that was redirected earlier and now connects to something else must not count as redirected. */
 	if (outcome == PASS && call == CONNECT && (protocol == UDP || (protocol == TCP && HAS_CONNECTED(ctx)))) {
 		u64 cookie = SOCKET_COOKIE(ctx);
 		if (protocol == UDP)
@@ -610,7 +610,7 @@ INLINE int lead(struct bpf_sock_addr *ctx, enum call call, int mapped)
 	return 1;
 }
 
-/* A backend to which the socket was led appears under the address that was asked. */
+/* Shows a redirected socket's backend under the address that the socket used. */
 INLINE int reveal(struct bpf_sock_addr *ctx, enum call call, int mapped)
 {
 	u32 protocol = READ_ONCE(ctx->protocol);
@@ -629,7 +629,7 @@ INLINE int reveal(struct bpf_sock_addr *ctx, enum call call, int mapped)
 			write_place(ctx, mapped, &peer->dialled, peer->dialled_port);
 		return 1;
 	}
-	/* What it has asked stays known as long as it is open, and its peer may be the same backend that it has connected to by itself. */
+	/* Its flows stay recorded until it is closed, and it may since have connected to the same backend directly. */
 	if (call == GETPEERNAME && !map_lookup(connected, &cookie))
 		return 1;
 	ZEROED(struct flow_key, key);
@@ -648,7 +648,7 @@ INLINE int reveal(struct bpf_sock_addr *ctx, enum call call, int mapped)
 	return 1;
 }
 
-/* What is known of a socket is forgotten when it is closed. */
+/* Deletes the records of a socket that is closed. */
 INLINE int release(struct bpf_sock *ctx)
 {
 	u32 protocol = ctx->protocol;
@@ -661,7 +661,7 @@ INLINE int release(struct bpf_sock *ctx)
 		map_delete(tcp_peers, &key.cookie);
 		return 1;
 	}
-	/* Numbers follow each other. A socket without flows was never led. */
+	/* Numbers are consecutive. A socket without flows was never redirected. */
 	if (map_delete(flows, &key))
 		return 1;
 	UNROLLED
@@ -679,9 +679,8 @@ INLINE int release(struct bpf_sock *ctx)
 }
 
 /*
- * A socket of the host's network has been bound: it is refused where it would have a node port that is served. Sockets that are bound
- * already, those of pods, and loopback addresses are left alone. mapped: an IPv6 socket at ::, which gets what comes over IPv4 as well, or
- * at ::ffff:a.b.c.d.
+ * Runs after bind(): rejects sockets of the host's network that would take a node port in use. Ignores sockets bound earlier, those of
+ * pods, and loopback addresses. mapped: an IPv6 socket at ::, which also receives IPv4, or at ::ffff:a.b.c.d.
  */
 INLINE int hold(struct bpf_sock *ctx, int mapped)
 {
@@ -691,7 +690,7 @@ INLINE int hold(struct bpf_sock *ctx, int mapped)
 		return 1;
 	key.port = __builtin_bswap16(READ_ONCE(ctx->src_port));
 	key.protocol = protocol;
-	/* Without an address it is a node port. */
+	/* A key without an address stands for a node port. */
 	if (!map_lookup(frontends, &key) || !are_valid(ktime_get_ns()))
 		return 1;
 #if FAMILY == 6
@@ -719,7 +718,7 @@ INLINE int hold(struct bpf_sock *ctx, int mapped)
 	return 0;
 }
 
-/* The loader takes each section for a program of that name. */
+/* To the loader, each section is a program of that name. */
 #define PROGRAM(name, context, body) \
 	SEC("kpts_" #name) int name(struct context *ctx) { return body; }
 #if FAMILY == 4

@@ -1,4 +1,4 @@
-/** Sockets that connect and send in ways of their own, with the programs attached and no rules underneath. */
+/** Sockets that connect and send in unusual ways, with programs attached and no rules. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { type TestContext, test } from "node:test";
@@ -13,11 +13,11 @@ import { type Dialler, startDialler } from "./testing/dialler.ts";
 import type { DialReport } from "./testing/dialler-side.ts";
 import { fillMaps, type OpenMaps, openMaps, testMaps } from "./testing/dialling.ts";
 
-const VIP = "10.96.0.1" as IpAddress; // canonical literals
+const VIP = "10.96.0.1" as IpAddress; // literals in canonical form
 const LOCAL = "127.0.0.1" as IpAddress;
 const { TCP, UDP } = PROTOCOL_NUMBERS;
 
-/** Attaches programs that lead from ports of the Service to ports of the client's own namespace. */
+/** Attaches programs that redirect the Service's ports to ports of the client's own namespace. */
 function lead(
   t: TestContext,
   cgroup: string,
@@ -88,7 +88,7 @@ test("unusual sockets", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, as
     for (let times = 0; times < 20; times += 1) {
       assert.deepEqual(await dialler.dial("tcp", { address: VIP, port: 80 }), { reached: tcp, peer: `${VIP} 80` });
     }
-    // One that an earlier test has closed may go meanwhile.
+    // A socket that an earlier test closed may disappear meanwhile.
     await eventually(() => assert.ok(maps.tcpPeers.entries().length <= before, "what is closed is forgotten"));
   });
 
@@ -108,7 +108,7 @@ test("unusual sockets", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, as
   await t.test("thousands of sockets of others do not change where a pending answer comes from", async () => {
     const room = maps.flows.definition.maxEntries;
     const answer = { reached: udp, peer: `${VIP} 53` };
-    /** What the others sent may fill the server's queue for a while. */
+    /** The other sockets' datagrams may fill the server's queue for a while. */
     const answered = async (): Promise<DialReport> => {
       const met = await dialler.dial("datagram", { address: VIP, port: 53 });
       return met.code === "silence" ? await answered() : met;
@@ -155,7 +155,7 @@ test("a network namespace has its share of the room for UDP, and the host's has 
   const maps = lead(t, cgroup, ports, await host.netnsCookie());
   const { flows, connected, flowCounts } = maps;
   const inGreedy = ["nsenter", "--target", `${greedy.pid}`, "--net"];
-  // What takes the rules; the other namespaces have none, and no route.
+  // The rules that serve what programs pass; the other namespaces have none, and no route.
   const rules = `add table ip t; add chain ip t output { type nat hook output priority -100; }
     add rule ip t output ip daddr ${VIP} udp dport 53 dnat to ${LOCAL}:${atGreedy}`;
   run([...inGreedy, "ip", "route", "add", VIP, "dev", "lo", "src", LOCAL]);

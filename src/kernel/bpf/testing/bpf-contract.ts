@@ -1,4 +1,4 @@
-/** What every {@link Bpf} does: the kernel's, and the one in memory. */
+/** What every {@link Bpf} does: the kernel's and the in-memory one. */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { assemble, passing } from "../../../../testkit/fakes/bpf/encode.ts";
@@ -11,7 +11,7 @@ import type { RunnableProgram } from "./run-program.ts";
 export interface BpfRig {
   readonly bpf: Bpf;
   readonly runnable: (program: Program, maps: readonly BpfMap[]) => RunnableProgram;
-  /** A cgroup of the test's own, and its number. */
+  /** The test's own cgroup, and its id. */
   readonly cgroup: string;
   readonly cgroupId: bigint;
   /** An empty folder of a bpf file system. */
@@ -37,7 +37,7 @@ const numbers = (map: BpfMap): readonly number[] =>
     .map(([bytes]) => new Uint32Array(bytes.buffer)[0] ?? -1)
     .toSorted((one, other) => one - other);
 
-/** Adds the context's first word to the element that its second word names. @returns 1 when there was one. */
+/** Adds the context's first word to the element that its second word names. @returns 1 if it exists. */
 const adding = (definition: MapDefinition): Program =>
   assemble(
     "adding",

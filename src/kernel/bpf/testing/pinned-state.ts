@@ -1,4 +1,4 @@
-/** What is kept in a folder of a bpf file system, as another process sees it. */
+/** The content of a folder of a bpf file system, as another process sees it. */
 import { readdirSync } from "node:fs";
 import type { IpFamily } from "../../../net/ip.ts";
 import { kernelBpf } from "../kernel-bpf.ts";
@@ -6,12 +6,12 @@ import { leadingMaps, MAPS_VERSION, memoryMaps } from "../socket-balancer/maps.t
 
 const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString("hex");
 
-/** Everything below the folder, by path. */
+/** All paths below the folder. */
 export function pinnedPaths(folder: string): readonly string[] {
   return readdirSync(folder, { recursive: true }).map(String).sort();
 }
 
-/** Of one family: which program each link runs, and all that maps lead by; equal when nothing was written meanwhile. */
+/** One family's state: each link's program and all leading maps. Equal if nothing was written in between. */
 export function pinnedState(folder: string, family: IpFamily): Readonly<Record<string, unknown>> {
   const { pins } = kernelBpf();
   const state: Record<string, unknown> = {};
@@ -30,7 +30,7 @@ export function pinnedState(folder: string, family: IpFamily): Readonly<Record<s
         ?.entries()
         .map((element) => element.map(hex).join(" "))
         .sort();
-    // With how often each backend was written.
+    // Includes the number of writes to each backend.
     else
       state[name] = map
         ?.words()

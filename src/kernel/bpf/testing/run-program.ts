@@ -1,4 +1,4 @@
-/** Programs that run once when a test says so, over plain memory: the kernel runs none at a hook of a cgroup so (reference ebpf-programs.md §4.6). */
+/** Runs programs once, on request, over plain memory: the kernel cannot run cgroup hook programs that way (reference ebpf-programs.md §4.6). */
 import { closeSync } from "node:fs";
 import { PROG_LOAD } from "../attributes.ts";
 import type { BpfMap } from "../bpf.ts";
@@ -8,7 +8,7 @@ import type { Program } from "../map-definition.ts";
 import { addressOf, bpf, fixedBytes, fixedCopy } from "../system-call.ts";
 
 export interface RunnableProgram {
-  /** Runs it once. @param context it may change it. @returns r0, 32 bits. */
+  /** Runs it once. @param context may be changed by it. @returns r0, 32 bits. */
   run(context: Uint8Array): number;
   close(): void;
 }
@@ -23,7 +23,7 @@ const PROG_TEST_RUN = layout("PROG_TEST_RUN", 168, {
   contextIn: u64(48),
 });
 
-/** @throws BpfError with what the verifier says. */
+/** @throws BpfError with the verifier's message. */
 export function runnable(program: Program, maps: readonly BpfMap[] = []): RunnableProgram {
   const code = fixedCopy(program.code);
   const view = new DataView(code.buffer);

@@ -1,16 +1,16 @@
-/** A bpf file system of the test's own, in a mount namespace that no other program sees: pins in it end with the test. */
+/** A bpf file system for one test, in a mount namespace that no other program sees: its pins end with the test. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 
-/** Where it is, in that namespace: what a program looks for by itself. */
+/** Its mount point in that namespace, where programs look by default. */
 const PLACE = "/sys/fs/bpf";
-/** Ends with its input, also when the test is killed. */
+/** Ends when its input ends, so also if the test is killed. */
 const SCRIPT = `mount -t bpf -o mode=0700 bpf ${PLACE} && echo mounted && exec cat`;
 
 export interface TestBpffs {
-  /** Its folder, reachable from here. */
+  /** Its folder, accessible from here. */
   readonly path: string;
-  /** Begins a command that is to see it in its usual place. */
+  /** Prefix for commands that need to see it at its usual place. */
   readonly wrapper: readonly [string, ...string[]];
 }
 

@@ -1,4 +1,4 @@
-/** A cgroup of the test's own: nothing is ever attached elsewhere. */
+/** A cgroup for one test: nothing is ever attached elsewhere. */
 import { mkdirSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
@@ -21,14 +21,14 @@ export function testCgroup(t: TestContext): string {
   const path = join(root, `kpts-bpf-${process.pid}-${made++}`);
   mkdirSync(path);
   t.after(async () => {
-    // What still runs in it would keep it; the kernel lets go of a process some time after its end.
+    // Remaining processes would keep it; the kernel releases a process only some time after its end.
     writeFileSync(join(path, "cgroup.kill"), "1");
     await eventually(() => rmdirSync(path));
   });
   return path;
 }
 
-/** Moves a process. */
+/** Moves a process into the cgroup. */
 export function moveInto(cgroup: string, pid: number): void {
   writeFileSync(join(cgroup, "cgroup.procs"), `${pid}`);
 }

@@ -16,7 +16,7 @@ export type Request =
       readonly ports: readonly number[];
       readonly count: number;
     }
-  /** A UDP socket that stays, by a name; connected to something else when it is there already. */
+  /** Keeps a UDP socket under a name; reconnects an existing one. */
   | { readonly what: "hold"; readonly name: string; readonly address: string; readonly port: number }
   | { readonly what: "ask"; readonly name: string }
   | { readonly what: "drop"; readonly name: string }
@@ -27,7 +27,7 @@ export type Request =
       readonly protocol: DialledProtocol;
       readonly address: string;
       readonly port: number;
-      /** Of TCP: the address to which the socket is bound before. */
+      /** For TCP: the address to bind the socket to first. */
       readonly from?: string | undefined;
     };
 
@@ -35,21 +35,21 @@ export type Request =
 export type DialledProtocol = "tcp" | "udp" | "datagram" | "multipath" | "fast open";
 
 export interface DialReport {
-  /** The port that the peer listens on, as it says itself. */
+  /** The port that the peer listens on, according to the peer. */
   readonly reached?: number;
-  /** For TCP the peer's address, as the socket gives it; for a datagram that of the answer. */
+  /** For TCP, the peer's address as the socket reports it; for a datagram, the answer's source address. */
   readonly peer?: string;
   /** Why the connection failed. */
   readonly code?: string;
 }
 
-/** What is left to wait for an answer that will not come. */
+/** How long to wait for an answer that may not come. */
 const DATAGRAM_WAIT_MS = 2000;
 
 async function listen(protocol: "tcp" | "udp", address: string): Promise<number> {
   if (protocol === "tcp") {
     const server = createServer((socket) => {
-      // A client may be gone already.
+      // The client may already be gone.
       socket.on("error", () => {}).end(`${(server.address() as AddressInfo).port}`);
     });
     server.listen(0, address);
@@ -63,7 +63,7 @@ async function listen(protocol: "tcp" | "udp", address: string): Promise<number>
   return socket.address().port;
 }
 
-/** Binds, and closes. @returns why it could not. */
+/** Binds a socket and closes it. @returns why it failed, if it did. */
 async function bind(protocol: "tcp" | "udp", address: string, port: number): Promise<DialReport> {
   const socket = protocol === "tcp" ? createServer() : createSocket(address.includes(":") ? "udp6" : "udp4");
   try {
@@ -123,7 +123,7 @@ async function sendDatagram(address: string, port: number): Promise<DialReport> 
   }
 }
 
-/** One TCP connection after the other. @returns for each port how often each outcome was met. */
+/** Connects over TCP, one connection at a time. @returns for each port, how often each outcome occurred. */
 async function dialInTurn(
   address: string,
   ports: readonly number[],
@@ -142,7 +142,7 @@ async function dialInTurn(
 }
 
 const held = new Map<string, Socket>();
-/** Of held sockets that nothing is asked of. */
+/** Errors of held sockets with no request in progress. */
 const failures = new Map<string, Error>();
 
 async function hold(name: string, address: string, port: number): Promise<DialReport> {
@@ -157,7 +157,7 @@ async function hold(name: string, address: string, port: number): Promise<DialRe
   });
 }
 
-/** Sends, and waits for the answer; or says what befell the socket before. */
+/** Sends and waits for the answer, or reports an earlier error of the socket. */
 async function ask(name: string): Promise<DialReport> {
   const socket = held.get(name);
   if (socket === undefined) return { code: "no such socket" };

@@ -1,4 +1,4 @@
-/** A process in a network namespace and a cgroup of its own, that listens and connects when told. */
+/** A process with its own network namespace and cgroup that listens and connects on request. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import type { TestContext } from "node:test";
@@ -12,22 +12,22 @@ export interface Dialler {
   readonly pid: number;
   /** Listens on a free port of the address. @returns the port. */
   listen(protocol: "tcp" | "udp", address: string): Promise<number>;
-  /** Binds a socket and closes it; port 0 is any. @returns the code of why it could not. */
+  /** Binds a socket and closes it; port 0 is any. @returns the error code, if it failed. */
   bind(protocol: "tcp" | "udp", address: string, port: number): Promise<string | undefined>;
-  /** That of its network namespace. */
+  /** The cookie of its network namespace. */
   netnsCookie(): Promise<bigint>;
-  /** Connects over TCP, once after the other, to the ports in turn. @returns for each port how often each port or code was met. */
+  /** Connects over TCP to the ports in turn. @returns for each port, how often each reached port or error code occurred. */
   dialInTurn(address: string, ports: readonly number[], count: number): Promise<Record<number, Record<string, number>>>;
-  /** Connects a UDP socket that stays under this name; the same again when there is one. */
+  /** Connects a UDP socket and keeps it under this name; reconnects an existing one. */
   hold(name: string, to: Pick<Place, "port"> & { readonly address: string }): Promise<DialReport>;
-  /** Sends over a held socket, and waits for the answer. The code of what befell it, also if that was before. */
+  /** Sends over a held socket and waits for the answer. Also reports an error that occurred before. */
   ask(name: string): Promise<DialReport>;
   drop(name: string): Promise<unknown>;
-  /** IPv4. */
+  /** IPv4 only. */
   readonly sendBesides: typeof sendBesides;
-  /** IPv4. */
+  /** IPv4 only. */
   dialInSuccession(...args: Parameters<typeof dialInSuccession>): Promise<readonly string[]>;
-  /** Connects, and for TCP waits for the peer's greeting. @param from the address to which a TCP socket is bound before. */
+  /** Connects; for TCP, waits for the peer's greeting. @param from the address to bind a TCP socket to first. */
   dial(
     protocol: DialledProtocol,
     to: Pick<Place, "port"> & { readonly address: string },
@@ -37,7 +37,7 @@ export interface Dialler {
 
 const SIDE = fileURLToPath(new URL("./dialler-side.ts", import.meta.url));
 
-/** Ends with the test. */
+/** The process ends with the test. */
 export async function startDialler(t: TestContext, cgroup: string): Promise<Dialler> {
   const script = 'ip link set lo up && exec "$0" "$1"';
   const child: ChildProcess = spawn("unshare", ["--net", "sh", "-c", script, process.execPath, SIDE], {

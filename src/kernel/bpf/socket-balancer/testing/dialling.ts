@@ -1,4 +1,4 @@
-/** What a connect or a datagram should meet, said without maps or instructions; and the maps that should make it so. */
+/** The expected result of a connect or a datagram, computed without maps or programs; and maps that should produce it. */
 import { familyOf, type IpAddress, type IpFamily, ipBytes } from "../../../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../../../net/protocol.ts";
 import type { Bpf, BpfMap } from "../../bpf.ts";
@@ -25,7 +25,7 @@ import {
   USER_PORT_WORD,
 } from "./test-programs.ts";
 
-/** How many frontends one UDP socket asks at the same time: as in socket.bpf.c. */
+/** The number of frontends that one UDP socket can use at the same time, as in socket.bpf.c. */
 const FLOWS_OF_SOCKET = 4;
 
 export interface Place {
@@ -34,33 +34,33 @@ export interface Place {
 }
 
 export interface Frontend {
-  /** Undefined: a node port. */
+  /** Undefined for a node port. */
   readonly address: IpAddress | undefined;
   readonly port: number;
   readonly protocol: number;
   readonly endpoints: readonly Place[];
-  /** Something else of it that a socket program leaves alone. */
+  /** Another reason for which a socket program passes it. */
   readonly isPassed?: boolean;
-  /** Its slots name backends of another service port: the state between two writes. */
+  /** Its slots refer to another service port's backends, as between two writes. */
   readonly isReused?: boolean;
   readonly isHostOnly?: boolean;
-  /** 0: none. */
+  /** 0 for none. */
   readonly affinitySeconds?: number;
 }
 
-/** A socket connects, or sends. */
+/** A connect or a send. */
 export interface Dial {
   readonly to: Place;
   readonly protocol: number;
   readonly socket: number;
   readonly netns: number;
-  /** To a loopback address, or to a device. @default false */
+  /** Whether the socket is bound to a loopback address or a device. @default false */
   readonly isBound?: boolean;
 }
 
 export const HOST_NETNS = 1;
 
-const LOCALHOSTS: readonly IpAddress[] = ["127.0.0.1", "::1"] as IpAddress[]; // canonical literals
+const LOCALHOSTS: readonly IpAddress[] = ["127.0.0.1", "::1"] as IpAddress[]; // literals in canonical form
 
 type AtLocalhost = NonNullable<SocketProgramOptions["atLocalhost"]>;
 
@@ -68,18 +68,18 @@ export type Expected =
   | { readonly kind: "pass" }
   | { readonly kind: "refuse" }
   /**
-   * All endpoints, in the order of the slots, or the one that the client has had. A dial that draws one that is taken passes: its
-   * answers would be those of something else that the socket asks.
+   * All endpoints in slot order, or the client's previous one. A dial that draws a taken endpoint passes: the socket
+   * could not tell its answers from those of another destination.
    */
   | { readonly kind: "to"; readonly places: readonly Place[]; readonly taken: readonly Place[] };
 
-/** Says what each of a series of dials meets. */
+/** Predicts the results of a series of dials. */
 export class DialOracle {
   readonly #frontends: readonly Frontend[];
   readonly #nodeAddresses: readonly IpAddress[];
   readonly #atLocalhost: AtLocalhost;
   readonly #choices = new Map<string, Place>();
-  /** What each UDP socket has asked, and where it was led. */
+  /** By UDP socket: the frontends that it has used, and its endpoints. */
   readonly #asked = new Map<number, Map<Frontend, Place>>();
 
   constructor(frontends: readonly Frontend[], nodeAddresses: readonly IpAddress[], atLocalhost: AtLocalhost = "none") {
@@ -92,7 +92,7 @@ export class DialOracle {
     const found = this.#find(call, dial);
     if (found === undefined || found.isPassed === true) return { kind: "pass" };
     if (LOCALHOSTS.includes(dial.to.address)) {
-      // A relay listens there, which knows policies and refuses by not listening.
+      // A relay listens there that applies policies, and rejects connections by not listening.
       const isLed = dial.netns === HOST_NETNS && dial.isBound !== true && found.endpoints.length > 0;
       const isAsked = this.#atLocalhost === "all" || (this.#atLocalhost === "cluster" && found.isHostOnly !== true);
       if (!isLed || !isAsked) return { kind: "pass" };
@@ -114,7 +114,7 @@ export class DialOracle {
     return { kind: "to", places, taken: places.filter((one) => others.some((other) => isSamePlace(one, other))) };
   }
 
-  /** What the dial met. */
+  /** Records the result of a dial. */
   note(call: "connect" | "sendmsg", dial: Dial, place: Place): void {
     const found = this.#find(call, dial);
     if (found !== undefined && hasFlow(call, dial)) {
@@ -122,7 +122,7 @@ export class DialOracle {
     }
     const [first, ...others] = found === undefined ? [] : keysOf(call, dial, found);
     if (first === undefined) return;
-    // A flow that goes on says nothing of the client.
+    // An existing flow does not update session affinity.
     const isFlow = call === "sendmsg" && this.#choices.has(first);
     for (const key of isFlow ? [first] : [first, ...others]) this.#choices.set(key, place);
   }
@@ -130,7 +130,7 @@ export class DialOracle {
   #find(call: "connect" | "sendmsg", { to, protocol }: Dial): Frontend | undefined {
     if (protocol !== PROTOCOL_NUMBERS.TCP && protocol !== PROTOCOL_NUMBERS.UDP) return undefined;
     const candidates = this.#frontends.filter((one) => one.port === to.port && one.protocol === protocol);
-    // Who sends a datagram to a node port may be answering a client with that source port.
+    // A datagram to a node port may be an answer to a client with that source port.
     const isStream = call === "connect" && protocol === PROTOCOL_NUMBERS.TCP;
     const isNodePort = isStream && [...this.#nodeAddresses, ...LOCALHOSTS].includes(to.address);
     return (
@@ -142,11 +142,11 @@ export class DialOracle {
 
 const isSamePlace = (one: Place, other: Place): boolean => one.address === other.address && one.port === other.port;
 
-/** Only UDP sends to an address; of the program that runs then nothing else is known. */
+/** Only UDP sends to an address; the program at that hook knows nothing else. */
 const hasFlow = (call: "connect" | "sendmsg", { protocol }: Dial): boolean =>
   call === "sendmsg" || protocol === PROTOCOL_NUMBERS.UDP;
 
-/** Under which a choice is remembered, the one that counts most first. */
+/** Keys under which a choice is remembered, most important first. */
 function keysOf(call: "connect" | "sendmsg", dial: Dial, frontend: Frontend): readonly string[] {
   const place = `${frontend.address} ${frontend.port} ${frontend.protocol}`;
   return [
@@ -157,7 +157,6 @@ function keysOf(call: "connect" | "sendmsg", dial: Dial, frontend: Frontend): re
 
 export type OpenMaps = Readonly<Record<keyof BalancerMaps, BpfMap>>;
 
-/** Small maps. */
 export function testMaps(family: IpFamily): BalancerMaps {
   const leading = leadingMaps(family, { frontends: 64, slots: 64, backends: 64 });
   return { ...leading, ...memoryMaps(family, 1024), ...countingMaps(family, 1024) };
@@ -171,7 +170,7 @@ export function openMaps(bpf: Bpf, definitions: BalancerMaps): OpenMaps {
 const index32 = (index: number): Uint8Array => new Uint8Array(Uint32Array.of(index).buffer);
 const ANOTHER_FLAG = 8;
 
-/** Writes frontends into empty maps, each with slots and backends of its own. The first of several for one place counts. */
+/** Writes frontends into empty maps, each with its own slots and backends. Of several with one place, the first counts. */
 export function fillMaps(
   maps: OpenMaps,
   frontends: readonly Frontend[],
@@ -186,7 +185,7 @@ export function fillMaps(
     const base = next;
     for (const { address, port } of frontend.endpoints) {
       const backend = { address: ipBytes(address), port, id: frontend.isReused === true ? id + 1000 : id };
-      // Backends in another order than slots: nothing may rest on them being the same.
+      // Numbers backends in reverse: nothing may depend on equal indexes of slots and backends.
       const at = maps.backends.definition.maxEntries - 1 - next;
       maps.backends.update(index32(at), encode(BACKEND_VALUE[family], backend));
       maps.slots.update(index32(next), new Uint8Array(BigUint64Array.of(BigInt(at)).buffer));
@@ -203,7 +202,7 @@ export function fillMaps(
   }
 }
 
-/** The context of a socket, in the form of tests. */
+/** A socket's context in the form used by tests. */
 export function contextOf(kind: SocketKind, { to, protocol, socket, netns, isBound = false }: Dial): Uint8Array {
   const context = new Uint8Array(TEST_CONTEXT_BYTES);
   const { userIp4, userIp6, userPort } = SOCK_ADDR.fields;
@@ -217,7 +216,7 @@ export function contextOf(kind: SocketKind, { to, protocol, socket, netns, isBou
   return context;
 }
 
-/** Where a program has led a socket to; undefined: it changed nothing. @throws Error when that is none of the places. */
+/** Where a program redirected a socket; undefined if unchanged. @throws Error if that is none of the places. */
 export function placeOf(kind: SocketKind, dial: Dial, after: Uint8Array, places: readonly Place[]): Place | undefined {
   const candidates = [dial.to, ...places].filter(({ address }) => familyOf(address) === familyOf(dial.to.address));
   const found = candidates.find((to) => Buffer.compare(contextOf(kind, { ...dial, to }), after) === 0);

@@ -1,4 +1,4 @@
-/** IPv4 sockets of kinds that Node does not make. */
+/** IPv4 sockets of kinds that Node cannot create. */
 import { closeSync } from "node:fs";
 import { createRequire } from "node:module";
 import { Socket } from "node:net";
@@ -55,7 +55,7 @@ function socketAddress(address: string, port: number): Uint8Array {
 const textOf = (bytes: Uint8Array): string =>
   `${bytes.subarray(4, 8).join(".")} ${((bytes[2] ?? 0) << 8) | (bytes[3] ?? 0)}`;
 
-/** What a connected stream is greeted with, and who the kernel says its peer is. */
+/** The greeting that a connected stream receives, and its peer according to the kernel. */
 function greeting(fd: number): Promise<DialReport> {
   return new Promise((resolve) => {
     const socket = new Socket({ fd });
@@ -67,7 +67,7 @@ function greeting(fd: number): Promise<DialReport> {
   });
 }
 
-/** A stream of several paths. */
+/** Connects an MPTCP stream. */
 export async function dialMultipath(address: string, port: number): Promise<DialReport> {
   const { socket, connect, errno } = calls();
   const fd = socket(AF_INET, SOCK_STREAM, IPPROTO_MPTCP);
@@ -76,7 +76,7 @@ export async function dialMultipath(address: string, port: number): Promise<Dial
   return await greeting(fd);
 }
 
-/** The first bytes are sent with what connects. */
+/** Connects with TCP Fast Open, which sends the first bytes while connecting. */
 export async function dialFastOpen(address: string, port: number): Promise<DialReport> {
   const { socket, sendto, errno } = calls();
   const fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -86,7 +86,7 @@ export async function dialFastOpen(address: string, port: number): Promise<DialR
   return await greeting(fd);
 }
 
-/** One socket connects to one after the other, and is disconnected between. @returns whom it has for its peer each time. */
+/** Connects one socket to several addresses in turn, disconnecting in between. @returns its peer each time. */
 export function dialInSuccession(
   protocol: "tcp" | "udp",
   places: readonly (readonly [string, number])[],
@@ -94,7 +94,7 @@ export function dialInSuccession(
   const { socket, connect, getpeername, errno } = calls();
   const fd = socket(AF_INET, protocol === "tcp" ? SOCK_STREAM : SOCK_DGRAM, 0);
   const peers = places.map((place) => {
-    // Of no family.
+    // The address family AF_UNSPEC.
     connect(fd, new Uint8Array(ADDRESS_BYTES), ADDRESS_BYTES);
     if (connect(fd, socketAddress(...place), ADDRESS_BYTES) < 0) return errnoName(errno());
     const peer = new Uint8Array(ADDRESS_BYTES);
@@ -106,8 +106,8 @@ export function dialInSuccession(
 }
 
 /**
- * A datagram to an address, from a socket that may be connected to another.
- * @param others as many sockets send one there before the answer is read. @param keptOpen of them, until it was.
+ * Sends a datagram to an address, from a socket that may be connected to another one.
+ * @param others number of sockets that also send one before the answer is read. @param keptOpen of these.
  */
 export async function sendBesides(
   connectedTo: readonly [string, number] | null,

@@ -1,6 +1,4 @@
-/**
- * The programs of sockets in the form in which the kernel lets a test run them: what a socket knows of itself is in words after the context.
- */
+/** Socket programs in a form that the kernel lets tests run: words after the context describe the socket. */
 import { readFileSync } from "node:fs";
 import type { IpFamily } from "../../../../net/ip.ts";
 import { be16, be32, type Field, layout, u32, u64 } from "../../layout.ts";
@@ -9,23 +7,23 @@ import type { BalancerMaps } from "../maps.ts";
 import { programsOf, type SocketProgramOptions } from "../programs.ts";
 
 /**
- * Which sockets, and which maps: IPv4 sockets, IPv6 sockets, or IPv6 sockets with an address `::ffff:a.b.c.d`. The last two share
- * hooks, and leave each other's addresses alone.
+ * The sockets and maps to use: IPv4 sockets, IPv6 sockets, or IPv6 sockets with an address `::ffff:a.b.c.d`. The last
+ * two share hooks, but each ignores the other's addresses.
  */
 export type SocketKind = "IPv4" | "IPv6" | "mapped";
 
 /** What a socket does when a program runs. */
 type SocketCall = "connect" | "sendmsg" | "recvmsg" | "peer" | "bind";
 
-/** The context: {@link SOCK_ADDR} or {@link SOCK}, the cookies of socket and network namespace, the socket's return value, whether it is bound to loopback. */
+/** The context: {@link SOCK_ADDR} or {@link SOCK}, the cookies of socket and network namespace, the return value, whether bound to loopback. */
 export const TEST_CONTEXT_BYTES = 96;
 export const TEST_SOCKET_COOKIE: Field = u64(72);
 export const TEST_NETNS_COOKIE: Field = u64(80);
 export const TEST_RETURN_VALUE: Field = u32(88);
-/** 1: the socket can reach nothing but this machine. */
+/** 1: the socket can only reach this machine. */
 export const TEST_IS_BOUND: Field = u32(92);
 
-/** `bpf_sock_addr`: who connects or sends, and where to; who is asked from where. Addresses and ports are as in packets. */
+/** `bpf_sock_addr`: the client, and its destination or peer. Addresses and ports are in network byte order. */
 export const SOCK_ADDR = layout("bpf_sock_addr", 72, {
   userIp4: be32(4),
   /** Four words. */
@@ -35,10 +33,10 @@ export const SOCK_ADDR = layout("bpf_sock_addr", 72, {
   protocol: u32(36),
 });
 
-/** The word that holds {@link SOCK_ADDR}'s port. */
+/** The word that contains {@link SOCK_ADDR}'s port. */
 export const USER_PORT_WORD: Field = u32(24);
 
-/** `bpf_sock`: the socket itself. Of the source, addresses are as in packets, and the port is not. */
+/** `bpf_sock`: the socket itself. Source addresses are in network byte order, the source port is not. */
 export const SOCK = layout("bpf_sock", 80, {
   protocol: u32(12),
   sourceIp4: be32(24),
@@ -47,10 +45,10 @@ export const SOCK = layout("bpf_sock", 80, {
   sourcePort: u32(44),
 });
 
-/** Whose maps. */
+/** The family of the maps. */
 export const familyOfKind = (kind: SocketKind): IpFamily => (kind === "IPv6" ? "IPv6" : "IPv4");
 
-/** @param maps of IPv6 for `IPv6`, else of IPv4. */
+/** @param maps of IPv6 for `IPv6`, otherwise of IPv4. */
 export function testProgram(
   call: SocketCall,
   kind: SocketKind,
