@@ -317,7 +317,7 @@ describe("without the kernel's eBPF, packets are led all the same", () => {
     cluster.set(port("bad", "10.96.0.2"), [remote("10.180.1.2")]);
     for (let round = 0; round < 2; round++) assert.deepEqual((await sync()).failures, []);
     assert.deepEqual(subject.backend.socketPath.state, ["TCP 10.96.0.1 80 cluster 10.180.1.1 8080"]);
-    const lines = subject.log.filter(({ message }) => message === "Service ports that are not decided at the socket");
+    const lines = subject.log.filter(({ message }) => message === "Some service ports are not decided at the socket");
     assert.deepEqual(
       lines.map(({ facts }) => facts),
       [{ names: "ns/bad:p/TCP", cannot: `${AT_SOCKET} for some service ports` }],

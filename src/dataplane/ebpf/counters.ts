@@ -14,7 +14,7 @@ import { SocketPins } from "./socket-pins.ts";
 type Counts = readonly (readonly [key: Uint8Array, value: Uint8Array])[];
 
 const NOT_COUNTED =
-  "Connections that were decided at the socket are in no count here, only those that took the rules: the maps of programs have no names (ebpf.pinFolder).";
+  "These counts exclude connections decided at the socket, because the programs' maps have no names (ebpf.pinFolder).";
 
 /** @param rules counters of the packet path. */
 export function ebpfCounters(rules: ModeCounters, place: PlaceOfPins): ModeCounters {

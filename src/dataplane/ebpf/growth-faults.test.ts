@@ -57,7 +57,7 @@ test("of very many service ports that the maps do not take, the log names a few"
   subject.faults.update = (map) => (map === "frontends4" ? "ENOMEM" : undefined);
   for (let number = 0; number < 100; number++) cluster.set(port(`s${number}`, `10.97.0.${number}`), []);
   await sync();
-  const line = subject.log.find(({ message }) => message === "Service ports that are not decided at the socket");
+  const line = subject.log.find(({ message }) => message === "Some service ports are not decided at the socket");
   const { names } = line?.facts ?? {};
   assert.match(String(names), /^ns\/s0:p\/TCP, .* and \d+ more$/);
   assert.ok(String(names).length < 1000, `${names}`);

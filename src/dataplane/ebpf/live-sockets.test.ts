@@ -84,7 +84,7 @@ test("maps that no process has kept for long decide nothing, and that is said in
   const late = decided(610);
   assert.match(
     late.ok ? "" : late.reason,
-    /^no process keeps the maps in .* any more \(ebpf\.validFor\): all take the rules$/,
+    /^no process updates the maps in .* any more \(ebpf\.validFor\): all connections take the rules$/,
   );
 });
 

@@ -41,10 +41,10 @@ export function decidedBy(
   const { leading, memory } = maps;
   try {
     if (leading === undefined || memory === undefined) {
-      return { ok: false, reason: `the maps in ${folder} are not whole, or of another version` };
+      return { ok: false, reason: `the maps in ${folder} are incomplete or of another version` };
     }
     if (nowNs > (memory.validUntil.words()[0] ?? 0n)) {
-      const reason = `no process keeps the maps in ${folder} any more (ebpf.validFor): all take the rules`;
+      const reason = `no process updates the maps in ${folder} any more (ebpf.validFor): all connections take the rules`;
       return { ok: false, reason };
     }
     const lists = new EndpointLists(family, memoryOf(leading), () => 0);

@@ -102,9 +102,12 @@ export function detachStale(
     }
     if (programs > 0) log.warn(DETACHED, { cgroup: cgroup.path, programs });
   } catch (error) {
-    log.v(1, "What decides at the socket is not known", { cgroup: cgroup.path, reason: messageOf(error) });
+    log.v(1, "Could not list the programs that decide at the socket", {
+      cgroup: cgroup.path,
+      reason: messageOf(error),
+    });
   }
 }
 
 /** Logged once at start. */
-const DETACHED = "Programs of an earlier process have decided at the socket, and are detached";
+const DETACHED = "Detached programs of an earlier process that decided at the socket";

@@ -118,7 +118,10 @@ test("a cgroup that goes is told, and programs are at its successor with the nex
   const process = await serve();
   node.machine.cgroups.delete(CGROUP);
   for (let round = 0; round < 3; round++) await fullSync(process);
-  assert.deepEqual(errors(process), ["The cgroup is gone, and with it what decided at the socket", NO_SOCKETS]);
+  assert.deepEqual(errors(process), [
+    "The cgroup is gone, and with it the programs that decided at the socket",
+    NO_SOCKETS,
+  ]);
   assert.deepEqual(
     node.machine.names.paths.filter((path) => !path.endsWith("/")),
     [],

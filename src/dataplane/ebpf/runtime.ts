@@ -137,7 +137,10 @@ async function removePins(
 
 function cgroupFor({ config }: NodeContext): ReturnType<typeof findCgroupRoot> {
   if (config.masqueradeAll) {
-    return { ok: false, reason: "masqueradeAll asks for the node's address on every connection, which needs packets" };
+    return {
+      ok: false,
+      reason: "masqueradeAll gives every connection the node's address, which only the rules can do",
+    };
   }
   return findCgroupRoot(config.ebpf.cgroupRoot);
 }

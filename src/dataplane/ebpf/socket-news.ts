@@ -9,11 +9,10 @@ import type { SocketPins } from "./socket-pins.ts";
 export const NOT_KEPT = "Nothing is decided at the socket while this process is away";
 
 /** Logged if names of an earlier process cannot be removed. */
-export const STUCK = "What decides at the socket cannot be removed, and may lead to endpoints that are gone";
+export const STUCK = "Programs that decide at the socket could not be removed and may lead to endpoints that are gone";
 
 /** Logged, and part of `status` while it lasts. */
-export const KNOWN_ADDRESSES =
-  "The addresses of the node cannot be read; at the socket, those that are known stay in use";
+export const KNOWN_ADDRESSES = "The node's addresses cannot be read; the last known ones stay in use at the socket";
 
 /** What this mode adds to the packet path, as named by status and page where it is unavailable. */
 export const AT_SOCKET = "connections decided at the socket";
@@ -74,7 +73,7 @@ export class SocketNews {
       return;
     }
     const [reason = ""] = refused.values();
-    this.#log.error("Service ports that are not decided at the socket", new Error(reason), {
+    this.#log.error("Some service ports are not decided at the socket", new Error(reason), {
       names: someOf(names),
       cannot: what,
     });

@@ -256,7 +256,9 @@ export class SocketPath {
     maps.settle();
     if (isFull) this.#renew(maps);
     if ((this.#mayBeOrphaned || input.isFullSync) && programs.isOrphaned) {
-      this.#options.log.error("The cgroup is gone, and with it what decided at the socket", undefined, { cgroup });
+      this.#options.log.error("The cgroup is gone, and with it the programs that decided at the socket", undefined, {
+        cgroup,
+      });
       programs.close();
       programs.load(maps.open);
     }

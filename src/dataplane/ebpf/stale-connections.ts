@@ -71,7 +71,7 @@ export class StaleConnections {
         const all = this.#options.connections.all();
         if (all.length > 0) await this.#options.disconnector.disconnect(all);
       } catch (error) {
-        this.#options.log.error("UDP sockets that were led could not be disconnected", error);
+        this.#options.log.error("Could not disconnect UDP sockets that were led at the socket", error);
       }
     });
   }
@@ -119,7 +119,7 @@ export class StaleConnections {
     if (this.#hasComplained) return;
     this.#hasComplained = true;
     this.#options.log.error(
-      "Connected UDP sockets keep an endpoint that is gone: their network namespace is not found. Its next ones take the rules",
+      "Connected UDP sockets keep an endpoint that is gone, because their network namespace was not found; its new sockets take the rules",
       undefined,
       { sockets },
     );

@@ -50,7 +50,7 @@ export function readPrograms(file: Uint8Array, given: ReadonlyMap<string, Given>
       const symbol = symbolNamed(view.getUint32(entry + 12, true));
       const what = given.get(symbol);
       if (what === undefined || view.getUint32(entry + 8, true) !== WIDE_IMMEDIATE) {
-        throw new BpfError("invalid", `bpf: program ${name}: there is no ${symbol}`);
+        throw new BpfError("invalid", `bpf: program ${name}: symbol ${symbol} is undefined`);
       }
       if (typeof what === "bigint") putWide(code, at, what);
       else references.push({ at, map: what });
@@ -66,7 +66,7 @@ function readSections(file: Uint8Array, view: DataView): readonly Section[] {
     view.getUint32(0, true) === MAGIC &&
     view.getUint16(4) === CLASS_AND_ORDER &&
     view.getUint16(18, true) === MACHINE_BPF;
-  if (!isObject) throw new BpfError("invalid", "bpf: this is no object file with programs");
+  if (!isObject) throw new BpfError("invalid", "bpf: this is not an object file with programs");
   const table = Number(view.getBigUint64(40, true));
   const [count, namesIndex] = [view.getUint16(60, true), view.getUint16(62, true)];
   const offsetOf = (index: number): number => Number(view.getBigUint64(table + index * SECTION_BYTES + 24, true));

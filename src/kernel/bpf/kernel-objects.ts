@@ -12,7 +12,7 @@ const REPLACE = 4;
 
 export function descriptorOf(what: BpfMap | BpfProgram | BpfLink): number {
   if (what instanceof KernelMap || what instanceof KernelProgram || what instanceof KernelLink) return what.fd;
-  throw new BpfError("invalid", "bpf: this is of another kernel");
+  throw new BpfError("invalid", "bpf: this object belongs to another kernel");
 }
 
 export class KernelProgram implements BpfProgram {

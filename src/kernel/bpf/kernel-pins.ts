@@ -82,7 +82,7 @@ function kindOf(fd: number): Kind | undefined {
 const pathBytes = (path: string): Uint8Array => fixedCopy(Buffer.from(`${path}\0`));
 
 const notOurs = (path: string, why: string): BpfError =>
-  new BpfError("invalid", `bpf: ${path} is not what belongs there: ${why}`);
+  new BpfError("invalid", `bpf: ${path} is not the expected object: ${why}`);
 
 /** Converts errors of node:fs to BpfError. */
 export function ofFiles<T>(what: string, work: () => T): T {

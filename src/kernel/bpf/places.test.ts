@@ -21,7 +21,7 @@ test("where only a part of the node can be seen, it is not taken for the whole",
   t.after(() => rmSync(part, { recursive: true }));
   const found = findCgroupRoot("", () => [OTHERS, mount(part, "/../..")].join("\n"));
   assert.ok(!found.ok);
-  assert.match(found.reason, new RegExp(`^${part} shows a part of the node: mount the host's /sys/fs/cgroup`));
+  assert.match(found.reason, new RegExp(`^${part} shows only a part of the node: mount the host's /sys/fs/cgroup`));
   const none = findCgroupRoot("", () => OTHERS);
   assert.match(none.ok ? "" : none.reason, /^no cgroup2 file system is mounted: .* ebpf\.cgroupRoot/);
 });
@@ -43,7 +43,7 @@ test("a folder that is named is taken when it is a cgroup, also one that is not 
   for (const [path, reason] of [
     ["/tmp", /^ebpf\.cgroupRoot: \/tmp is not in a cgroup2 file system/],
     ["/tmp/none", /^ebpf\.cgroupRoot: \/tmp\/none is not in a cgroup2 file system/],
-    [`${cgroup}/cgroup.procs`, /cgroup.procs is no folder$/],
+    [`${cgroup}/cgroup.procs`, /cgroup.procs is not a folder$/],
   ] as const) {
     const found = findCgroupRoot(path);
     assert.match(found.ok ? "" : found.reason, reason);

@@ -25,7 +25,7 @@ export function findCgroupRoot(configured: string, mountinfo: () => string = rea
   const root = mounts.find((path) => inodeOf(path) === ROOT_INODE);
   if (root !== undefined) return { ok: true, path: root };
   const seen =
-    mounts.length === 0 ? "no cgroup2 file system is mounted" : `${mounts.join(", ")} shows a part of the node`;
+    mounts.length === 0 ? "no cgroup2 file system is mounted" : `${mounts.join(", ")} shows only a part of the node`;
   return {
     ok: false,
     reason: `${seen}: mount the host's /sys/fs/cgroup into the container and name the folder in ebpf.cgroupRoot (--ebpf-cgroup-root)`,
@@ -47,7 +47,7 @@ function checkConfigured(path: string): FoundFolder {
     return { ok: false, reason: `ebpf.cgroupRoot: ${path} is not in a cgroup2 file system` };
   }
   if (attempt(() => statSync(path).isDirectory()) !== false) return { ok: true, path };
-  return { ok: false, reason: `ebpf.cgroupRoot: ${path} is no folder` };
+  return { ok: false, reason: `ebpf.cgroupRoot: ${path} is not a folder` };
 }
 
 /** Undefined if another mount hides it, or if it is not accessible. */

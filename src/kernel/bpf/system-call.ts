@@ -24,7 +24,7 @@ let loaded: ReturnType<typeof load> | undefined;
 function load() {
   const number = CALL_NUMBERS[process.arch];
   if (number === undefined || endianness() !== "LE") {
-    throw new BpfError("unsupported", `bpf: not on a processor of kind ${process.arch}: only on x64 and arm64`);
+    throw new BpfError("unsupported", `bpf: processor ${process.arch} is not supported, only x64 and arm64`);
   }
   const koffi: Koffi = createRequire(import.meta.url)("koffi");
   const library = openLibrary(koffi);

@@ -180,7 +180,7 @@ test("a table into which nft has put what the tool does not know is not taken fo
   tools.answer("iptables -w 5 -t nat -S POSTROUTING", { status: 1, stderr });
   assert.match(
     (await findIptables(options, "tables")).problem ?? "",
-    /use 'nft' tool\."\): put what nft has added to that table into one of another name$/,
+    /use 'nft' tool\."\): move what nft has added to that table into a table of another name$/,
   );
 });
 

@@ -162,7 +162,7 @@ async function ask(
 function problemOf(command: string, words: readonly string[], why = ""): string {
   const said = why === "" ? "" : ` ("${why}")`;
   const advice = why.includes("is incompatible")
-    ? "put what nft has added to that table into one of another name"
+    ? "move what nft has added to that table into a table of another name"
     : "install the package iptables, run as root, and make sure the kernel has the nat table";
   return `${[command, ...words].join(" ")} does not work${said}: ${advice}`;
 }

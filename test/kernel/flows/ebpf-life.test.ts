@@ -28,7 +28,7 @@ const services: readonly ServiceSpec[] = [
   { name: "sticky", number: 2, endpoints: ["local-1", "local-2"], spec: { sessionAffinity: "ClientIP" } },
   { name: "empty", number: 3, endpoints: [] },
 ];
-const DETACHED = /Programs of an earlier process have decided at the socket, and are detached/;
+const DETACHED = /Detached programs of an earlier process that decided at the socket/;
 const TOLD = /^UDP IPv[46] \w+ ECONNABORTED$/;
 const HOOKS = ["connect4", "connect6", "sendmsg4", "getpeername6", "post_bind4"] as const satisfies readonly Hook[];
 const bpf = kernelBpf();

@@ -92,14 +92,14 @@ export function memoryBpf(
       pinnable(what) {
         if (what instanceof OpenMap || what instanceof MemoryProgram) return what;
         if (what instanceof MemoryLink) return what.link;
-        throw new BpfError("invalid", "bpf: this is of another kernel");
+        throw new BpfError("invalid", "bpf: this object belongs to another kernel");
       },
       map(found, define, path) {
         if (!(found instanceof OpenMap)) throw new TypeError(`${path} is no map of this kernel`);
         const { definition } = found;
         const wanted = define(definition.maxEntries);
         if (isDeepStrictEqual(mapFields(wanted), mapFields(definition))) return new OpenMap(wanted, found.memory);
-        throw new BpfError("invalid", `bpf: ${path} is not what belongs there: it is another map`);
+        throw new BpfError("invalid", `bpf: ${path} is not the expected object: it is another map`);
       },
       program(found) {
         if (found instanceof MemoryProgram) return found;
@@ -107,7 +107,7 @@ export function memoryBpf(
       },
       link(found, hook, path) {
         if (found instanceof AttachedLink && found.hook === (hook ?? found.hook)) return opened(found);
-        throw new BpfError("invalid", `bpf: ${path} is not what belongs there: it is no link of ${hook}`);
+        throw new BpfError("invalid", `bpf: ${path} is not the expected object: it is no link of ${hook}`);
       },
     }),
     end() {

@@ -80,7 +80,7 @@ export function memoryPins(names: PinnedNames, open: PinOpeners): BpfPins {
   const find = (path: string, kind: Pinnable["kind"]): Pinnable | undefined => {
     const found = names.get(path);
     if (found === undefined || found.kind === kind) return found;
-    throw new BpfError("invalid", `bpf: ${path} is not what belongs there: it is no ${kind} but ${found.kind}`);
+    throw new BpfError("invalid", `bpf: ${path} is not the expected object: it is no ${kind} but ${found.kind}`);
   };
   return {
     list: (folder) => names.list(folder),

@@ -53,9 +53,9 @@ export function pinsContract(check: (what: string, body: (rig: BpfRig, t: TestCo
       { ...MAP, isAllocatedOnWrite: true },
       { ...MAP, type: "lru-hash" as const },
     ]) {
-      assert.throws(() => pins.map(`${folder}/m`, ofSize(wanted)), /m is not what belongs there: it is another map/);
+      assert.throws(() => pins.map(`${folder}/m`, ofSize(wanted)), /m is not the expected object: it is another map/);
     }
-    assert.throws(() => pins.map(`${folder}/p`, ofSize(MAP)), /p is not what belongs there: it is no map but program/);
+    assert.throws(() => pins.map(`${folder}/p`, ofSize(MAP)), /p is not the expected object: it is no map but program/);
     assert.throws(() => pins.program(`${folder}/m`), failsWith("invalid"));
     assert.throws(() => pins.link(`${folder}/m`, "connect4"), failsWith("invalid"));
     assert.throws(() => pins.map(folder, ofSize(MAP)), failsWith("EACCES"));
