@@ -111,7 +111,7 @@ test("a frontend that another program has taken out of the map or changed is wri
   const before = new Map(map.entries().map(([key, value]) => [Buffer.from(key).toString("hex"), value]));
   let lost = 0;
   subject.watch(t, () => void lost++);
-  const [[first], [second, value]] = map.entries() as [[Uint8Array], [Uint8Array, Uint8Array]]; // the map has two elements
+  const [[first], [second, value]] = map.entries() as [[Uint8Array], [Uint8Array, Uint8Array]]; // the map has two
   map.delete(first);
   map.update(
     second,

@@ -23,7 +23,7 @@ const FIELDS = {
   pinFolder: "text",
   /** Pods use the rules: for meshes and sandboxes that need to see Service addresses. */
   hostNamespaceOnly: "bool",
-  /** Prevents processes of the host from binding to node ports in use. */
+  /** Prevents processes of the host from binding to served node ports. */
   holdNodePorts: "bool",
   /** How long programs stay in force after the process last renewed them. */
   validFor: "duration",

@@ -43,7 +43,7 @@ export class Installed implements Required<Parts> {
     return this.base < 0 ? undefined : this;
   }
 
-  /** The same, but with frontends that may refer to anything. */
+  /** The same, but it is not known what its frontends refer to. */
   uncertain(changed: Partial<Parts> = {}): Installed {
     const { port, treatments, cluster, local } = this;
     return new Installed({ port, treatments, cluster, local, ...changed, isUncertain: true });

@@ -28,7 +28,7 @@ export interface ExpectedSize {
 }
 
 const LEAST: BalancerCapacity = { frontends: 1024, slots: 4096, backends: 4096 };
-/** Growth factors before an array must grow. */
+/** How many times the expected number fits before an array must grow. */
 const HEADROOM = { frontends: 2, endpoints: 1.5 };
 
 /** Open maps under the names of their definitions. */

@@ -116,7 +116,7 @@ export class SocketMaps {
     return this.#refused;
   }
 
-  /** Keeps programs in force; afterwards they let all pass. @param untilNs of CLOCK_MONOTONIC. @throws BpfError */
+  /** Programs decide until then, and let all pass after it. @param untilNs of CLOCK_MONOTONIC. @throws BpfError */
   renew(untilNs: bigint): void {
     this.#memory.validUntil.update(new Uint8Array(4), new Uint8Array(BigUint64Array.of(untilNs).buffer));
   }

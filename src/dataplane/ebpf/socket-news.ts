@@ -1,4 +1,4 @@
-/** Log messages of the socket path, logged once per condition: it costs speed, but no Service. */
+/** Log messages of the socket path, logged once per condition: a failure costs speed, not service. */
 import type { DisconnectReach } from "../../kernel/sock-diag/disconnect-udp.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";

@@ -1,6 +1,6 @@
 /**
  * The socket path of one family: maps and programs in front of the packet path, which is complete on its own. So a
- * failure here costs speed, but no Service: it is logged once, and every full sync retries.
+ * failure here costs speed, not service: it is logged once, and every full sync retries.
  */
 import type { Clock } from "../../async/clock.ts";
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
@@ -72,7 +72,7 @@ interface Sockets {
 export class SocketPath {
   readonly #options: SocketPathOptions;
   readonly #waits: KernelWaits;
-  /** Undefined before the first sync, and if the kernel rejects the programs. */
+  /** Undefined before the first sync, and while the socket path is off. */
   #sockets: Sockets | undefined;
   /** Until the first sync, an earlier process's pins stay untouched. */
   #hasBegun = false;

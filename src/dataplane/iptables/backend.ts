@@ -169,7 +169,7 @@ export class IptablesBackend implements Backend {
     try {
       return { name, rules: spell(planServicePort(port, endpoints.get(name.key) ?? [], this.#options.config, facts)) };
     } catch (error) {
-      // The name does not fit into a rule.
+      // No rule can contain the name.
       if (!(error instanceof RangeError)) throw error;
       return { name, reason: error.message };
     }

@@ -49,7 +49,7 @@ export function planOfService({ ports }: IptablesPlan, service: string): Iptable
   return { extent: "part", jumps: [], fixed: NOTHING_STATIC, canary: undefined, ports: own };
 }
 
-/** The `iptables-restore` input of a full sync. Throws a RangeError for names that do not fit into a rule. */
+/** The `iptables-restore` input of a full sync. Throws a RangeError for names that no rule can contain. */
 function restoreInput({ fixed, ports }: IptablesPlan): string {
   const spelled = ports.map(({ port, plan }) => [port.name.key, spell(plan)] as const);
   return [...textsOf(fullPayload({ plan: fixed, ports: spelled }).transactions)].join("");

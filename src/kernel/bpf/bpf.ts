@@ -74,6 +74,7 @@ export interface BpfPins {
 }
 
 export interface Bpf {
+  /** @throws BpfError */
   createMap(definition: MapDefinition): BpfMap;
   /**
    * @param maps those that the program refers to, by definition.

@@ -92,8 +92,9 @@ export async function createIptables(options: ExecIptablesOptions, found?: Found
 /**
  * Whether this host can program the family. Never rejects. Reference iptables-operation.md §10.1.
  *
- * @param reads `tools` runs two tools, which read as little as possible. `tables` reads all tables with one tool, or
- * runs none if the kernel shows that there is nothing to read and the tool's file shows that it works.
+ * @param reads `tools` runs two tools, which read as little as possible. `tables`, for modes that need them anyway,
+ * reads all tables with one tool, or runs none if the kernel shows that there is nothing to read and the tool's file
+ * shows that it works.
  */
 export async function findIptables(options: ExecIptablesOptions, reads: "tools" | "tables"): Promise<FoundIptables> {
   const binaries = options.binaries ?? DEFAULT_BINARIES[options.family];

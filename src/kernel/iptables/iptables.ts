@@ -38,7 +38,7 @@ export interface Iptables {
    * target words, unquoted.
    */
   ensureRule(table: IptablesTable, chain: string, args: readonly string[], position?: RulePosition): Promise<void>;
-  /** Checks for a rule (`-C`); if the chain is missing, so is the rule. `args` as for {@link Iptables.ensureRule}. */
+  /** Checks for a rule (`-C`); a missing chain counts as absent. `args` as for {@link Iptables.ensureRule}. */
   rulePresence(table: IptablesTable, chain: string, args: readonly string[]): Promise<Presence>;
   /** Deletes the rule if the chain has it; a missing chain or rule is no error. */
   deleteRule(table: IptablesTable, chain: string, args: readonly string[]): Promise<void>;

@@ -65,7 +65,7 @@ export interface FullTransaction {
   readonly staleChains: readonly ChainName[];
   /**
    * Table filter from before, if it could be read: where last known good rules are found. nat is read
-   * when it is needed, for the shared chains of nat are rewritten last of all.
+   * when it is needed: after its shared chains are rewritten, only stale chains can be refused.
    */
   readonly savedFilter: SavedTable | undefined;
   /**

@@ -123,8 +123,8 @@ export class EndpointLists {
   }
 
   /**
-   * Makes a list hold these endpoints, in any order and without duplicates. If the result differs from the list, the frontends must
-   * be updated. {@link settle} must follow.
+   * Makes a list hold these endpoints, in any order; there must be no duplicates. If the result differs from the list,
+   * the frontends must be updated. {@link settle} must follow.
    * @param serving endpoints to hold if the list had them. @param sibling the other list of the service port. @throws NoRoom
    */
   write(

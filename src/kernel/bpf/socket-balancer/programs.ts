@@ -15,7 +15,7 @@ export interface SocketProgramOptions {
   readonly isForHostOnly?: boolean;
   /** Whose connected UDP sockets can be told when their backend goes: only these are redirected. @default "all" */
   readonly connectedUdp?: "all" | "host" | "none";
-  /** Prevents processes of the host from binding to node ports in use. @default false */
+  /** Prevents processes of the host from binding to served node ports. @default false */
   readonly holdsNodePorts?: boolean;
   /** Node ports that the host's TCP reaches at 127.0.0.1 and ::1; `cluster`: except those of the Local policy. @default "none" */
   readonly atLocalhost?: "none" | "cluster" | "all";

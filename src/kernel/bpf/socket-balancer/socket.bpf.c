@@ -262,7 +262,7 @@ INLINE int is_localhost(const struct address *address)
 }
 
 #ifndef TEST
-/* Whether the socket may only reach this machine: its source is a loopback address, or it is bound to a device. */
+/* Whether the socket can only reach this machine: its source is a loopback address, or it is bound to a device. */
 INLINE int is_bound_to_loopback(const struct bpf_sock_addr *ctx)
 {
 	const struct bpf_sock *sk = ctx->sk;
@@ -356,7 +356,7 @@ INLINE struct flow *find_flow(struct flow_key *key, const struct frontend_key *d
 	return 0;
 }
 
-/* Whether the socket could not tell this backend's answers from those of another frontend that it uses at the same time. */
+/* Whether the socket could not tell this backend's answers from another frontend's that it uses at the same time. */
 INLINE int is_taken(struct flow_key *key, const struct place *place, const struct frontend_key *dialled, u64 now)
 {
 	UNROLLED
@@ -398,7 +398,7 @@ INLINE int add_flow(struct bpf_sock_addr *ctx, const struct flow_key *key, const
 	return 1;
 }
 
-/* Overwrites the flow to the same destination; otherwise uses a free number, or one whose flow can get no more answers. */
+/* Overwrites the flow to the same destination; else uses a free number, or one whose flow can get no more answers. */
 INLINE int write_flow(struct bpf_sock_addr *ctx, struct flow_key *key, struct flow *value)
 {
 	UNROLLED
@@ -679,7 +679,7 @@ INLINE int release(struct bpf_sock *ctx)
 }
 
 /*
- * Runs after bind(): rejects sockets of the host's network that would take a node port in use. Ignores sockets bound earlier, those of
+ * Runs after bind(): rejects sockets of the host's network that would take a served node port. Ignores sockets bound earlier, those of
  * pods, and loopback addresses. mapped: an IPv6 socket at ::, which also receives IPv4, or at ::ffff:a.b.c.d.
  */
 INLINE int hold(struct bpf_sock *ctx, int mapped)

@@ -1,4 +1,4 @@
-/** The expected result of a connect or a datagram, computed without maps or programs; and maps that should produce it. */
+/** The expected result of a connect or datagram, computed without maps or programs; and maps that should produce it. */
 import { familyOf, type IpAddress, type IpFamily, ipBytes } from "../../../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../../../net/protocol.ts";
 import type { Bpf, BpfMap } from "../../bpf.ts";

@@ -107,7 +107,8 @@ export function dialInSuccession(
 
 /**
  * Sends a datagram to an address, from a socket that may be connected to another one.
- * @param others number of sockets that also send one before the answer is read. @param keptOpen of these.
+ * @param others number of sockets that also send one before the answer is read.
+ * @param keptOpen how many of these stay open until then.
  */
 export async function sendBesides(
   connectedTo: readonly [string, number] | null,
