@@ -80,7 +80,7 @@ describe("a mode is one folder and its name in the registry", () => {
     }
     // Long lines are broken.
     const text = stdout.replaceAll(/\s+/g, " ");
-    assert.match(text, /How services are implemented: iptables, .* or toy; empty means iptables/);
+    assert.match(text, /The proxy mode: iptables, .* or toy; empty means iptables/);
   });
 
   test("its section is written with defaults, and with what flags say", async () => {

@@ -49,15 +49,15 @@ const versionType: FlagType<VersionRequest> = {
 export const ACTIONS = {
   cleanup: switchFlag({
     name: "cleanup",
-    help: "Remove the rules of every mode and end.",
+    help: "Remove the rules of every mode and exit.",
   }),
   initOnly: switchFlag({
     name: "init-only",
-    help: "Do what needs full root rights and end, so that a second start with --config can do with CAP_NET_ADMIN.",
+    help: "Do what needs full root privileges and exit; a second start with --config then needs only CAP_NET_ADMIN.",
   }),
   writeConfigTo: textFlag({
     name: "write-config-to",
-    help: "Write the resolved configuration to this file and end.",
+    help: "Write the resolved configuration to this file and exit.",
   }),
   configFile: textFlag({
     name: "config",
@@ -65,35 +65,35 @@ export const ACTIONS = {
   }),
   master: textFlag({
     name: "master",
-    help: "The URL of the API server; wins over the kubeconfig, also with --config.",
+    help: "The URL of the API server; overrides the kubeconfig, also with --config.",
   }),
   manifests: textFlag({
     name: "manifests",
     word: "directory",
-    help: "Take Services, EndpointSlices and Nodes from the manifests in this folder, and watch it, instead of asking an API server. May be used together with --config.",
+    help: "Read Services, EndpointSlices and Nodes from the manifests in this folder, and watch it, instead of using an API server. May be used together with --config.",
     isExtension: true,
   }),
   inspectSocket: textFlag({
     name: "inspect-socket",
-    help: "A Unix socket, for the daemon's user alone, on which kube-proxy status, services and monitor are answered. Empty: none. May be used together with --config.",
+    help: "The Unix socket that serves kube-proxy status, services and monitor, for the daemon's user only. Empty: none. May be used together with --config.",
     isExtension: true,
   }),
   inspectBindAddress: textFlag({
     name: "inspect-bind-address",
     word: "IP:port",
-    help: "Serve a page here that shows services, the ways of packets, syncs and what is wrong; it only reads, and asks for no password. For example 127.0.0.1:10260. Empty: no page. May be used together with --config.",
+    help: "Serve a read-only page here that shows Services, packet paths, syncs and problems; it has no authentication. For example 127.0.0.1:10260. Empty: no page. May be used together with --config.",
     isExtension: true,
   }),
   startupTaint: textFlag({
     name: "startup-taint",
     word: "key",
-    help: "Take the taint with this key from the Node once the rules of every family are in force; takes the right to patch nodes. May be used together with --config.",
+    help: "Remove the taint with this key from the Node once the rules of every family are in force; needs permission to patch nodes. May be used together with --config.",
     isExtension: true,
   }),
   healthzService: textFlag({
     name: "healthz-service",
     word: "namespace/name:port",
-    help: "With each question, /healthz also connects to the cluster IP of this TCP port of a Service, and says 503 where that fails although an endpoint answers past the rules. Empty: it does not. May be used together with --config.",
+    help: "On each request, /healthz also connects to the cluster IP of this TCP port of a Service, and answers 503 if that fails although an endpoint answers directly. Empty: no such check. May be used together with --config.",
     isExtension: true,
   }),
 };
@@ -102,38 +102,38 @@ export const VERSION = flag({
   name: "version",
   type: versionType,
   initial: { print: "none", gitVersion: undefined },
-  help: `--version and --version=raw print the version and end; --version=${CURRENT_RELEASE.version}-… reports this version instead.`,
+  help: `--version and --version=raw print the version and exit; --version=${CURRENT_RELEASE.version}-… reports this version instead.`,
 });
 
 export const HELP = switchFlag({
   name: "help",
   shorthand: "h",
-  help: "Print this text and end.",
+  help: "Print this text and exit.",
 });
 
 export const COMPATIBILITY = SELDOM.flag({
   name: "compatibility",
   field: "compatibility",
   type: { ...stringType, word: "release" },
-  help: `Whose rules, messages and defaults to have, where releases differ: ${releaseNames()}.`,
+  help: `The Kubernetes release whose rules, messages and defaults to use: ${releaseNames()}.`,
   isExtension: true,
 });
 
 export const LOG_FILE = textFlag({
   name: "log-file",
-  help: "Append log lines to this file, and write none to standard error; at 100 MB it becomes FILE.1. For Windows services, which have no standard error. May be used together with --config.",
+  help: "Append log lines to this file instead of standard error; at 100 MB it is renamed to FILE.1. For Windows services, which have no standard error. May be used together with --config.",
   isExtension: true,
 });
 
 export const WINDOWS_SERVICE = switchFlag({
   name: "windows-service",
-  help: "On Windows, run as the service kube-proxy, which the service control manager starts. May be used together with --config.",
+  help: "On Windows, run as the service kube-proxy under the service control manager. May be used together with --config.",
   isExtension: true,
 });
 
 export const HOSTNAME_OVERRIDE = textFlag({
   name: "hostname-override",
-  help: "The name of this node, where it is not the host name; wins over the configuration file.",
+  help: "The name of this node, if it is not the host name; overrides the configuration file.",
 });
 
 export const PROCESS_FLAGS: readonly AnyFlag[] = [
@@ -154,19 +154,19 @@ export const PROCESS_FLAGS: readonly AnyFlag[] = [
   GENERAL.flag({
     name: "config-sync-period",
     field: "configSyncPeriod",
-    help: "How often all known objects are looked at again; more than 0.",
+    help: "How often all known objects are processed again; must be positive.",
   }),
   GENERAL.flag({
     name: "feature-gates",
     field: "featureGates",
-    help: "Switches for features, as name=true or name=false, with commas between; may be repeated.",
+    help: "Feature gates, as comma-separated name=true or name=false pairs; may be repeated.",
   }),
   HELP,
   HOSTNAME_OVERRIDE,
   CLIENT_CONNECTION.flag({
     name: "kube-api-burst",
     field: "burst",
-    help: "How many requests to the API server may be made at once before --kube-api-qps slows them down.",
+    help: "The burst of requests to the API server that --kube-api-qps does not limit.",
   }),
   CLIENT_CONNECTION.flag({
     name: "kube-api-content-type",
@@ -176,7 +176,7 @@ export const PROCESS_FLAGS: readonly AnyFlag[] = [
   CLIENT_CONNECTION.flag({
     name: "kube-api-qps",
     field: "qps",
-    help: "Requests to the API server per second; below 0 there is no limit.",
+    help: "Requests to the API server per second; negative: no limit.",
   }),
   CLIENT_CONNECTION.flag({
     name: "kubeconfig",
@@ -198,7 +198,7 @@ export const PROCESS_FLAGS: readonly AnyFlag[] = [
   SELDOM.flag({
     name: "windows-priorityclass",
     field: "windowsPriorityClass",
-    help: "On Windows, the priority class of the process: IDLE_PRIORITY_CLASS, BELOW_NORMAL_PRIORITY_CLASS, NORMAL_PRIORITY_CLASS, ABOVE_NORMAL_PRIORITY_CLASS, HIGH_PRIORITY_CLASS or REALTIME_PRIORITY_CLASS. Empty: as it was started.",
+    help: "On Windows, the priority class of the process: IDLE_PRIORITY_CLASS, BELOW_NORMAL_PRIORITY_CLASS, NORMAL_PRIORITY_CLASS, ABOVE_NORMAL_PRIORITY_CLASS, HIGH_PRIORITY_CLASS or REALTIME_PRIORITY_CLASS. Empty: inherited.",
     isExtension: true,
   }),
   WINDOWS_SERVICE,

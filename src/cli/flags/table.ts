@@ -31,7 +31,7 @@ const replacedBy = (name: string): string =>
 export const PROXY_MODE = GENERAL.flag({
   name: "proxy-mode",
   field: "mode",
-  help: `How services are implemented: ${modeNames()}; empty means ${DEFAULT_MODE.name}, on Windows ${defaultModeOn("win32").name}.`,
+  help: `The proxy mode: ${modeNames()}; empty means ${DEFAULT_MODE.name}, on Windows ${defaultModeOn("win32").name}.`,
 });
 
 /** Takes effect when options are completed: 0 disables the server, any other port only fills in a missing one. */
@@ -56,22 +56,22 @@ export const NETWORK_FLAGS: readonly AnyFlag[] = [
     name: "bind-address",
     field: "bindAddress",
     type: ipType,
-    help: "The node's primary address, where the Node object does not tell the right one. Nothing listens on it, except in userspace mode.",
+    help: "The node's primary address, if the Node object does not have the right one. Nothing listens on it, except in userspace mode.",
   }),
   GENERAL.flag({
     name: "bind-address-hard-fail",
     field: "bindAddressHardFail",
-    help: "End the process when the health or the metrics server cannot listen, instead of trying again.",
+    help: "Exit if the health or the metrics server cannot listen, instead of retrying.",
   }),
   textFlag({
     name: "cluster-cidr",
-    help: "The prefix of all pods, or one for each IP family with a comma between; traffic from it is local in ClusterCIDR mode.",
+    help: "The CIDR of all pods, or one per IP family, comma-separated; in ClusterCIDR mode, traffic from it is local.",
     overlay: (config, text) => ({ ...config, detectLocal: { ...config.detectLocal, clusterCIDRs: text.split(",") } }),
   }),
   GENERAL.flag({
     name: "detect-local-mode",
     field: "detectLocalMode",
-    help: "How traffic of local pods is recognised: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix; empty means ClusterCIDR.",
+    help: "How traffic of local pods is detected: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix; empty means ClusterCIDR.",
   }),
   GENERAL.flag({
     name: "healthz-bind-address",
@@ -95,12 +95,12 @@ export const NETWORK_FLAGS: readonly AnyFlag[] = [
   DETECT_LOCAL.flag({
     name: "pod-bridge-interface",
     field: "bridgeInterface",
-    help: "The bridge of the local pods; needed in BridgeInterface mode.",
+    help: "The bridge of the local pods; required in BridgeInterface mode.",
   }),
   DETECT_LOCAL.flag({
     name: "pod-interface-name-prefix",
     field: "interfaceNamePrefix",
-    help: "How the names of the local pods' interfaces begin; needed in InterfaceNamePrefix mode.",
+    help: "The prefix of the local pods' interface names; required in InterfaceNamePrefix mode.",
   }),
   PROXY_MODE,
 ];
@@ -152,12 +152,12 @@ export const KERNEL_FLAGS: readonly AnyFlag[] = [
   CONNTRACK.flag({
     name: "conntrack-min",
     field: "min",
-    help: "The least number of tracked connections to allow, however few CPUs there are.",
+    help: "The minimum number of tracked connections to allow, regardless of the number of CPUs.",
   }),
   CONNTRACK.flag({
     name: "conntrack-tcp-be-liberal",
     field: "tcpBeLiberal",
-    help: "Let connection tracking accept TCP packets outside of the window (sets nf_conntrack_tcp_be_liberal).",
+    help: "Let connection tracking accept TCP packets outside the window (sets nf_conntrack_tcp_be_liberal).",
   }),
   CONNTRACK.flag({
     name: "conntrack-tcp-timeout-close-wait",
@@ -181,7 +181,7 @@ export const KERNEL_FLAGS: readonly AnyFlag[] = [
   }),
   switchFlag({
     name: "masquerade-all",
-    help: "Masquerade all traffic to cluster IPs, also that of local pods.",
+    help: "Masquerade all traffic to cluster IPs, including that of local pods.",
     overlay: (config, masqueradeAll) => ({ ...config, masqueradeAll }),
   }),
   GENERAL.flag({
@@ -204,7 +204,7 @@ function outputFlags(format: "text" | "json"): readonly AnyFlag[] {
       name: `log-${format}-info-buffer-size`,
       type: quantityType,
       initial: ZERO_QUANTITY,
-      help: `How much ${format} output may wait in memory when the streams are split; 0 writes at once. Alpha: needs the gate LoggingAlphaOptions.`,
+      help: `The size of the ${format} output buffer when streams are split; 0 writes at once. Alpha: needs the gate LoggingAlphaOptions.`,
       sets: (infoBufferSize, before) => inFormat(format, before, { infoBufferSize }),
     }),
     loggingFlag({
@@ -222,7 +222,7 @@ export const LOGGING_FLAGS: readonly AnyFlag[] = [
     name: "log-flush-frequency",
     type: durationType,
     initial: 5_000_000_000n,
-    help: "The longest time that log lines stay unwritten.",
+    help: "The maximum time before buffered log lines are written.",
     sets: (period) => ({ flushFrequencyMs: durationToMs(period) }),
   }),
   ...outputFlags("json"),
@@ -239,7 +239,7 @@ export const LOGGING_FLAGS: readonly AnyFlag[] = [
     shorthand: "v",
     type: verbosityType,
     initial: 0,
-    help: "How much is logged: 0 life cycle, 2 syncs, 4 single events, 9 whole rule sets.",
+    help: "Log verbosity: 0 life cycle, 2 syncs, 4 single events, 9 whole rulesets.",
     sets: (verbosity) => ({ verbosity }),
   }),
   loggingFlag({

@@ -93,27 +93,27 @@ export const ebpfConfig: ModeConfig<typeof FIELDS & typeof GONE_FIELDS, EbpfConf
       {
         cgroupRoot: [
           "ebpf-cgroup-root",
-          "The folder of the cgroup v2 that holds all processes of the node, for ebpf mode; empty: the root of the hierarchy, where it is mounted.",
+          "In ebpf mode, the cgroup v2 folder that holds all processes of the node; empty: the root of the mounted hierarchy.",
         ],
         pinFolder: [
           "ebpf-pin-folder",
-          "The folder, on a bpf file system, in which ebpf mode keeps its maps and links while the process is away; empty: /sys/fs/bpf/kube-proxy-ts, where such a file system is; none: nothing is kept.",
+          "In ebpf mode, the folder on a bpf file system that keeps maps and links while the process is down; empty: /sys/fs/bpf/kube-proxy-ts, if such a file system is mounted; none: nothing is kept.",
         ],
         hostNamespaceOnly: [
           "ebpf-host-namespace-only",
-          "In ebpf mode, decide at the socket for processes on the host's network only; pods take the nftables rules. For service meshes and sandboxed pods that want to see service addresses.",
+          "In ebpf mode, choose endpoints at the socket for processes on the host's network only; pods use the nftables rules. For service meshes and sandboxed pods that need to see Service addresses.",
         ],
         holdNodePorts: [
           "ebpf-hold-node-ports",
-          "In ebpf mode, let no process on the host's network bind to a node port that is served (TCP, UDP): it gets EADDRINUSE.",
+          "In ebpf mode, reserve served node ports (TCP, UDP): a process on the host's network that binds to one gets EADDRINUSE.",
         ],
         validFor: [
           "ebpf-valid-for",
-          "In ebpf mode, how long programs decide at the socket after the process has shown last that it lives; then all take the rules.",
+          "In ebpf mode, how long the programs go on after the last sign of life of the process; after that all connections use the rules.",
         ],
         rememberedSockets: [
           "ebpf-remembered-sockets",
-          "In ebpf mode, for how many UDP flows, connected UDP sockets, TCP sockets and clients with session affinity of each family there is room; rounded up to a power of two, and in force when the maps are made again.",
+          "In ebpf mode, the capacity per family for UDP flows, connected UDP sockets, TCP sockets and clients with session affinity; rounded up to a power of two, effective when the maps are recreated.",
         ],
       },
       { isExtension: true },

@@ -27,15 +27,15 @@ export const iptablesConfig: ModeConfig<typeof FIELDS, IptablesConfig> = {
   errors: ({ iptables }) => masqueradeBitErrors("KubeProxyIPTablesConfiguration", iptables.masqueradeBit),
   encode: ({ iptables }, shared) => section.encode(iptables, shared),
   periodFlags: {
-    syncPeriod: "The longest time between retries and between checks of the rules. Used by every mode but ipvs.",
+    syncPeriod: "The maximum time between retries and between checks of the rules. Used by every mode but ipvs.",
     minSyncPeriod:
-      "The least time between two syncs of the rules; 0 syncs at every change. Used by every mode but ipvs.",
+      "The minimum time between two syncs of the rules; 0: sync on every change. Used by every mode but ipvs.",
   },
   flags: section.flags({
     localhostNodePorts: ["iptables-localhost-nodeports", "Answer node ports on 127.0.0.1 too (iptables mode, IPv4)."],
     masqueradeBit: [
       "iptables-masquerade-bit",
-      "The bit of the packet mark that asks for masquerading, 0 to 31 (iptables and ipvs modes).",
+      "The bit of the packet mark that requests masquerading, 0 to 31 (iptables and ipvs modes).",
     ],
   }),
 };

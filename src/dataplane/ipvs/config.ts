@@ -56,11 +56,11 @@ export const ipvsConfig: ModeConfig<typeof FIELDS, IpvsConfig> = {
   },
   encode: ({ ipvs }, shared) => section.encode(ipvs, shared),
   periodFlags: {
-    syncPeriod: "The longest time between two syncs in ipvs mode.",
-    minSyncPeriod: "The least time between two syncs in ipvs mode.",
+    syncPeriod: "The maximum time between two syncs in ipvs mode.",
+    minSyncPeriod: "The minimum time between two syncs in ipvs mode.",
   },
   flags: section.flags({
-    excludeCIDRs: ["ipvs-exclude-cidrs", "Prefixes whose virtual servers ipvs mode leaves alone when it cleans up."],
+    excludeCIDRs: ["ipvs-exclude-cidrs", "CIDRs whose virtual servers ipvs mode does not clean up."],
     scheduler: ["ipvs-scheduler", "The IPVS scheduler; empty means rr."],
     strictARP: [
       "ipvs-strict-arp",

@@ -45,7 +45,7 @@ export const winkernelConfig: ModeConfig<typeof FIELDS, WinkernelConfig> = {
       ],
       forwardHealthCheckVip: [
         "forward-healthcheck-vip",
-        "In kernelspace mode (Windows), lead health checks at load-balancer addresses to this node.",
+        "In kernelspace mode (Windows), forward health checks at load-balancer addresses to this node.",
       ],
       networkName: [
         "network-name",
@@ -57,7 +57,7 @@ export const winkernelConfig: ModeConfig<typeof FIELDS, WinkernelConfig> = {
       ],
       sourceVip: [
         "source-vip",
-        "In kernelspace mode (Windows) on an overlay network, the address from which the node reaches pods; empty means the one that the CNI plugin has reserved on the node.",
+        "In kernelspace mode (Windows) on an overlay network, the address from which the node reaches pods; empty means the one that the CNI plugin reserved on the node.",
       ],
     },
     { isExtension: true },

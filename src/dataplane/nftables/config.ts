@@ -60,14 +60,14 @@ export const LAYOUT_FLAG = section.flag({
   name: "nftables-layout",
   field: "layout",
   isExtension: true,
-  help: "How services are laid out in nftables mode: Compatible (as upstream does it) or Flat (rules are constant, and a change costs the same however many services there are).",
+  help: "The table layout of nftables mode: Compatible (as upstream) or Flat (constant rules; the cost of a change does not grow with the number of Services).",
 });
 
 const LOCALHOST_FLAG = section.flag({
   name: "nftables-localhost-nodeports",
   field: "localhostNodePorts",
   isExtension: true,
-  help: "How nftables mode serves node ports on loopback addresses that --nodeport-addresses names: Upstream (its relay for TCP, if the feature gate KubeProxyNFTablesLocalhostNodePorts is on) or Extended (TCP and UDP, with or without the gate; a second endpoint is tried; connections may end when the process stops).",
+  help: "How nftables mode serves node ports on loopback addresses that --nodeport-addresses names: Upstream (its relay for TCP, if the feature gate KubeProxyNFTablesLocalhostNodePorts is on) or Extended (TCP and UDP, with or without the gate; a second endpoint is tried; connections may finish when the process stops).",
 });
 
 export const nftablesConfig: ModeConfig<typeof FIELDS, NftablesConfig> = {

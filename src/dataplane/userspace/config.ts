@@ -76,7 +76,7 @@ export const userspaceConfig: ModeConfig<typeof FIELDS, UserspaceConfig> = {
       name: "proxy-port-range",
       type: portRangeType,
       initial: "",
-      help: "The ports that userspace mode may use for its own sockets: N, FIRST-LAST or FIRST+LENGTH; empty or 0: any free port.",
+      help: "The ports for the sockets of userspace mode: N, FIRST-LAST or FIRST+LENGTH; empty or 0: any free port.",
       isExtension: true,
       sets: (portRange) => ({ portRange }),
     }),
@@ -84,7 +84,7 @@ export const userspaceConfig: ModeConfig<typeof FIELDS, UserspaceConfig> = {
       name: "udp-timeout",
       type: durationType,
       initial: durationFromMs(UDP_IDLE_TIMEOUT_MS),
-      help: "How long userspace mode keeps a UDP session in which nothing happens; more than 0.",
+      help: "How long userspace mode keeps an idle UDP session; must be positive.",
       isExtension: true,
       sets: (time) => ({ udpIdleTimeoutMs: durationToMs(time) }),
     }),
@@ -92,11 +92,11 @@ export const userspaceConfig: ModeConfig<typeof FIELDS, UserspaceConfig> = {
       {
         drainTimeout: [
           "userspace-drain-timeout",
-          "How long connections through userspace mode may go on when the process is told to stop; then they are cut.",
+          "How long connections through userspace mode may continue when the process stops; then they are cut.",
         ],
         rules: [
           "userspace-rules",
-          "What leads traffic to the sockets of userspace mode: iptables, or none, which needs no netfilter and serves only service addresses that this host has, and node ports.",
+          "How traffic reaches the sockets of userspace mode: iptables, or none, which needs no netfilter and serves only node ports and those Service addresses that this host has.",
         ],
       },
       { isExtension: true },
