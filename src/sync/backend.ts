@@ -1,6 +1,6 @@
 /**
- * The seam between the layers in front of a proxy mode and the mode itself. A mode is one folder under `dataplane/` that
- * implements {@link Backend} for one address family; trackers, scheduling, health, metrics and conntrack clean-up are
+ * The interface between a proxy mode and the layers in front of it. A mode is a folder under `dataplane/` that
+ * implements {@link Backend} for one address family; trackers, scheduling, health, metrics and conntrack cleanup are
  * shared (`sync/proxier.ts`).
  */
 import type { LedFlow } from "../kernel/conntrack/conntrack.ts";
@@ -11,18 +11,18 @@ import type { IpFamily } from "../net/ip.ts";
 
 /** Everything a sync may look at. The maps are live: they do not change while the sync runs. */
 export interface SyncInput {
-  /** Whether every name must be rewritten, not only what changed. */
+  /** Whether to rewrite everything, not only what changed. */
   readonly isFullSync: boolean;
   /** By {@link ServicePortName.key}. */
   readonly services: ReadonlyMap<string, ServicePort>;
   /** By {@link ServicePortName.key}; each list sorted by `text`, never empty. */
   readonly endpoints: ReadonlyMap<string, readonly Endpoint[]>;
-  /** Number of endpoints of ports in `services`, kept incrementally: sum over service ports, any readiness. */
+  /** Number of endpoints of all ports in `services`, ready or not; kept incrementally. */
   readonly endpointCount: number;
   /**
-   * Keys of service ports that were added, changed or removed, or whose endpoints were, since the last sync that resolved:
-   * what a sync that rejects was given is given again, and in full. What a sync names in {@link SyncOutcome.failures} is the
-   * backend's to try again, with every sync.
+   * Keys of service ports that were added, changed or removed, or whose endpoints changed, since the last successful
+   * sync: after a sync rejects, the next one is full and gets its keys again. The backend itself retries what it named
+   * in {@link SyncOutcome.failures}, with every sync.
    */
   readonly changedPorts: ReadonlySet<string>;
   /** Zone of this node; `undefined` when it has no zone label. */
@@ -31,64 +31,64 @@ export interface SyncInput {
   readonly serviceCIDRs: readonly string[];
 }
 
-/** A service port (or a part of the rules that belongs to none) that the kernel refused. */
+/** A service port, or a part of the rules that belongs to none, that the kernel rejected. */
 export interface SyncFailure {
   /** `namespace/name:port`, or a description such as `stale chain KUBE-SEP-…`. */
   readonly subject: string;
   readonly reason: string;
-  /** Every service depends on it, so that the node is not healthy. @default only what it names is not as it should be */
+  /** Every Service depends on it, so the node is unhealthy. @default only the named part is affected */
   readonly concernsAll?: true;
 }
 
 /** The outcome of a sync that reached the kernel. A sync that could not program anything throws instead. */
 export interface SyncOutcome {
   /**
-   * Refused parts; everything else is in the kernel. Non-empty means the sync counts as failed and is retried. The backend
-   * remembers them: they are not among the changed ports of the next sync.
+   * Rejected parts; everything else is in the kernel. If not empty, the sync counts as failed and is retried. The
+   * backend remembers these parts: they are not among the next sync's changed ports.
    */
   readonly failures: readonly SyncFailure[];
-  /** Service ports with a Local policy, endpoints somewhere and none here. */
+  /** Service ports with a Local policy that have endpoints, but none on this node. */
   readonly noLocalEndpoints: { readonly internal: number; readonly external: number };
   /**
-   * Frontends of other protocols than TCP whose rules were deleted, as `frontendKey` writes them: also those of an earlier process, of
-   * which the model knows nothing. Absent where the mode cannot tell.
+   * Non-TCP frontends whose rules were deleted, as `frontendKey` writes them; includes frontends of an earlier process,
+   * which the model does not know. Absent if the mode cannot tell.
    */
   readonly goneFrontends?: ReadonlySet<string>;
-  /** For people; absent where the mode does not count it. */
+  /** For display; absent if the mode does not count it. */
   readonly written?: Written;
-  /** Everything was looked at or written, asked for or not: how long that took says nothing of the changed ports. @default what was asked */
+  /** The sync checked or wrote everything, requested or not, so its duration says nothing about the changed ports. @default as requested */
   readonly wasFull?: boolean;
 }
 
-/** What a sync has written. */
+/** What a sync wrote. */
 export interface Written {
-  /** How often each thing was done, by what it is in the words of the mode: `add element`. */
+  /** Operation counts by the mode's name for the operation: `add element`. */
   readonly counts: Readonly<Record<string, number>>;
-  /** Time that went by while the kernel or its tools worked; absent where it is not measured. */
+  /** Time spent waiting for the kernel or its tools; absent if not measured. */
   readonly kernelMs?: number;
 }
 
 /** Rules that another program destroyed, as far as the mode can tell. */
 export interface LostRules {
-  /** Keys of the service ports whose rules must be written again; nothing else was touched. */
+  /** Keys of the service ports whose rules must be rewritten; nothing else was touched. */
   readonly ports: ReadonlySet<string>;
 }
 
-/** Called with what must be written again; without `lost`, everything. @param by the program that did it, where it is known. */
+/** Called with what must be rewritten; without `lost`, everything. @param by the program that destroyed it, if known. */
 export type OnLostRules = (lost?: LostRules, by?: string) => void;
 
-/** Connections of a mode that connection tracking does not know, or not whole. Nothing of it costs anything until it is asked for. */
+/** Connections of a mode that connection tracking does not know, or knows only in part. Costs nothing until it is asked. */
 export interface LedConnections {
-  /** Visits each; those that begin or end meanwhile, perhaps. */
+  /** Visits each connection; those that begin or end meanwhile may be missed. */
   read(visit: (flow: LedFlow) => void): Promise<void>;
   /**
-   * Ends these of TCP, others of conntrack's among them, as far as they are on this machine. @returns which were.
-   * @default the clients' sockets end
+   * Ends these TCP connections, conntrack's among them, as far as they are on this machine. @returns those that it ended.
+   * @default the clients' sockets are ended
    */
   end?(flows: readonly (Flow & Partial<LedFlow>)[]): Promise<ReadonlySet<Flow>>;
-  /** Takes away what leads further packets of these; called between syncs, before they are ended. @default there is nothing */
+  /** Removes what directs further packets of these flows; called between syncs, before the connections end. @default there is nothing */
   release?(flows: readonly Flow[]): Promise<void>;
-  /** Whether conntrack marks what the mode leads as translated. @default it does */
+  /** Whether conntrack marks the mode's connections as translated. @default true */
   readonly isMarked?: false;
 }
 
@@ -97,47 +97,47 @@ export interface Backend {
   readonly family: IpFamily;
   /** The value of `mode` in the configuration, as `/proxyMode` prints it. */
   readonly mode: string;
-  /** Brings the kernel to the state that `input` describes. Rejects when nothing could be programmed. */
+  /** Brings the kernel to the state that `input` describes. Rejects if nothing could be programmed. */
   sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome>;
   /**
-   * Watches for other programs destroying our rules until the signal aborts; calls `onLost` with what must be written
-   * again, or with nothing when a full sync is due, and `requestSync` when nothing was destroyed but the host has changed.
+   * Watches until the signal aborts for other programs destroying our rules. Calls `onLost` with what must be
+   * rewritten, or with nothing when a full sync is due, and `requestSync` when the host changed but no rules were lost.
    * Optional: a mode without it has nothing to watch.
    */
   monitor?(onLost: OnLostRules, signal: AbortSignal, requestSync: () => void): Promise<void>;
   /**
-   * For modes that hold more than rules: called after the last sync, when the process is told to stop. Resolves when the
-   * process may end. Another call does nothing.
+   * For modes that hold more than rules: called after the last sync when the process stops. Resolves when the process
+   * may exit. Further calls do nothing.
    */
   close?(): Promise<void>;
   /**
-   * Whether flows lead to this process and not to endpoints, so that the mode alone knows which of the connection
-   * tracking table's are stale.
+   * Whether flows lead to this process instead of endpoints, so that only the mode knows which conntrack entries are
+   * stale.
    */
   readonly endsFlows?: boolean;
   /**
-   * How long after a sync the next one should wait at least, as far as the mode knows from what syncs cost. Counts where the
-   * user has not chosen `minSyncPeriod`. Optional: only `minSyncPeriod` counts then.
+   * Minimum pause between two syncs, as the mode estimates it from what syncs cost. Applies if the user has not set
+   * `minSyncPeriod`. Optional: without it, only `minSyncPeriod` applies.
    */
   readonly restMs?: number;
   /**
-   * Of more changed service ports only so many are handed over at once, so that other changes need not wait for all of them. For modes
-   * whose changes cost what is changed. @default all at once
+   * Maximum number of changed service ports per sync, so that other changes need not wait for all of them. For modes
+   * whose sync cost grows with the number of changes. @default no limit
    */
   readonly portsAtOnce?: number | undefined;
   /** Overrides whether the periodic full sync may be skipped (iptables large-cluster mode). */
   readonly skipsPeriodicFullSync?: boolean;
   /**
-   * For modes that carry the connections themselves: how many are open to each endpoint (its `ip:port`) of the service port with
-   * this key. @default only the kernel knows
+   * For modes that carry the connections themselves: number of open connections to each endpoint (its `ip:port`) of the
+   * service port with this key. @default only the kernel knows
    */
   openConnections?(key: string): ReadonlyMap<string, number>;
-  /** @default connection tracking knows all */
+  /** @default conntrack knows every connection */
   readonly led?: LedConnections;
-  /** What people should know of how the mode is working, beside failures: whole sentences without a full stop. @default none */
+  /** What users should know about how the mode is working, besides failures: whole sentences without a full stop. @default none */
   readonly remarks?: readonly string[];
-  /** What the mode does in a lesser way than it was asked to, and why; everything is served all the same. @default nothing */
+  /** What works in a degraded way, and why; everything is still served. @default nothing */
   readonly degraded?: readonly SyncFailure[];
-  /** Whether the rules depend on {@link SyncInput.serviceCIDRs}, so that a change of them calls for a full sync. */
+  /** Whether the rules depend on {@link SyncInput.serviceCIDRs}, so that a change to them requires a full sync. */
   readonly usesServiceCIDRs?: boolean;
 }

@@ -58,7 +58,7 @@ function setUp(families: readonly IpFamily[] = ["IPv4", "IPv6"]) {
   const log = new RecordingLogger();
   const proxiers = families.map((family) => new RecordingProxier(family, calls));
   const dispatcher = new DualStackDispatcher({ proxiers, nodeName: "node", log });
-  /** What has been called since the last look. */
+  /** Calls since the last look. */
   const take = (): string[] => calls.splice(0);
   return { dispatcher, log, take };
 }

@@ -1,6 +1,6 @@
 /**
- * Spreads the events of a source over the proxiers of one or two families: reference node.md §11, with the topology
- * filter of §8.5 and the bookkeeping of ServiceCIDRs of §1.
+ * Distributes the events of a source to the proxiers of one or two families: reference node.md §11, with the topology
+ * filter of §8.5 and the ServiceCIDR bookkeeping of §1.
  */
 import type { ObjectEvent, ObjectKind, ObjectKinds, ObjectSink } from "../cluster/object-source.ts";
 import {
@@ -13,7 +13,7 @@ import {
 import type { Logger } from "../logging/logger.ts";
 import type { IpFamily } from "../net/ip.ts";
 
-/** A receiver of events: a {@link Proxier}, or a stand-in of tests. */
+/** Receives events: a {@link Proxier}, or a stand-in in tests. */
 export interface ProxierSink {
   readonly family: IpFamily;
   onService(event: ObjectEvent<ServiceRecord>): void;
@@ -26,7 +26,7 @@ export interface ProxierSink {
   run(signal: AbortSignal): Promise<void>;
 }
 
-/** Another receiver of events about this node: the node manager, or the health server. */
+/** Also receives events about this node: the node manager, or the health server. */
 export type NodeSink = KindSink<NodeRecord>;
 
 interface DualStackOptions {
@@ -37,7 +37,7 @@ interface DualStackOptions {
   readonly log: Logger;
 }
 
-/** Receives what there is of one kind. */
+/** Receives the events of one kind. */
 interface KindSink<T> {
   onEvent(event: ObjectEvent<T>): void;
   onSynced(): void;
@@ -63,7 +63,7 @@ export class DualStackDispatcher implements ObjectSink {
         for (const proxier of this.#options.proxiers) proxier.onEndpointSlicesSynced();
       },
     },
-    // The zone is known with the first event.
+    // The first event already gives the zone.
     nodes: { onEvent: (event) => this.#onNode(event), onSynced() {} },
     serviceCIDRs: { onEvent: (event) => this.#onServiceCIDR(event), onSynced: () => this.#tellServiceCIDRs() },
   };
@@ -90,10 +90,10 @@ export class DualStackDispatcher implements ObjectSink {
     await Promise.all(this.#options.proxiers.map((proxier) => proxier.run(signal)));
   }
 
-  /** A slice of a family without a proxier concerns none. */
+  /** Slices of a family without a proxier are ignored. */
   #onEndpointSlice(event: ObjectEvent<EndpointSliceRecord>): void {
     const { addressType } = event.object;
-    // The API never changes the type of a slice, but an edit of a manifest can: then both families must know.
+    // The API never changes the address type of a slice, but editing a manifest can: then both families must be told.
     const oldType = event.kind === "update" ? event.old.addressType : addressType;
     for (const proxier of this.#options.proxiers) {
       if (proxier.family === addressType || proxier.family === oldType) proxier.onEndpointSlice(event);

@@ -12,7 +12,7 @@ import { endpointRecord, serviceRecord, sliceRecord } from "./testing/records.ts
 
 const ip = (text: string) => parseIpAddress(text) ?? assert.fail(text);
 
-/** A connection to a Service that this pod answers. */
+/** A connection to a Service, answered by this pod. */
 function flow(destination: string, replier: string, sourcePort: number): Flow {
   return {
     ...{ protocol: "TCP", sourceIP: ip("10.9.9.9"), sourcePort, destinationIP: ip(destination), destinationPort: 80 },
@@ -55,7 +55,7 @@ class Bench {
     this.state.onEndpointSlice({ kind: "add", object });
   }
 
-  /** The same, and syncs. */
+  /** Like `write`, then syncs. */
   set(...args: Parameters<Bench["write"]>): void {
     this.write(...args);
     this.sync();
@@ -121,7 +121,7 @@ test("an endpoint that the rules still lead to is not gone, though the model has
   await bench.clock.advance(60_000);
   bench.conntrack.flows = [flow(A, "10.1.0.1", 1)];
   bench.write("a", []);
-  // The kernel refuses that for a while.
+  // The kernel rejects that for a while.
   const refused = bench.state.applyChanges().changedPorts;
   bench.set("b", []);
   await bench.clock.advance(60_000);
@@ -185,7 +185,7 @@ test("while the table cannot be read, endpoints that went are not remembered wit
     bench.set("a", [`10.1.${second >> 8}.${second & 255}`]);
     await bench.clock.advance(1000);
   }
-  // Each that is remembered is noted again.
+  // Every remembered endpoint is noted again.
   const noted = t.mock.method(Map.prototype, "set");
   bench.gone.note([]);
   const count = noted.mock.callCount();

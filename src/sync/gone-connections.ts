@@ -1,6 +1,6 @@
 /**
- * Ends connections of TCP to endpoints that are gone: their clients would wait for an answer for up to a quarter of an hour. Asked for by
- * `connections.endTCP` or a Service's annotation. An endpoint that terminates is in the slices, and not gone.
+ * Ends TCP connections to endpoints that are gone: otherwise their clients would wait for an answer for up to a quarter of an hour.
+ * Enabled by `connections.endTCP` or a Service's annotation. A terminating endpoint is still in the slices, so it is not gone.
  */
 import type { Timer } from "../async/clock.ts";
 import type { LedFlow } from "../kernel/conntrack/conntrack.ts";
@@ -12,43 +12,43 @@ import type { LedConnections } from "./backend.ts";
 import type { SyncMetrics } from "./observers.ts";
 import type { LookOptions } from "./stale-flows.ts";
 
-/** What is to be ended, and how. */
+/** Which connections to end, and how. */
 export interface ConnectionEnding {
-  /** For Services that do not say. */
+  /** For Services without the annotation. */
   readonly endTCP: EndTcp;
-  /** How long an endpoint must be gone. */
+  /** How long an endpoint must have been gone. */
   readonly afterMs: number;
-  /** Ends the clients' sockets on this machine. @returns of which connections it did. */
+  /** Ends the clients' sockets on this machine. @returns the connections whose sockets it ended. */
   readonly endSockets: (flows: readonly Flow[]) => Promise<ReadonlySet<Flow>>;
 }
 
 interface GoneConnectionsOptions extends LookOptions<Pick<ProxyState, "services" | "endpoints" | "ownerOf">> {
   readonly ending: ConnectionEnding;
   readonly metrics: Pick<SyncMetrics, "countEndedConnections">;
-  /** Connections of the mode beside conntrack's. @default none */
+  /** The mode's connections besides conntrack's. @default none */
   readonly led?: LedConnections | undefined;
 }
 
-/** A service port whose connections are ended. */
+/** A service port whose connections may be ended. */
 interface Noted {
-  /** Since when this is asked for: what is not in its endpoints has been gone for no longer, as far as is known. */
+  /** When ending was first requested: an endpoint that went at an unknown time counts as gone since then. */
   readonly sinceMs: number;
   /** `ip:port` */
   readonly endpoints: ReadonlySet<string>;
 }
 
-/** After an error, or a table that changed while it was read; twice as long after each error, up to the latter. */
+/** Delay after an error, or a table that changed while it was read; doubled after each error, up to the latter. */
 const [RETRY_MS, LONGEST_RETRY_MS] = [1000, 60_000];
-/** What takes longer hangs, or its machine does: that is said. */
+/** A look that takes longer hangs, or its machine does: a warning says so. */
 const LONG_MS = 30_000;
 
 export class GoneConnections {
   readonly #options: GoneConnectionsOptions;
-  /** By key. */
+  /** By service port key. */
   readonly #noted = new Map<string, Noted>();
-  /** When endpoints went, by key and `ip:port`. */
+  /** When endpoints went, by service port key and `ip:port`. */
   readonly #goneMs = new Map<string, number>();
-  /** By key and `ip:port`: another Service may have the pod. It had it at the last look, or there was none since the endpoint went. */
+  /** Endpoints, by key and `ip:port`, whose pod another Service had at the last look; also those that went since then. */
   readonly #spared = new Set<string>();
   #timer: Timer | undefined;
 
@@ -57,12 +57,12 @@ export class GoneConnections {
     options.signal.addEventListener("abort", () => this.#timer?.cancel(), { once: true });
   }
 
-  /** To be called when the rules of these service ports are in the kernel. */
+  /** Call when the rules of these service ports are in the kernel. */
   note(changed: Iterable<string>): void {
     const { clock, ending, state } = this.#options;
     const nowMs = clock.monotonicMs();
     let isDue = this.#spared.size > 0;
-    // Any change may be the one with which that Service loses the pod, too.
+    // Any change may be the one that takes the pod from that other Service, too.
     for (const id of this.#spared) this.#goneMs.set(id, nowMs);
     for (const key of changed) {
       const before = this.#noted.get(key);
@@ -93,7 +93,7 @@ export class GoneConnections {
     return (port.endTCP ?? this.#options.ending.endTCP) === "Gone";
   }
 
-  /** One look serves all that went before it; what goes later has one of its own. */
+  /** One look covers all that went before it; what goes later gets a look of its own. */
   #schedule(delayMs: number, retryMs = RETRY_MS): void {
     const { clock, log, signal } = this.#options;
     if (this.#timer !== undefined || signal.aborted) return;
@@ -104,7 +104,7 @@ export class GoneConnections {
       this.#look()
         .catch((error: unknown) => {
           log.error("Connections to endpoints that are gone were not looked for", error);
-          // It may never work: the next look that does finds them again.
+          // Looking may never work; the next look that does finds them again.
           this.#spared.clear();
           this.#forgetOld();
           this.#schedule(retryMs, Math.min(retryMs * 2, LONGEST_RETRY_MS));
@@ -134,7 +134,7 @@ export class GoneConnections {
       return judged;
     });
     for (const leftMs of this.#forgetOld()) waitingMs.push(leftMs);
-    // What a part of the table does not have may be in the rest.
+    // Flows missing from a partial read may be in the rest of the table.
     if (!isWhole) waitingMs.push(RETRY_MS);
     if (waitingMs.length > 0) this.#schedule(waitingMs.reduce((least, leftMs) => Math.min(least, leftMs)));
     if (gone.length === 0 || signal.aborted) return;
@@ -152,7 +152,7 @@ export class GoneConnections {
     if (errors.length > 0) throw errors[0];
   }
 
-  /** Forgets when endpoints went that are gone for long enough: so count all of which nothing is known. @returns how long others have left. */
+  /** Forgets endpoints that have been gone for long enough, as those without a time count. @returns the time left for the others. */
   #forgetOld(): number[] {
     const { clock, ending } = this.#options;
     const nowMs = clock.monotonicMs();
@@ -165,12 +165,12 @@ export class GoneConnections {
     return left;
   }
 
-  /** Those whose endpoint is gone for long enough; how long the others have left is added. */
+  /** The suspects whose endpoint has been gone for long enough; adds the time left for the others to `waitingMs`. */
   #judged<T extends Flow>(suspects: readonly T[], own: ReadonlySet<IpAddress>, waitingMs: number[]): readonly T[] {
     this.#spared.clear();
     if (suspects.length === 0) return [];
     const { endpoints } = this.#options.state;
-    // A pod that any slice still has is not gone: it has only left this Service.
+    // A pod that is still in any slice is not gone: it has only left this Service.
     const listed = new Set<IpAddress>();
     for (const list of endpoints.values()) for (const { ip } of list) listed.add(ip);
     return suspects.filter((flow) => {
@@ -186,7 +186,7 @@ export class GoneConnections {
     });
   }
 
-  /** How long its endpoint has been gone, by key and `ip:port`; undefined where it is not, or nothing is asked for. */
+  /** How long the flow's endpoint has been gone, by key and `ip:port`; undefined if it is not gone, or ending is not requested. */
   #goneOf(
     flow: Flow & Partial<LedFlow>,
     own: ReadonlySet<IpAddress>,

@@ -1,6 +1,6 @@
 /**
- * The work of the next sync, as a value: taken when a sync starts, handed back when it fails. Requests during a sync are for the
- * next one, so that nothing gets lost between the two. Pure.
+ * The work of the next sync, as a value: taken when a sync starts, handed back if it fails. Requests during a sync go
+ * to the next one, so nothing gets lost between the two.
  */
 import { someOf } from "../logging/some-of.ts";
 import type { ServicePort } from "../model/service-port.ts";
@@ -11,13 +11,13 @@ export interface PendingWork {
   readonly isFull: boolean;
   /** Keys of service ports whose rules must be written. */
   readonly ports: ReadonlySet<string>;
-  /** `namespace/name` of the Services whose health-check ports must be looked at. */
+  /** `namespace/name` of the Services whose health-check ports must be checked. */
   readonly services: ReadonlySet<string>;
   /** Flows may lead to endpoints that no longer serve. */
   readonly staleFlows: boolean;
-  /** Frontends that service ports do not own any more, and whose flows may still be there. */
+  /** Frontends that no service port owns any more, and whose flows may remain. */
   readonly goneFrontends: ReadonlySet<string>;
-  /** Keys of refused service ports whose old rules still make flows that the two above are about. */
+  /** Keys of rejected service ports whose old rules still create the flows of the two fields above. */
   readonly owing: ReadonlySet<string>;
 }
 
@@ -44,19 +44,19 @@ export function merged(first: PendingWork, second: Partial<PendingWork>): Pendin
   };
 }
 
-/** Without a copy where one side is empty: a first sync brings the ports of a whole cluster. */
+/** Does not copy if one side is empty: a first sync brings the ports of a whole cluster. */
 export function union(first: ReadonlySet<string>, second: ReadonlySet<string>): ReadonlySet<string> {
   if (first.size === 0) return second;
   if (second.size === 0) return first;
   return new Set([...first, ...second]);
 }
 
-/** How many refused parts the error of their sync names. */
+/** How many rejected parts the error of a sync names. */
 const NAMED_FAILURES = 10;
 
 /**
- * What a failed sync hands on. The backend remembers what was refused, and tries it again with every sync; flows that the old
- * rules still make are looked for when the new ones are in. When nothing is known of the kernel, all must be written.
+ * What a failed sync hands on. The backend remembers rejected parts and retries them with every sync; flows that the old rules
+ * still create are looked for once the new rules are in. If the state of the kernel is unknown, everything must be written.
  */
 export function leftBy(
   error: unknown,
@@ -65,7 +65,7 @@ export function leftBy(
 ): PendingWork {
   if (!(error instanceof IncompleteSyncError)) return { ...work, isFull: true };
   const { subjects } = error;
-  // What is of no service port, such as the rules of all, may be what makes any flow.
+  // A failure that belongs to no service port, such as one of all rules, may affect any flow.
   const isOfAll = [...subjects].some((subject) => subject.includes(" "));
   if (isOfAll) return { ...NO_WORK, staleFlows: work.staleFlows, goneFrontends: work.goneFrontends, owing: work.owing };
   const owing = [...union(work.owing, work.ports)].filter((key) => !key.endsWith("/TCP") && isAmong(subjects, key));
@@ -77,12 +77,12 @@ export function leftBy(
   };
 }
 
-/** Whether a service port is among what was refused. @param subjects as failures name them: its text, or its key. */
+/** Whether a service port is among those rejected. @param subjects as failures name them: its text, or its key. */
 export function isAmong(subjects: ReadonlySet<string>, key: string): boolean {
   return subjects.has(key) || subjects.has(key.slice(0, key.lastIndexOf("/")));
 }
 
-/** A sync that programmed everything but these parts; the message names the first of them. */
+/** A sync that programmed everything except these parts; the message names the first of them. */
 export class IncompleteSyncError extends Error {
   override readonly name = "IncompleteSyncError";
   readonly subjects: ReadonlySet<string>;
@@ -94,14 +94,14 @@ export class IncompleteSyncError extends Error {
 }
 
 /**
- * Whether a node with these failures is of use to clients. Another node refuses a bad service port, too: taking this one out of load
- * balancers, or restarting the program, helps no one while others are served.
+ * Whether a node with these failures is of use to clients. Another node would reject a bad service port, too: taking
+ * this one out of load balancers, or restarting the program, helps no one while others are served.
  */
 export function isServing(failures: readonly SyncFailure[], services: ReadonlyMap<string, ServicePort>): boolean {
   if (failures.some(({ concernsAll }) => concernsAll)) return false;
   if (failures.length === 0 || services.size === 0) return true;
   const refused = new Set(failures.map(({ subject }) => subject));
-  // Ends at the first that is served: there may be tens of thousands.
+  // Stops at the first that is served: there may be tens of thousands.
   for (const { name } of services.values()) if (!refused.has(name.text)) return true;
   return false;
 }

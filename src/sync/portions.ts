@@ -1,13 +1,13 @@
-/** One Service can have ten thousand ports, and others must not wait for all of them. */
+/** Splits syncs of many ports: one Service can have ten thousand, and others must not wait for all of them. */
 import { serviceOfKey } from "../model/service-port-name.ts";
 
-/** A Service that costs more is logged. */
+/** A Service that takes longer is logged. */
 const COSTLY_MS = 1_000;
-/** How long the changes of others should wait for a portion. */
+/** How long other changes should wait for a portion. */
 const PORTION_MS = 150;
-/** The assumed cost of a service port until it is known. */
+/** The assumed cost of a service port until it is measured. */
 const FIRST_MS = 1;
-/** With fewer, what a sync costs by itself would be most of it. */
+/** With fewer, the fixed cost of a sync would dominate. */
 const LEAST_PORTION = 50;
 
 /** A Service that took long to program. */
@@ -26,12 +26,12 @@ export interface PortPortion {
 const NONE: ReadonlySet<string> = new Set();
 
 export class Portions {
-  /** The cost so far of Services whose ports come in several portions. */
+  /** The accumulated cost of Services whose ports come in several portions. */
   readonly #costs = new Map<string, { servicePorts: number; milliseconds: number }>();
   /** The cost of one service port in the last portion. */
   #eachMs = FIRST_MS;
 
-  /** The service ports that come next, at most so many: those of the Services with the fewest first. */
+  /** The next service ports, at most `most`: those of the Services with the fewest first. */
   first(ports: ReadonlySet<string>, most = Number.POSITIVE_INFINITY): PortPortion {
     if (ports.size <= most) return { now: ports, later: NONE };
     const size = Math.min(most, Math.max(Math.round(PORTION_MS / this.#eachMs), Math.min(LEAST_PORTION, most)));
@@ -41,9 +41,9 @@ export class Portions {
   }
 
   /**
-   * Shares out among Services what a portion took.
+   * Divides the time that a portion took among its Services.
    *
-   * @returns those that are done and took longer than a second.
+   * @returns the finished Services that took longer than a second.
    */
   note({ now, later }: PortPortion, milliseconds: number): readonly CostlyService[] {
     this.#eachMs = later.size === 0 ? FIRST_MS : milliseconds / now.size;

@@ -1,4 +1,4 @@
-/** How long changes of pods take to reach the kernel (`kubeproxy_network_programming_duration_seconds`). Reference sync.md. */
+/** How long pod changes take to reach the kernel (`kubeproxy_network_programming_duration_seconds`). Reference sync.md. */
 import type { Logger } from "../logging/logger.ts";
 import type { AppliedChanges } from "../model/proxy-state.ts";
 import { serviceOfKey } from "../model/service-port-name.ts";
@@ -15,7 +15,7 @@ interface LatencyOptions {
 
 export class ProgrammingLatencies {
   readonly #options: LatencyOptions;
-  /** Of changes of which a part is still to be programmed. */
+  /** Changes that are not fully programmed yet. */
   #unobserved: TriggerTimes = [];
 
   constructor(options: LatencyOptions) {
@@ -23,10 +23,10 @@ export class ProgrammingLatencies {
   }
 
   /**
-   * Observes the changes that a sync has programmed, from cause to kernel. Services with a refused part are left out: their latencies
-   * would be untrue.
+   * Observes the latency, from cause to kernel, of the changes that a sync programmed. Leaves out Services with a
+   * rejected part: their latencies would be wrong.
    *
-   * @param later keys of service ports that the next sync programs: the causes of their changes wait for it.
+   * @param later keys of service ports left for the next sync: the causes of their changes wait for it.
    */
   observe(triggerTimesMs: TriggerTimes, failures: readonly SyncFailure[], later: ReadonlySet<string>): void {
     // A subject is `namespace/name:port` or `namespace/name`.
@@ -39,7 +39,7 @@ export class ProgrammingLatencies {
     for (const { service, timesMs } of causes) {
       if (unfinished.has(service) || refused.has(service)) continue;
       for (const timeMs of timesMs) {
-        // Less than 0 when a clock is wrong or was set meanwhile: a histogram's sum must not go down.
+        // Negative if a clock is wrong or was set meanwhile: a histogram's sum must not go down.
         const elapsed = Math.max(0, nowMs - timeMs) / 1000;
         metrics.observeNetworkProgramming(elapsed);
         log.v(4, "Network programming", { endpoint: service, elapsed });

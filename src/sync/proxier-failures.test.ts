@@ -1,4 +1,4 @@
-/** The proxier after a sync that failed, as a whole or in part. */
+/** The proxier after a sync that failed, wholly or in part. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ProxierBench } from "./testing/proxier-bench.ts";

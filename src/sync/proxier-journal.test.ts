@@ -1,4 +1,4 @@
-/** What a proxier writes down of its syncs: why each ran, what came of it, how long its parts took. */
+/** What a proxier records about its syncs: why each ran, how it ended, how long its parts took. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ProxierBench } from "./testing/proxier-bench.ts";

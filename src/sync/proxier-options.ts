@@ -1,4 +1,4 @@
-/** What a {@link Proxier} is made of, and what it says of itself. */
+/** What a {@link Proxier} is built from, and its status. */
 import type { Clock } from "../async/clock.ts";
 import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
 import type { LocalAddresses } from "../kernel/route/addresses.ts";
@@ -17,16 +17,16 @@ export interface ProxierOptions {
   readonly health: HealthReporter;
   readonly serviceHealth: ServiceHealthPorts;
   readonly conntrack: ConntrackTable;
-  /** @default none is known, and flows to node ports without endpoints stay */
+  /** @default none is known, so flows to node ports without endpoints stay */
   readonly localAddresses?: LocalAddresses;
   readonly periods: {
     /** `minSyncPeriod`. */
     readonly minMs: number;
-    /** The user chose `minMs`: it alone decides, and not what the mode says of its pace. @default false */
+    /** The user set `minMs`: it alone applies, not the mode's own pace. @default false */
     readonly isMinChosen?: boolean;
-    /** `syncPeriod`: how long after a failure it is tried again. */
+    /** `syncPeriod`: the delay before a failed sync is retried. */
     readonly syncMs: number;
-    /** Between full syncs that nothing else asks for. @default one hour */
+    /** Time between full syncs that nothing else requests. @default one hour */
     readonly fullMs?: number;
   };
   /** Feature gate AllowServiceExternalIPs. */
@@ -34,29 +34,29 @@ export interface ProxierOptions {
   readonly clock: Clock;
   readonly log: Logger;
   /**
-   * Told what the kernel refused, after every sync that left such parts or could program nothing, and once with nothing
-   * when all are gone.
+   * Called with what the kernel rejected, after every sync that left such parts or could program nothing, and once with
+   * an empty list when all are resolved.
    */
   readonly onFailures?: (failures: readonly SyncFailure[]) => void;
-  /** Called for every frontend that a service port has lost to another one. */
+  /** Called for every frontend that a service port lost to another one. */
   readonly onConflict?: (conflict: FrontendConflict) => void;
   /** Called for a Service that took long to program. */
   readonly onCostlyService?: (costly: CostlyService) => void;
-  /** Where every sync is written down, with its causes. @default nowhere */
+  /** Where every sync is recorded, with its causes. @default nowhere */
   readonly journal?: SyncJournal;
-  /** @default connections of TCP are left alone */
+  /** @default TCP connections are left alone */
   readonly ending?: ConnectionEnding;
 }
 
-/** Where a proxier stands, for tests and for people. */
+/** The status of a proxier, for tests and for display. */
 export interface ProxierStatus {
-  /** Services and endpoint slices have both been handed over completely. */
+  /** Services and EndpointSlices have both been received completely. */
   readonly isInitialised: boolean;
   readonly isSyncing: boolean;
   readonly needsFullSync: boolean;
-  /** The last sync did not bring the kernel to the wanted state. */
+  /** The last sync did not bring the kernel to the desired state. */
   readonly isFailing: boolean;
-  /** Refused by the kernel in the last sync; a single entry for all rules when it could not program anything. */
+  /** Rejected by the kernel in the last sync; a single entry for all rules if nothing could be programmed. */
   readonly failures: readonly SyncFailure[];
   /** {@link Backend.remarks} */
   readonly remarks: readonly string[];

@@ -1,4 +1,4 @@
-/** A Service of many ports: programmed in portions, between which other changes have their turn. */
+/** A Service with many ports: programmed in portions, with other changes in between. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ProxierOptions } from "./proxier-options.ts";
@@ -8,7 +8,7 @@ import { endpointRecord, sliceRecord } from "./testing/records.ts";
 
 const PORTS = Array.from({ length: 10 }, (_, n) => ({ name: `p${n}`, protocol: "TCP", port: n + 75, nodePort: 0 }));
 
-/** Each portion takes so long. */
+/** Each portion takes this long. */
 async function started(durationMs: number, more?: Pick<ProxierOptions, "ending">): Promise<ProxierBench> {
   const bench = new ProxierBench({ minMs: 0 }, more);
   await bench.start();
@@ -105,7 +105,7 @@ describe("proxier: portions", () => {
       addService(bench, "many", { ports: PORTS });
       bench.proxier.onEndpointSlice({ kind: "add", object: both });
       await bench.clock.advance(60_000);
-      // Of the last port, which is in the last of four portions.
+      // To the last port, which is in the last of four portions.
       bench.conntrack.flows = [{ ...udpFlow("10.1.0.1"), protocol: "TCP", destinationPort: 84 }];
       const refused = isRefused ? ["ns/many:p9/TCP"] : [];
       bench.backend.script = () => ({ durationMs: 3_000, refused });

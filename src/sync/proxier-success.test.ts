@@ -1,4 +1,4 @@
-/** The proxier after a sync that succeeded: what it tells, and what it does to flows. */
+/** The proxier after a successful sync: what it reports, and what it does to flows. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ProxierBench } from "./testing/proxier-bench.ts";

@@ -1,4 +1,4 @@
-/** Random histories: after any events in any order, in the end the kernel holds what the API wants. */
+/** Random histories: after any events in any order, the kernel ends up with what the API wants. */
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import fc from "../../testkit/support/fast-check.ts";
@@ -43,7 +43,7 @@ function maybe(min: number, max: number): fc.Arbitrary<number | undefined> {
   return fc.option(fc.integer({ min, max }), { nil: undefined });
 }
 
-/** Turns wanted states into the events that a source would send, and remembers the newest object of each name. */
+/** Turns desired states into the events that a source would send, and remembers the newest object of each name. */
 class Cluster {
   readonly services = new Map<string, ServiceRecord>();
   readonly slices = new Map<string, EndpointSliceRecord>();
@@ -58,7 +58,7 @@ class Cluster {
     return replace(this.slices, name, endpoints === undefined ? undefined : sliceRecord(name, addresses));
   }
 
-  /** What one full sync from nothing would leave in the kernel. */
+  /** What one full sync from scratch would leave in the kernel. */
   wanted(): Map<string, string> {
     const state = new ProxyState({
       family: "IPv4",
@@ -155,7 +155,7 @@ it("loses no change, with any events, sync durations and failures together", asy
       };
       for (const next of steps) await take(next);
       for (const what of ["start", "services synced", "slices synced"] as const) doOnce(what);
-      // Fewer failures than minutes are left: everything settles well before the hourly sync could hide a loss.
+      // Fewer failures than minutes left: everything settles well before the hourly sync could hide a loss.
       await clock.advance(17 * 32_000);
       assert.deepEqual(sorted(backend.programmed), sorted(cluster.wanted()));
       assert.deepEqual(backend.violations, []);

@@ -1,4 +1,4 @@
-/** The proxier: which event causes which sync, when it is a full one, and how it ends. */
+/** The proxier: which event causes which sync, when that is a full one, and how the proxier ends. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ProxierBench } from "./testing/proxier-bench.ts";

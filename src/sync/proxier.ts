@@ -1,10 +1,10 @@
 /**
- * One address family from events to kernel: keeps the model, decides when to sync and whether in full, hands the work to
- * the mode's {@link Backend}, and reports the outcome to health, metrics and journal. The same for all modes.
+ * One address family, from events to the kernel: keeps the model, decides when to sync and whether in full, hands the
+ * work to the mode's {@link Backend}, and reports the outcome to health, metrics and journal. The same for all modes.
  * Reference endpoints.md §6.3, sync.md §12.2, §12.3; iptables-operation.md §9.1, §9.2.
  *
- * What a sync does not finish is never lost: changes that arrive meanwhile stay pending in the model for the next sync, a
- * sync that fails hands its changes on, and what the kernel refused is remembered by the backend.
+ * What a sync does not finish is never lost: changes that arrive meanwhile stay pending in the model for the next sync,
+ * a failed sync hands its changes on, and the backend remembers what the kernel rejected.
  */
 
 import { BoundedRunner } from "../async/bounded-runner.ts";
@@ -51,7 +51,7 @@ export class Proxier {
   readonly #fullMs: number;
   readonly #runner: BoundedRunner;
   readonly #stop = new AbortController();
-  /** Between the steps of a sync the model is of no use to others. */
+  /** Guards the model, which others cannot use between the steps of a sync. */
   readonly #turns = new Mutex();
   readonly #staleFlows: StaleFlows;
   readonly #goneConnections: GoneConnections | undefined;
@@ -64,13 +64,13 @@ export class Proxier {
   #pending = FULL_SYNC;
   /** When the next periodic full sync is due, monotonic. */
   #fullSyncDueMs = Number.NEGATIVE_INFINITY;
-  /** How long the next full sync waits after one that left refused parts; 0: the last left none. */
+  /** How long the next full sync waits after one that left rejected parts; 0: the last one left none. */
   #incompleteRestMs = 0;
   #wasQueuedWhileSyncing = false;
   #isFailing = false;
   readonly #inForce = Promise.withResolvers<void>();
   #failures: readonly SyncFailure[] = [];
-  /** Keys of those that the kernel refused last, and whose old rules are there. */
+  /** Keys of the service ports that the kernel last rejected and whose old rules remain. */
   #refusedPorts: ReadonlySet<string> = new Set();
   readonly #latencies: ProgrammingLatencies;
   readonly #portions = new Portions();
@@ -101,7 +101,7 @@ export class Proxier {
     this.#latencies = new ProgrammingLatencies({ ...options, log: this.#log });
     this.#staleFlows = new StaleFlows(ofFamily);
     const { ending } = options;
-    // A mode whose flows end at this process knows itself what becomes of them.
+    // A mode whose flows end at this process knows what becomes of them.
     const conntrack = backend.endsFlows === true ? NO_CONNTRACK : options.conntrack;
     this.#goneConnections = ending && new GoneConnections({ ...ofFamily, conntrack, led: backend.led, ending });
     this.#runner = new BoundedRunner({
@@ -133,7 +133,7 @@ export class Proxier {
     };
   }
 
-  /** Takes a Service event; asks for a sync when it leaves anything to do. */
+  /** Takes a Service event; requests a sync if it leaves anything to do. */
   onService(event: ObjectEvent<ServiceRecord>): void {
     const isPending = this.state.onService(event);
     this.#options.metrics.countServiceChange(this.state.pendingServiceCount);
@@ -142,7 +142,7 @@ export class Proxier {
     this.sync();
   }
 
-  /** Takes an EndpointSlice event of any family; asks for a sync when it changes something for this one. */
+  /** Takes an EndpointSlice event of any family; requests a sync if it changes something for this one. */
   onEndpointSlice(event: ObjectEvent<EndpointSliceRecord>): void {
     const { accepted, changed } = this.state.onEndpointSlice(event);
     if (accepted) this.#options.metrics.countEndpointChange(changed);
@@ -151,32 +151,32 @@ export class Proxier {
     this.sync();
   }
 
-  /** All Services there were at the start have been handed over. */
+  /** All initial Services have been received. */
   onServicesSynced(): void {
     this.#hasServices = true;
     if (this.#isInitialised) this.#runner.runNow();
   }
 
-  /** All EndpointSlices there were at the start have been handed over. */
+  /** All initial EndpointSlices have been received. */
   onEndpointSlicesSynced(): void {
     this.#hasEndpointSlices = true;
     if (this.#isInitialised) this.#runner.runNow();
   }
 
-  /** The node's zone is another one now; every service may choose other endpoints. */
+  /** The node's zone changed; every Service may choose other endpoints. */
   onZone(zone: string | undefined): void {
     this.#zone = zone;
     this.#requestFullSync("zone");
-    // Asked for even before the start: health expects a sync from now on.
+    // Requested even before the start: from now on health expects a sync.
     if (!this.#isInitialised) this.sync();
   }
 
-  /** Node ports answer on other addresses of the node now. */
+  /** Node ports now answer on other addresses of the node. */
   onNodeAddresses(): void {
     this.#requestFullSync("node-addresses");
   }
 
-  /** The union of all ServiceCIDRs, in a fixed order. Costs a sync only in a mode that uses them, and only on change. */
+  /** The union of all ServiceCIDRs, in a fixed order. Requests a sync only on change, and only in a mode that uses them. */
   onServiceCIDRs(cidrs: readonly string[]): void {
     if (equalLists(cidrs, this.#serviceCIDRs)) return;
     this.#serviceCIDRs = cidrs;
@@ -190,7 +190,7 @@ export class Proxier {
     this.sync();
   }
 
-  /** Queues a sync: it runs when the shortest period allows. From now on health expects one to succeed. */
+  /** Queues a sync: it runs when the minimum period allows. From now on health expects a successful one. */
   sync(): void {
     const { health, metrics, clock } = this.#options;
     if (this.#runner.isRunning) this.#wasQueuedWhileSyncing = true;
@@ -200,8 +200,8 @@ export class Proxier {
   }
 
   /**
-   * Syncs whenever due and watches over the rules until the signal aborts; a sync under way gets the abort and is
-   * waited for. The rules stay. Never rejects for what a sync or the kernel does.
+   * Syncs when due and watches the rules until the signal aborts; a running sync gets the abort and is awaited. The
+   * rules stay. Never rejects because of a sync or the kernel.
    */
   async run(signal: AbortSignal): Promise<void> {
     const { health, metrics, clock } = this.#options;
@@ -210,13 +210,13 @@ export class Proxier {
     if (signal.aborted) stop();
     health.started(this.family);
     metrics.setLastQueued(clock.now() / 1000);
-    // A first sync that failed before the loop started is still to be done.
+    // A first sync that failed before the loop started is still due.
     if (this.#isFailing) health.queuedUpdate(this.family);
     await Promise.all([this.#runner.run(signal), this.#watch(signal)]);
     await this.#staleFlows.settled;
   }
 
-  /** Resolves after the first sync whose rules serve, perhaps but for single service ports that the kernel refused. */
+  /** Resolves after the first sync whose rules serve, perhaps except for single service ports that the kernel rejected. */
   get inForce(): Promise<void> {
     return this.#inForce.promise;
   }
@@ -249,7 +249,7 @@ export class Proxier {
     }
   }
 
-  /** One turn. Rejects when the kernel is not in the wanted state afterwards. */
+  /** One sync. Rejects if the kernel is not in the desired state afterwards. */
   async #sync(): Promise<void> {
     const { backend, clock, metrics } = this.#options;
     const { signal } = this.#stop;
@@ -261,12 +261,12 @@ export class Proxier {
     const startMs = clock.monotonicMs();
     const isFullDue = backend.skipsPeriodicFullSync !== true && startMs >= this.#fullSyncDueMs;
     let work = merged(this.#pending, { isFull: isFullDue });
-    // What is asked for from now on is the next sync's.
+    // Requests from now on go to the next sync.
     this.#pending = NO_WORK;
     const isFullSync = work.isFull;
     let wasFull = isFullSync;
     this.#wasQueuedWhileSyncing = false;
-    // A sync that nothing asked for is the periodic one, or tries again what failed.
+    // A sync that nothing requested is the periodic one, or a retry.
     const otherwise = this.#isFailing ? "retry" : isFullSync ? "periodic" : "requested";
     const record = this.#recorder.begin(isFullSync, startMs, otherwise);
     try {
@@ -318,10 +318,10 @@ export class Proxier {
   }
 
   /**
-   * The kernel has been programmed, perhaps but for the parts that it refused. Everything that follows the rules is
-   * done for what is there; health asks only whether the node serves.
+   * The kernel is programmed, perhaps except for rejected parts. Everything that follows the rules is done for what is
+   * there; health only asks whether the node serves.
    *
-   * @param later service ports that are the next sync's.
+   * @param later service ports left for the next sync.
    */
   async #finish(
     outcome: SyncOutcome,
@@ -334,13 +334,13 @@ export class Proxier {
     const { staleFlows, goneFrontends } = work;
     const isComplete = failures.length === 0;
     if (work.isFull) {
-      // The backend tries refused parts again with every sync: they are no reason to write everything with every change.
+      // The backend retries rejected parts with every sync: they are no reason to rewrite everything with every change.
       const restMs = Math.min(this.#incompleteRestMs * 2 || periods.syncMs, this.#fullMs);
       this.#incompleteRestMs = isComplete ? 0 : restMs;
       this.#fullSyncDueMs = clock.monotonicMs() + (isComplete ? this.#fullMs : restMs);
     }
     if (later.size > 0) {
-      // Flows that the old rules still make are looked for when all of the new ones are there.
+      // Flows that the old rules still create are looked for once all new rules are there.
       this.#pending = merged(this.#pending, { ports: later, staleFlows, goneFrontends });
       this.#wasQueuedWhileSyncing = true;
       this.#runner.runNow();
@@ -351,7 +351,7 @@ export class Proxier {
     if (isServing(failures, this.state.services)) {
       this.#inForce.resolve();
       health.updated(this.family);
-      // What was queued meanwhile may not be in the kernel yet.
+      // Changes that were queued meanwhile may not be in the kernel yet.
       if (this.#wasQueuedWhileSyncing) health.queuedUpdate(this.family);
       metrics.setLastSync(clock.now() / 1000);
     }
@@ -376,7 +376,7 @@ export class Proxier {
     }
   }
 
-  /** Those of the service ports, and of those that were refused before, whose rules the kernel has taken. */
+  /** The service ports, of these and the previously rejected ones, whose rules the kernel has accepted. */
   #takeInForce(ports: ReadonlySet<string>, failures: readonly SyncFailure[]): ReadonlySet<string> {
     const all = union(this.#refusedPorts, ports);
     const subjects = new Set(failures.map(({ subject }) => subject));
@@ -389,11 +389,11 @@ export class Proxier {
     this.#isFailing = true;
     const isPartial = error instanceof IncompleteSyncError;
     if (!isPartial) {
-      // Nothing could be programmed, or nothing is known of what was: that concerns no part but all.
+      // Nothing could be programmed, or the outcome is unknown: that concerns everything, not one part.
       this.#failures = [{ subject: `${backend.mode} rules`, reason: messageOf(error) }];
       onFailures?.(this.#failures);
     }
-    // Syncs that were not queued must show, too, or health would stay good without end.
+    // Failed syncs that were not queued must show, too, or health would stay good forever.
     if (!isPartial || !isServing(this.#failures, this.state.services)) health.queuedUpdate(this.family);
     this.#log.error("Sync failed", error, { retryingTime: formatMs(Math.min(periods.syncMs, this.#fullMs)) });
   }

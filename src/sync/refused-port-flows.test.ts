@@ -8,7 +8,7 @@ import { serviceRecord } from "./testing/records.ts";
 
 const ip = (text: string) => parseIpAddress(text) ?? assert.fail(text);
 
-/** A pod's question to a real host of that address, which no rule translates (only masqueraded on its way out). */
+/** A pod's query to a real host at that address, which no rule translates (it is only masqueraded on its way out). */
 function toRealHost(sourcePort: number): Flow {
   return {
     protocol: "UDP",
@@ -25,19 +25,19 @@ function toRealHost(sourcePort: number): Flow {
 
 it("while one Service is refused, flows to an address that another one has given up long ago are left alone", async () => {
   const bench = new ProxierBench();
-  // One Service that the kernel never takes.
+  // One Service that the kernel always rejects.
   bench.backend.script = () => ({ refused: ["ns/bad:p/TCP"] });
   await bench.start();
   addService(bench, "bad", { clusterIP: "10.0.0.9", clusterIPs: ["10.0.0.9"] });
   const dns = serviceRecord("dns", { ...UDP, externalIPs: ["203.0.113.7"] });
   bench.proxier.onService({ kind: "add", object: dns });
   await bench.clock.advance(60_000);
-  // Its deletion is in the kernel at once: it is not what is refused.
+  // Its deletion reaches the kernel at once: it is not the rejected part.
   bench.proxier.onService({ kind: "delete", object: dns });
   await bench.clock.advance(5_000);
   assert.deepEqual([...bench.backend.programmed.keys()], []);
 
-  // An hour later the address is that of an ordinary host, and pods talk to it.
+  // An hour later the address belongs to an ordinary host, and pods talk to it.
   await bench.clock.advance(3_600_000);
   bench.conntrack.flows = [toRealHost(1)];
   await bench.clock.advance(120_000);
@@ -60,7 +60,7 @@ it("what a refused Service leaves behind does not grow with every UDP Service th
     dumps.push(bench.conntrack.dumps);
   }
   const before = bench.conntrack.dumps;
-  // No UDP Service is left: a change of a TCP Service is no reason to read the whole table.
+  // No UDP Service is left: a change to a TCP Service is no reason to read the whole table.
   for (let n = 0; n < 10; n++) {
     addService(bench, `t${n}`, { clusterIP: `10.0.2.${n + 1}`, clusterIPs: [`10.0.2.${n + 1}`] });
     await bench.clock.advance(2_000);

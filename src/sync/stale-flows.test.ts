@@ -171,7 +171,7 @@ it("every call of look is followed by a reading of the table, whenever it comes"
     const clock = new FakeClock();
     const flows = lookOver(conntrack, clock);
     flows.look(NONE);
-    // So many turns of promises after the first look has begun, a sync ends that removed the endpoint of this flow.
+    // This many promise turns after the first look begins, a sync ends that removed the endpoint of this flow.
     for (let n = 0; n < ticks; n++) await Promise.resolve();
     const stale = flow("10.0.0.1", "10.1.0.2", 1);
     conntrack.flows = [stale];

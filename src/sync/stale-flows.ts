@@ -1,6 +1,6 @@
 /**
- * Ends the flows that conntrack still sends to endpoints which no longer serve, and those of frontends that are gone: reference sync.md
- * §13.2, driven over the connection tracking table. What is stale is decided in `model/stale-flows.ts`.
+ * Ends conntrack flows to endpoints that no longer serve, and those of frontends that are gone: reference sync.md
+ * §13.2, applied to the connection tracking table. `model/stale-flows.ts` decides what is stale.
  */
 
 import type { Clock } from "../async/clock.ts";
@@ -23,27 +23,27 @@ export interface ServedFlows extends Served {
 }
 
 interface CleanedFlows {
-  /** Flows that are gone now, those that ended by themselves meanwhile included. */
+  /** Flows that are gone now, including those that ended by themselves meanwhile. */
   readonly deleted: number;
-  /** Why flows could not be deleted, one entry for each. */
+  /** Why flows could not be deleted, one entry each. */
   readonly errors: readonly unknown[];
-  /** Whether the whole table was read, and not what there was when it changed too often meanwhile. */
+  /** Whether the whole table was read; false if it changed too often meanwhile. */
   readonly isWhole: boolean;
 }
 
-/** What those who end flows of a family need. */
+/** What it takes to end flows of a family. */
 interface FlowsOptions<State> {
   readonly conntrack: ConntrackTable;
   readonly family: IpFamily;
-  /** What the rules that are in the kernel now were made of, whenever it is this work's turn; live. */
+  /** What the rules now in the kernel were made from, while this work holds `turns`; live. */
   readonly state: State;
-  /** Held by a sync, between whose steps the model is of no use. */
+  /** Held by a sync, between whose steps the model is unusable. */
   readonly turns: Pick<Mutex, "run">;
-  /** Ends the work between two deletions. */
+  /** Aborts the work between two deletions. */
   readonly signal: AbortSignal;
 }
 
-/** What those need who look again and again. */
+/** What it takes to look repeatedly. */
 export interface LookOptions<State> extends FlowsOptions<State> {
   /** @default none is known */
   readonly localAddresses?: LocalAddresses;
@@ -52,11 +52,11 @@ export interface LookOptions<State> extends FlowsOptions<State> {
 }
 
 /**
- * Looks through the table and deletes the stale flows, while syncs go on. Rejects when the table cannot be read; a flow that cannot be
- * deleted does not keep the others. Where no flow could be stale, the table is not even read.
+ * Looks through the table and deletes stale flows, while syncs continue. Rejects if the table cannot be read; a flow
+ * that cannot be deleted does not hold up the others. Does not even read the table if no flow could be stale.
  *
- * @param gone frontends that service ports do not own any more, as `frontendKey` writes them.
- * @param own addresses of the node; empty: not known.
+ * @param gone frontends that no service port owns any more, as `frontendKey` writes them.
+ * @param own addresses of the node; empty: unknown.
  */
 export async function deleteStaleFlows(
   { conntrack, family, state, turns, signal }: FlowsOptions<ServedFlows>,
@@ -99,13 +99,13 @@ interface StaleFlowsOptions extends LookOptions<ServedFlows> {
   readonly metrics: Pick<SyncMetrics, "observeConntrackCleanup">;
 }
 
-/** After a look that was not whole, or was refused for the first time. */
+/** Delay after a partial look, or the first failure. */
 const RETRY_MS = 1000;
 
-/** As status and page name it where it cannot be done. */
+/** How status and page name it while it does not work. */
 const ENDING_FLOWS = "ending UDP flows to endpoints that are gone";
 
-/** Looks for stale flows, one look after the other, beside the syncs that ask for it. */
+/** Looks for stale flows, one look at a time, alongside the syncs that request it. */
 export class StaleFlows {
   readonly #options: StaleFlowsOptions;
   #gone: ReadonlySet<string> = new Set();
@@ -117,12 +117,12 @@ export class StaleFlows {
     this.#options = options;
   }
 
-  /** Settled when nothing is being looked for; never rejects. */
+  /** Settles when no look is running; never rejects. */
   get settled(): Promise<void> {
     return this.#looking ?? Promise.resolve();
   }
 
-  /** To be called when rules are in the kernel. @param gone frontends without their owner. */
+  /** Call when rules are in the kernel. @param gone frontends without an owner. */
   look(gone: ReadonlySet<string>): void {
     this.#gone = union(this.#gone, gone);
     this.#isDue = true;
@@ -142,11 +142,11 @@ export class StaleFlows {
       this.#isDue = true;
       await clock.sleep(RETRY_MS, signal);
     }
-    // In the same breath as the last look at what is due.
+    // Synchronously with the last check of `#isDue`.
     this.#looking = undefined;
   }
 
-  /** @returns when to look for what may be left: `later`, with the next change. */
+  /** @returns when to look for what may be left; `later`: with the next change. */
   async #clean(gone: ReadonlySet<string>): Promise<"none" | "soon" | "later"> {
     const { clock, metrics, log } = this.#options;
     const startMs = clock.monotonicMs();
@@ -168,7 +168,7 @@ export class StaleFlows {
       log.error("Stale flows were not looked for: conntrack could not be read", error, { cannot });
       this.#isRefused = true;
     }
-    // What is refused once may be chance.
+    // A single failure may be chance.
     return wasRefused ? "later" : "soon";
   }
 

@@ -1,4 +1,4 @@
-/** The journal's ring: places of readers, and what is missed when they are too slow. */
+/** The journal's ring buffer: readers' positions, and what slow readers miss. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SyncJournal } from "./sync-journal.ts";

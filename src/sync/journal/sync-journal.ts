@@ -1,16 +1,16 @@
 /**
- * The journal: the last syncs of the process, in a ring of fixed size. Readers have a place in it and are told when there is
- * more; what a slow one has not read when it is overwritten is missed, and costs the process nothing.
+ * The journal: the last syncs of the process, in a ring buffer of fixed size. Readers keep a position and are notified
+ * of new records; a slow reader misses what is overwritten, at no cost to the process.
  */
 import type { SyncRecord } from "./sync-record.ts";
 
-/** 330 kB when every sync has one cause, 570 kB when all have as many as are kept. */
+/** 330 kB if every sync has one cause, 570 kB if each has as many as are kept. */
 const KEPT_SYNCS = 512;
 
 /** What a reader gets. */
 interface JournalPart {
   readonly records: readonly SyncRecord[];
-  /** How many there were between the reader's place and the first of `records`. */
+  /** Number of records between the reader's position and the first of `records`. */
   readonly missed: number;
 }
 
@@ -40,7 +40,7 @@ export class SyncJournal {
     for (const listener of this.#listeners) listener();
   }
 
-  /** The records after this number, at most `limit` of them, the oldest first. A number that there has not been yet counts as 0. */
+  /** The records after this number, oldest first, at most `limit` of them. A number not reached yet counts as 0. */
   after(number: number, limit = this.#capacity): JournalPart {
     const place = number > this.#last ? 0 : Math.max(0, number);
     const first = Math.max(place + 1, this.#last - this.#capacity + 1);
@@ -52,7 +52,7 @@ export class SyncJournal {
     return { records, missed: first - place - 1 };
   }
 
-  /** @param listener called for each record; must be quick. @returns what ends the subscription. */
+  /** @param listener called for each record; must be quick. @returns a function that ends the subscription. */
   subscribe(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);

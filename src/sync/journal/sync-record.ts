@@ -1,29 +1,29 @@
-/** What one sync was for, what it wrote, and how long each part of it took. Times are milliseconds. */
+/** Why one sync ran, what it wrote and how long each part of it took. Times are milliseconds. */
 import type { ObjectEvent } from "../../cluster/object-source.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { SyncFailure } from "../backend.ts";
 
-/** An object of the cluster that came, changed or went. */
+/** A cluster object that was added, changed or deleted. */
 interface ObjectCause {
   readonly kind: "object";
   readonly object: "Service" | "EndpointSlice";
   readonly change: ObjectEvent<unknown>["kind"];
   readonly namespace: string;
   readonly name: string;
-  /** The Service that it is, or that it belongs to, without its namespace. */
+  /** The Service that the object is, or belongs to, without its namespace. */
   readonly service: string;
 }
 
 /** Rules of ours that another program destroyed. */
 interface RepairCause {
   readonly kind: "repair";
-  /** How many service ports are concerned; null: everything is written again. */
+  /** Number of affected service ports; null: everything is rewritten. */
   readonly servicePorts: number | null;
-  /** The program, where it is known. */
+  /** The program, if known. */
   readonly by: string | null;
 }
 
-/** Causes that concern everything: the first sync, a failure before, the periodic full sync, a fact about the node or the cluster. */
+/** Causes that affect everything: the first sync, an earlier failure, the periodic full sync, a fact about the node or the cluster. */
 export interface WholeCause {
   readonly kind: "start" | "retry" | "periodic" | "zone" | "node-addresses" | "service-cidrs" | "requested";
 }
@@ -37,28 +37,28 @@ export interface SyncRecord {
   /** Unix time of its end. */
   readonly endedMs: number;
   readonly isFullSync: boolean;
-  /** The first of them. What comes while a sync begins may be part of it and named by the next. */
+  /** The first causes. A cause that arrives while a sync begins may be handled by it but listed with the next. */
   readonly causes: readonly SyncCause[];
   readonly furtherCauses: number;
   /** How many service ports differ. */
   readonly servicePorts: number;
   readonly stages: SyncStages;
-  /** Numbers by what was done, in the words of the mode; null where the mode does not say. */
+  /** Operation counts by the mode's names for the operations; null if the mode does not say. */
   readonly written: Readonly<Record<string, number>> | null;
   readonly result: "done" | "refused" | "failed";
-  /** The first of what the kernel refused, with the reasons. */
+  /** The first parts that the kernel rejected, with the reasons. */
   readonly failures: readonly SyncFailure[];
   readonly furtherFailures: number;
 }
 
 interface SyncStages {
-  /** From the first cause to the begin. */
+  /** From the first cause to the start of the sync. */
   readonly waiting: number;
-  /** Until it is known what the changes mean for services and endpoints. */
+  /** Working out what the changes mean for Services and endpoints. */
   readonly model: number;
-  /** Rules planned, compared and written. */
+  /** Planning, comparing and writing rules. */
   readonly rules: number;
-  /** The part of `rules` that was spent waiting for the kernel or its tools; null where the mode does not say. */
+  /** The part of `rules` spent waiting for the kernel or its tools; null if the mode does not say. */
   readonly kernel: number | null;
   /** Health-check ports and stale flows. */
   readonly after: number;

@@ -1,4 +1,4 @@
-/** Collects why the next sync will run, times the parts of the one that runs, and writes it into the journal. */
+/** Collects the causes of the next sync, times the parts of the running one, and writes it to the journal. */
 import type { Clock } from "../../async/clock.ts";
 import type { ObjectEvent } from "../../cluster/object-source.ts";
 import type { EndpointSliceRecord, ServiceRecord } from "../../cluster/objects.ts";
@@ -7,11 +7,11 @@ import type { SyncFailure, Written } from "../backend.ts";
 import type { SyncJournal } from "./sync-journal.ts";
 import type { SyncCause, SyncRecord, WholeCause } from "./sync-record.ts";
 
-/** Causes and failures beyond these are counted only. */
+/** Further causes and failures are only counted. */
 const KEPT = 8;
 
 interface RecorderOptions {
-  /** @default nothing is written down */
+  /** @default nothing is recorded */
   readonly journal: SyncJournal | undefined;
   readonly family: IpFamily;
   readonly clock: Clock;
@@ -20,18 +20,18 @@ interface RecorderOptions {
 interface NotedCauses {
   readonly causes: SyncCause[];
   count: number;
-  /** Monotonic time of the first. */
+  /** Monotonic time of the first cause. */
   readonly sinceMs: number;
 }
 
-/** The sync that runs, of which those who run it tell how far it has come; times are monotonic. */
+/** The running sync, updated as it progresses; times are monotonic. */
 interface RunningSync {
   readonly isFullSync: boolean;
   readonly noted: NotedCauses;
   readonly startMs: number;
   /** When the changes were in the model. */
   modelMs: number;
-  /** When the backend had done what it could. */
+  /** When the backend had finished. */
   rulesMs: number | undefined;
   servicePorts: number;
   written: Written | undefined;
@@ -45,14 +45,14 @@ export class SyncRecorder {
     this.#options = options;
   }
 
-  /** The next sync has one more cause. */
+  /** Adds a cause of the next sync. */
   note(cause: SyncCause): void {
     this.#noted ??= { causes: [], count: 0, sinceMs: this.#options.clock.monotonicMs() };
     this.#noted.count += 1;
     if (this.#noted.causes.length < KEPT) this.#noted.causes.push(cause);
   }
 
-  /** An object of the cluster has changed something. */
+  /** Adds a changed cluster object as a cause. */
   noteObject({ kind: change, object }: ObjectEvent<ServiceRecord> | ObjectEvent<EndpointSliceRecord>): void {
     const { namespace, name } = object;
     const isSlice = "serviceName" in object;
@@ -60,14 +60,14 @@ export class SyncRecorder {
     this.note({ kind: "object", object: isSlice ? "EndpointSlice" : "Service", change, namespace, name, service });
   }
 
-  /** @param otherwise the cause of a sync that nothing asked for. */
+  /** @param otherwise the cause if nothing requested this sync. */
   begin(isFullSync: boolean, startMs: number, otherwise: WholeCause["kind"]): RunningSync {
     const noted = this.#noted ?? { causes: [{ kind: otherwise }], count: 1, sinceMs: startMs };
     this.#noted = undefined;
     return { isFullSync, noted, startMs, modelMs: startMs, rulesMs: undefined, servicePorts: 0, written: undefined };
   }
 
-  /** @param failures what the kernel refused, or why nothing could be programmed. */
+  /** @param failures what the kernel rejected, or why nothing could be programmed. */
   end(sync: RunningSync, result: SyncRecord["result"], failures: readonly SyncFailure[]): void {
     const { journal, family, clock } = this.#options;
     if (journal === undefined) return;

@@ -6,14 +6,14 @@ import type { ServicePort } from "../../model/service-port.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { Backend, SyncInput, SyncOutcome } from "../backend.ts";
 
-/** How one sync goes. A refused key keeps what the kernel held; a sync that throws leaves half of its changes. */
+/** How one sync goes. A rejected key keeps what the kernel held; a sync that throws leaves half of its changes. */
 export interface SyncScript {
   readonly durationMs?: number;
   readonly error?: Error;
   readonly refused?: readonly string[];
-  /** The refused parts are such as every service needs. */
+  /** The rejected parts affect every Service. */
   readonly concernsAll?: true;
-  /** It looked at everything. */
+  /** The sync checked everything. */
   readonly wasFull?: boolean;
 }
 
@@ -26,13 +26,13 @@ export interface SyncCall {
   readonly serviceCIDRs: readonly string[];
 }
 
-/** What the fake kernel holds for one service port: its addresses and endpoints, as text. Pure. */
+/** What the fake kernel holds for one service port: its addresses and endpoints, as text. */
 export function programOf(port: ServicePort, endpoints: readonly Endpoint[] | undefined): string {
   const backends = (endpoints ?? []).map(({ text, isReady }) => `${text}${isReady ? "" : "!"}`);
   return `${port.clusterIP}:${port.port}/${port.nodePort} -> ${backends.join(" ")}`;
 }
 
-/** What a full sync of these maps leaves in the fake kernel. Pure. */
+/** What a full sync of these maps leaves in the fake kernel. */
 export function programAll(input: Pick<SyncInput, "services" | "endpoints">): Map<string, string> {
   return new Map([...input.services].map(([key, port]) => [key, programOf(port, input.endpoints.get(key))]));
 }
@@ -48,17 +48,17 @@ export class FakeBackend implements Backend {
   /** What is in the kernel. */
   programmed = new Map<string, string>();
   readonly calls: SyncCall[] = [];
-  /** Broken promises of the caller: overlapping syncs, or maps that changed during one. */
+  /** The caller's violations of the contract: overlapping syncs, or maps that changed during one. */
   readonly violations: string[] = [];
   script: (call: number, input: SyncInput) => SyncScript = () => ({});
   /** Set while the monitor runs. */
   lose: (() => void) | undefined;
-  /** The same, for what is no loss. */
+  /** The same, for requests without a loss. */
   requestSync: (() => void) | undefined;
   monitorError: Error | undefined;
   readonly #clock: Clock;
   #isBusy = false;
-  /** Refused by the last sync; tried again with the next one. */
+  /** Rejected by the last sync; retried with the next one. */
   #refused: readonly string[] = [];
 
   constructor(clock: Clock, family: IpFamily = "IPv4") {

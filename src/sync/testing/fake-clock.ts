@@ -36,12 +36,12 @@ export class FakeClock implements Clock {
     return sleepWith((ms, callback) => this.setTimer(ms, callback), delayMs, signal);
   }
 
-  /** Number of timers that are set: what a stopped loop must leave at 0. */
+  /** Number of pending timers: a stopped loop must leave 0. */
   get timerCount(): number {
     return this.#timers.size;
   }
 
-  /** Lets everything run that needs no time to pass, computations that give way included. */
+  /** Runs everything that needs no time to pass, including computations that yield. */
   async settle(): Promise<void> {
     let before: number;
     do {
@@ -52,7 +52,7 @@ export class FakeClock implements Clock {
     } while (turnsTaken() !== before);
   }
 
-  /** Moves time forward, firing what becomes due on the way, each with its consequences settled before the next. */
+  /** Moves time forward, firing timers as they become due, each with its consequences settled before the next. */
   async advance(ms: number): Promise<void> {
     const untilMs = this.#elapsedMs + ms;
     await this.settle();

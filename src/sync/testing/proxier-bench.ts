@@ -1,4 +1,4 @@
-/** A proxier on a bench: everything around it is a fake, time included. */
+/** A test bench for a proxier: everything around it is fake, time included. */
 import "../../async/testing/test-yielder.ts";
 import type { FrontendConflict } from "../../model/owned-services.ts";
 import type { SyncFailure } from "../backend.ts";
@@ -51,7 +51,7 @@ export class ProxierBench {
     });
   }
 
-  /** Starts the loop and reports both resources as complete; the first sync has run afterwards. */
+  /** Starts the loop and reports both resources as complete; returns after the first sync. */
   async start(): Promise<{ readonly loop: Promise<void> }> {
     const loop = this.proxier.run(this.stop.signal);
     this.proxier.onServicesSynced();

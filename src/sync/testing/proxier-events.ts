@@ -10,7 +10,7 @@ export function addService(bench: ProxierBench, name: string, changes = {}): voi
   bench.proxier.onService({ kind: "add", object: serviceRecord(name, changes) });
 }
 
-/** A flow of a client to the first Service's address that is answered from this endpoint. */
+/** A client's flow to the first Service's address, answered by this endpoint. */
 export function udpFlow(replier: string, sourcePort = 1): Flow {
   const ip = (text: string) => parseIpAddress(text) ?? assert.fail(text);
   return {
@@ -26,6 +26,6 @@ export function udpFlow(replier: string, sourcePort = 1): Flow {
   };
 }
 
-/** Changes that make a Service, and a slice, one of UDP. */
+/** Changes that turn a Service, or a slice, into a UDP one. */
 export const UDP = { ports: [{ name: "p", protocol: "UDP", port: 80, nodePort: 0 }] } as const;
 export const UDP_SLICE = { ports: [{ name: "p", protocol: "UDP", port: 8080 }] } as const;

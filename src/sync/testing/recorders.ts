@@ -1,4 +1,4 @@
-/** Observers that write down what they are told, one line per call, in one list each. */
+/** Observers that record what they are told, one line per call, in one list each. */
 
 import type { ConntrackTable, FlowFilter } from "../../kernel/conntrack/conntrack.ts";
 import type { Facts, Logger } from "../../logging/logger.ts";
@@ -113,7 +113,7 @@ export class FakeConntrack implements ConntrackTable {
   flows: readonly Flow[] = [];
   dumps = 0;
   dumpError: Error | undefined;
-  /** So many dumps are broken off before the first flow. */
+  /** This many dumps are interrupted before the first flow. */
   interruptions = 0;
   /** Flows that cannot be deleted. */
   readonly stuck = new Set<Flow>();

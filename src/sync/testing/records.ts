@@ -1,4 +1,4 @@
-/** Small valid objects for tests; everything that a test does not name has the API's default. */
+/** Small valid objects for tests, with the API's defaults for what a test does not name. */
 import type { EndpointRecord, EndpointSliceRecord, NodeRecord, ServiceRecord } from "../../cluster/objects.ts";
 import { makeEndpointRecord, makeService, makeSlice } from "../../model/testing/records.ts";
 

@@ -1,4 +1,4 @@
-/** What a proxier says of itself when there is nothing left to do. */
+/** A proxier's status when there is nothing left to do. */
 import type { ProxierStatus } from "../proxier-options.ts";
 
 export const SYNCED: ProxierStatus = {
