@@ -1,4 +1,4 @@
-/** The cluster that the command line and the configuration name: an API server, or a folder of manifests in its place. */
+/** The cluster that the command line and the configuration name: an API server, or a folder of manifests instead. */
 
 import { hostname } from "node:os";
 import type { EventRecorder } from "../cluster/apiserver/events/events.ts";
@@ -10,18 +10,18 @@ type ClusterConnectionOptions = Pick<Daemon, "options" | "nodeName" | "gates" | 
 
 interface ClusterConnection {
   readonly source: ObjectSource;
-  /** Takes events about this node; those of a folder have no reader. */
+  /** Takes events about this node; with a folder of manifests they go nowhere. */
   readonly events: EventRecorder;
-  /** Takes the taint `--startup-taint` from the Node, and from each that comes in its place, until the signal aborts. Never rejects. */
+  /** Removes the taint `--startup-taint` from the Node, and from any Node that replaces it, until the signal aborts. Never rejects. */
   readonly removeStartupTaint: (signal: AbortSignal) => Promise<void>;
 }
 
 const NO_EVENTS: EventRecorder = { record() {}, run: async () => {}, idle: async () => {} };
 
 /**
- * Prepares the connection; nothing is sent yet. Only the code of the kind of cluster that is used is loaded.
+ * Prepares the connection; sends nothing yet. Loads only the code for the kind of cluster in use.
  *
- * @throws ClientConfigError when the kubeconfig cannot be used.
+ * @throws ClientConfigError if the kubeconfig is unusable.
  */
 export async function connectCluster(daemon: ClusterConnectionOptions): Promise<ClusterConnection> {
   const { nodeName, gates, health, clock, log } = daemon;

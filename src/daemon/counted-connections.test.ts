@@ -14,7 +14,7 @@ import { defineServiceCounters, ServiceTotals, watchAnswers } from "./counted-co
 const ADDRESS = ip("10.96.0.1");
 const name = (service: string) => servicePortName("shop", service, "http", "TCP");
 
-/** The parts that are looked at. */
+/** The parts that the test checks. */
 const DECLARED = {
   ...{ name: name("a"), protocol: "TCP", clusterIP: ADDRESS, port: 80, nodePort: 0 },
   ...{ externalIPs: [], loadBalancerVIPs: [] },

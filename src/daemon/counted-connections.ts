@@ -1,4 +1,4 @@
-/** What the kernel knows of connections, as metrics and events, where that is asked for: docs/connections.md. */
+/** Metrics and events about the kernel's connections, where they are enabled: docs/connections.md. */
 import type { Clock } from "../async/clock.ts";
 import { countFlows, ledFlows, silenceText, silentEndpoints } from "../dataplane/tracked-connections.ts";
 import { type Count, type CountedPort, countedPortsOf, type ModeCounters } from "../dataplane/traffic.ts";
@@ -16,7 +16,7 @@ interface CountedFamily {
   readonly state: Pick<ProxyState, "services" | "endpoints">;
 }
 
-/** Does what the configuration asks for, until the end. */
+/** Does what the configuration asks for, until the program ends. */
 export async function count(
   { options, mode, nodeName, metrics: { families: metrics }, events, clock, log, ended }: Daemon,
   proxiers: readonly { readonly proxier: CountedFamily }[],
@@ -51,26 +51,26 @@ const plus = (a: Totals, b: Totals): Totals => {
 };
 
 /**
- * Sums up what the kernel has counted at frontends by Service. Its counters begin at zero when a rule is written: what is added up is
- * what each has gained since the last look. What is not known now has gained nothing.
+ * Adds up by Service what the kernel counts at frontends. Its counters start at zero when a rule is written, so the
+ * totals sum up the increases since the previous look. What is unknown now has not increased.
  */
 export class ServiceTotals {
-  /** By service port, frontend, outcome and part; those that are gone do not stay. */
+  /** By service port, frontend, outcome and part; entries that are gone are dropped. */
   #last: ReadonlyMap<string, number> = new Map();
   #totals: ReadonlyMap<string, Totals> = new Map();
   /** Of Services that were not among the most used. */
   #rest = NONE;
   readonly #most: number;
 
-  /** @param most Services that are named. */
+  /** @param most number of Services to name. */
   constructor(most: number) {
     this.#most = most;
   }
 
   /**
    * @param ports as the mode has filled them in.
-   * @param ofRules what rules have of a count, where other counters are added to that, which do not begin at zero with them.
-   * @returns the most used Services, and under `/` what all others have had.
+   * @param ofRules the part of a count that comes from rules, where other counters, which do not restart with the rules, are added to it.
+   * @returns the most used Services, and the total of all others under `/`.
    */
   add(ports: readonly CountedPort[], ofRules: ReadonlyMap<Count, Count> = new Map()): ReadonlyMap<string, Totals> {
     const last = new Map<string, number>();
@@ -83,7 +83,7 @@ export class ServiceTotals {
           const now = Math.max(0, found ?? before);
           last.set(key, now);
           if (now >= before) return now - before;
-          // Some modes work it out of two counters, which are not read at once: fewer are no sign that it begins at zero.
+          // Some modes derive it from two counters that are not read at the same time: a decrease does not mean a restart at zero.
           return outcome === "dropped" ? 0 : now;
         };
         const gained = (outcome: Outcome): number => {
@@ -106,7 +106,7 @@ export class ServiceTotals {
   }
 }
 
-/** Defines the family; the kernel is read at each scrape, and what cannot be read is left out of it. @param most Services named. */
+/** Defines the family; each scrape reads the kernel and leaves out what cannot be read. @param most number of Services to name. */
 export function defineServiceCounters(
   metrics: MetricFamilies,
   most: number,
@@ -126,7 +126,7 @@ export function defineServiceCounters(
       () => true,
       () => false,
     );
-    // Where nothing counts there is nothing to be said.
+    // Nothing is counted, so there is nothing to report.
     if (!isRead || ports.every(({ frontends }) => frontends.every(({ count }) => count.counted === null))) return [];
     return [...totals.add(ports, ofRules)].flatMap(([key, own]) => {
       const [namespace = "", service = ""] = key.split("/");
@@ -146,12 +146,12 @@ interface AnswersOptions {
   readonly log: Logger;
 }
 
-/** More are told in the next rounds. */
+/** Further ones are reported in the next rounds. */
 const TOLD_AT_ONCE = 5;
 
 /**
- * Looks at tracked connections every so often until the signal aborts, and tells of each endpoint that never answers: once, until it
- * answers or is gone. Never rejects.
+ * Checks tracked connections periodically until the signal aborts, and reports each endpoint that never answers: once,
+ * until it answers or is gone. Never rejects.
  */
 export async function watchAnswers(
   families: readonly CountedFamily[],

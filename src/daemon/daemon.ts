@@ -14,41 +14,41 @@ import type { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { ServePage } from "./inspect-report.ts";
 import type { NodeKernel } from "./node-kernel.ts";
 
-/** What the command line adds to the configuration; a text is empty where it was not given. */
+/** What the command line adds to the configuration; a text is empty if it was not given. */
 export interface RunOptions {
   readonly config: KubeProxyConfig;
   /** See `shortestSyncPeriodMs`. */
   readonly isMinSyncPeriodSet: boolean;
-  /** False where the system's default mode holds, which is to change. */
+  /** False if the mode is the system's default, which is going to change. */
   readonly isModeSet: boolean;
-  /** Folder of manifests in place of the API server. */
+  /** Folder of manifests to use instead of the API server. */
   readonly manifests: string;
   readonly inspectSocket: string;
-  /** Serves the page; undefined: none. */
+  /** Serves the page; undefined: no page. */
   readonly servePage: ServePage | undefined;
-  /** Key of the taint that is taken from the Node once the rules are in force. */
+  /** Key of the taint to remove from the Node once the rules are in force. */
   readonly startupTaint: string;
   /** `namespace/name:port`, which /healthz connects to. */
   readonly healthzService: string;
-  /** What the log has complained about; undefined when nothing shows it. */
+  /** The warnings and errors of the log; undefined if nothing shows them. */
   readonly problems: ProblemMemory | undefined;
   readonly master: string;
-  /** Watched for changes, which end the process. */
+  /** Watched: a change ends the process. */
   readonly configFile: string;
   /** Before it was read; undefined: writes count from the start of the watch. */
   readonly configFileState: BigIntStats | undefined;
   readonly initOnly: boolean;
   /** Every flag and its value, for /flagz. */
   readonly flags: ReadonlyMap<string, string>;
-  /** `v1.37.0`, perhaps with a suffix. */
+  /** `v1.37.0`, possibly with a suffix. */
   readonly version: string;
   readonly setVerbosity: (level: number) => void;
-  /** The program begins to end, as what it was built on has changed. */
+  /** The program starts to exit because something it was built on has changed. */
   readonly onFatal: () => void;
   readonly log: Logger;
 }
 
-/** Made once, before anything is known of the node. */
+/** Created once, before anything is known about the node. */
 export interface Daemon {
   readonly options: RunOptions;
   readonly mode: RegisteredMode;
@@ -58,14 +58,14 @@ export interface Daemon {
   readonly limits: ServerLimits;
   readonly health: ProxyHealth;
   readonly metrics: ProxyMetrics;
-  /** Kept when anything can ask for it. */
+  /** Kept if anything can ask for it. */
   readonly journal: SyncJournal | undefined;
   readonly clock: Clock;
-  /** Already being sent, so that the last one has a chance. */
+  /** Sending has already begun, so that the last event has a chance. */
   readonly events: EventRecorder;
   readonly log: Logger;
-  /** Everything stops. */
+  /** Aborts when everything must stop. */
   readonly ended: AbortSignal;
-  /** The program must end with this error. */
+  /** Ends the program with this error. */
   readonly fatal: (error: Error) => void;
 }

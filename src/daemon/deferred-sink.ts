@@ -1,22 +1,22 @@
 /**
- * Holds back what a source delivers until its receivers exist. Node objects go through at once, for they decide how the
- * receivers are built. It holds state, not events, so it does not grow however long that takes.
+ * Holds back what a source delivers until its receivers exist. Node objects pass at once, because they decide how the
+ * receivers are built. It holds state, not events, so it does not grow while it waits.
  */
 import type { ObjectEvent, ObjectKind, ObjectKinds, ObjectSink } from "../cluster/object-source.ts";
 import { recordKey } from "../cluster/objects.ts";
 import type { NodeSink } from "../sync/dual-stack.ts";
 
-/** The order of handing over: first what decides how the rest is read. */
+/** Delivery order: first what decides how the rest is read. */
 const KINDS: readonly ObjectKind[] = ["nodes", "serviceCIDRs", "services", "endpointSlices"];
 
 export class DeferredSink implements ObjectSink {
   readonly #early: readonly NodeSink[];
-  /** By kind and name, how to add the object: an event of its own kind, which a list of several kinds could not have. */
+  /** By kind and name, how to add the object: an event of its own kind, which a list of several kinds could not hold. */
   readonly #additions = new Map(KINDS.map((kind) => [kind, new Map<string, (sink: ObjectSink) => void>()]));
   readonly #synced = new Set<ObjectKind>();
   #sink: ObjectSink | undefined;
 
-  /** @param early receive Node objects from the start. They are also held back for the later sink. */
+  /** @param early sinks that receive Node objects from the start. These are also held back for the later sink. */
   constructor(early: readonly NodeSink[]) {
     this.#early = early;
   }
@@ -43,7 +43,7 @@ export class DeferredSink implements ObjectSink {
     else this.#sink.onSynced(kind);
   }
 
-  /** Hands over every existing object as an addition, and from then on each event as it comes. Call once. */
+  /** Delivers every existing object as an addition, and from then on each event as it comes. Call once. */
   attach(sink: ObjectSink): void {
     this.#sink = sink;
     for (const kind of KINDS) {

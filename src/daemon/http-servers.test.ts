@@ -10,7 +10,7 @@ import { EMPTY_DOCUMENT, resolveDocument } from "../settings/defaults.ts";
 import { FakeClock } from "../sync/testing/fake-clock.ts";
 import { type ServedDaemon, startServers } from "./http-servers.ts";
 
-/** Two addresses of loopback, so that one can tell who listens. */
+/** Two loopback addresses, to tell which server listens. */
 const METRICS_HOST = "127.0.0.2";
 const HEALTH_HOST = "127.0.0.3";
 

@@ -1,4 +1,4 @@
-/** The daemon's two HTTP servers, and the events that tell of an address that could not be had (operation.md §9.4, §13). */
+/** The daemon's two HTTP servers, and the events that report an address that could not be bound (operation.md §9.4, §13). */
 
 import { identityLine, programIdentity } from "../program/program-identity.ts";
 import { startHealthServer } from "../server/health/health-server.ts";
@@ -8,7 +8,7 @@ import { toV1Alpha1 } from "../settings/v1alpha1-encode.ts";
 import type { Daemon, RunOptions } from "./daemon.ts";
 import { nodeEvent } from "./node-events.ts";
 
-/** How long the end of the program waits for the event that says why: on a busy node two seconds were not enough. */
+/** How long the exit waits for the event that explains it: on a busy node two seconds were not enough. */
 const LAST_EVENT_LIMIT_MS = 5_000;
 
 /** What the servers show of a daemon. */
@@ -16,7 +16,7 @@ export type ServedDaemon = Omit<Daemon, "options" | "mode" | "kernel" | "journal
   readonly options: Pick<RunOptions, "config" | "flags" | "version" | "setVerbosity">;
 };
 
-/** Starts both, and tells when both are closed. The metrics port opens before `/healthz` says 200; if it cannot be bound, that is retried. */
+/** Starts both; `closed` settles when both are closed. The metrics port opens before `/healthz` answers 200; binding it is retried. */
 export async function startServers(daemon: ServedDaemon): Promise<{ readonly closed: Promise<unknown> }> {
   const metricsServer = startMetrics(daemon);
   await metricsServer?.tried;
@@ -24,7 +24,7 @@ export async function startServers(daemon: ServedDaemon): Promise<{ readonly clo
   return { closed: Promise.all([healthServer?.closed, metricsServer?.closed]) };
 }
 
-/** Starts `/healthz` and `/livez`; `undefined` when they are switched off. */
+/** Starts `/healthz` and `/livez`; `undefined` if they are switched off. */
 function startHealth(daemon: ServedDaemon): HttpEndpoint | undefined {
   const { options, limits, health, metrics } = daemon;
   return startHealthServer({
@@ -37,7 +37,7 @@ function startHealth(daemon: ServedDaemon): HttpEndpoint | undefined {
   });
 }
 
-/** Starts `/metrics` and its neighbours, as far as the configuration and the feature gates allow them. */
+/** Starts `/metrics` and the pages beside it, as the configuration and the feature gates allow. */
 function startMetrics(daemon: ServedDaemon): HttpEndpoint | undefined {
   const { options, limits, gates, metrics } = daemon;
   const { config, flags, version, setVerbosity } = options;
@@ -60,7 +60,7 @@ function listening({ options, clock, log, ended }: ServedDaemon) {
   return { log, clock, signal: ended, isBindHardFail: options.config.bindAddressHardFail };
 }
 
-/** Ends the program, after an event that says why if the API server takes it in time. */
+/** Ends the program, after an event with the reason if the API server accepts it in time. */
 async function failHard(
   { nodeName, events, clock, ended, fatal }: ServedDaemon,
   eventReason: "FailedToStartProxierHealthcheck" | "FailedToStartMetricServer",

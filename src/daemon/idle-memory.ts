@@ -1,10 +1,10 @@
 /**
- * Gives memory back when nothing is going on. The engine collects garbage as a consequence of allocation: after the start,
- * the first sync of a large cluster, or a storm of changes, an idle process would keep what that needed, and the code that
- * it ran stays mapped. Measured: docs/performance.md.
+ * Returns memory to the system when the process is idle. The engine collects garbage only as it allocates: after the start, the
+ * first sync of a large cluster, or a storm of changes, an idle process would keep that memory, and the code that it ran would
+ * stay mapped. Measured: docs/performance.md.
  *
- * A collection stops the program for about 1 ms per MB that is in use. So there is one only when the processor has had
- * nothing to do for a while and much is to be gained, and none any more once one has taken long. The first is the start's, of any size.
+ * A collection stops the program for about 1 ms per MB in use. So it runs only after the processor has been idle for a while and
+ * if there is much to gain, and never again once one took too long. The first one follows the start, with a heap of any size.
  */
 import { getHeapStatistics, setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -12,14 +12,14 @@ import type { Clock } from "../async/clock.ts";
 import type { Logger } from "../logging/logger.ts";
 
 const LOOK_MS = 5_000;
-/** Less processor time than this between two looks is idleness: 2 %. */
+/** Less processor time than this between two looks counts as idle: 2 %. */
 const IDLE_CPU_MS = 100;
 const IDLE_LOOKS = 2;
-/** After the start, heaps below this are left alone; so is growth that is neither so large nor a quarter of the heap. */
+/** After the start, smaller heaps are left alone; so is growth that is neither this large nor a quarter of the heap. */
 const SMALL_HEAP_BYTES = 48 * 2 ** 20;
 const LEAST_GAIN_BYTES = 16 * 2 ** 20;
 const LEAST_GAIN_SHARE = 0.25;
-/** After one that took longer the engine is left to itself. */
+/** After a collection that took longer, the engine is left to itself. */
 const LONGEST_MS = 500;
 
 export interface IdleMemoryOptions {
@@ -29,9 +29,9 @@ export interface IdleMemoryOptions {
   readonly heapBytes?: () => number;
   /** Processor time used so far, all threads. @default of this process */
   readonly cpuMs?: () => number;
-  /** Collects everything that is garbage and returns the pages. @default the engine's last resort */
+  /** Collects all garbage and returns the pages. @default the engine's last resort */
   readonly collect?: () => void;
-  /** Unmaps pages of the program's files that are not in use. @default this process's */
+  /** Unmaps unused pages of the program's files. @default this process's */
   readonly releaseFiles?: () => void;
 }
 
@@ -39,7 +39,7 @@ export interface IdleMemoryOptions {
 export async function collectWhenIdle(options: IdleMemoryOptions, signal: AbortSignal): Promise<void> {
   const { clock, log, heapBytes = ownHeapBytes, cpuMs = ownCpuMs, collect = lastResort } = options;
   const { releaseFiles = await ownFilePages() } = options;
-  // The start leaves garbage, and mapped what it has read, however little.
+  // The start always leaves garbage, however little, and mappings of what it read.
   let floorBytes = Number.NEGATIVE_INFINITY;
   let lastCpuMs = cpuMs();
   let idleLooks = 0;
@@ -81,7 +81,7 @@ function release(releaseFiles: () => void, log: Logger): void {
   }
 }
 
-/** Not `process.memoryUsage`: that reads a file, and throws when there is no descriptor left. */
+/** Not `process.memoryUsage`: it reads a file, and throws without a free descriptor. */
 function ownHeapBytes(): number {
   return getHeapStatistics().total_heap_size;
 }
@@ -92,7 +92,7 @@ function ownCpuMs(): number {
 }
 
 function lastResort(): void {
-  // The function exists only in contexts made after the flag was set.
+  // The function exists only in contexts created after the flag was set.
   setFlagsFromString("--expose-gc");
   const gc: unknown = runInNewContext("gc");
   setFlagsFromString("--no-expose-gc");

@@ -9,7 +9,7 @@ import { FakeClock } from "../sync/testing/fake-clock.ts";
 import { SYNCED } from "../sync/testing/synced-status.ts";
 import { type InspectedDaemon, statusReport } from "./inspect-report.ts";
 
-/** A daemon of one family, and a machine whose clock can be set. */
+/** A daemon with one family, on a machine whose clock can be set. */
 function setUp() {
   const fake = new FakeClock();
   let setByMs = 0;

@@ -1,4 +1,4 @@
-/** What a running daemon says of itself over its inspect socket: its state at a glance, and its service table. Pure. */
+/** What a running daemon reports over its inspect socket: a status summary and its service table. */
 
 import type { Clock } from "../async/clock.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
@@ -23,7 +23,7 @@ export interface InspectedFamily {
   readonly family: string;
   readonly state: ProxyState;
   readonly status: ProxierStatus;
-  /** Connections to each endpoint of a service port, where the daemon carries them itself. @default it does not */
+  /** Connections to each endpoint of a service port, if the daemon itself carries them. @default it does not */
   readonly openConnections?: ((key: string) => ReadonlyMap<string, number>) | undefined;
   /** See {@link Backend.led}. */
   readonly led?: LedConnections | undefined;
@@ -33,14 +33,14 @@ export interface InspectedFamily {
 export interface StatusReport {
   readonly program: string;
   readonly mode: string;
-  /** False where it is the default, which is to change. */
+  /** False if the mode is the default, which is going to change. */
   readonly isModeSet?: boolean;
   readonly node: string;
   readonly isHealthy: boolean;
   readonly failures: readonly { readonly subject: string; readonly reason: string }[];
-  /** How long the API server has said nothing about a resource, at most; absent where it is not asked. */
+  /** The longest time that the API server has been silent about a resource; absent if there is no API server. */
   readonly silentMs?: number;
-  /** How full connection tracking is; absent where it is not known. */
+  /** How full connection tracking is; absent if unknown. */
   readonly connectionTracking?: ConntrackStatistics & { readonly notes: readonly string[] };
   /** What the node cannot do, and why. */
   readonly limits: readonly NodeLimit[];
@@ -51,7 +51,7 @@ export interface StatusReport {
     readonly family: string;
     readonly servicePorts: number;
     readonly endpoints: number;
-    /** Milliseconds since the last sync that worked; null before the first. */
+    /** Milliseconds since the last successful sync; null before the first. */
     readonly lastSyncAgeMs: number | null;
   })[];
 }
@@ -62,12 +62,12 @@ export interface ServiceLine {
   readonly protocol: string;
   readonly family: string;
   readonly frontends: readonly { readonly at: string; readonly kind: string; readonly fate: string }[];
-  /** Part of the connections, from 0 to 1, that each gets under the Cluster and the Local policy; null where it is not used. */
+  /** Share of connections, from 0 to 1, that each endpoint gets under the Cluster and the Local policy; null if that policy is not used. */
   readonly endpoints: readonly {
     readonly address: string;
     readonly cluster: number | null;
     readonly local: number | null;
-    /** Connections that the daemon carries there now; only where it does. */
+    /** Connections there that the daemon carries now; only if it carries them. */
     readonly open?: number;
   }[];
 }
@@ -82,15 +82,15 @@ export interface InspectedDaemon {
   readonly families: readonly InspectedFamily[];
   readonly verdict: () => HealthVerdict;
   readonly journal: SyncJournal;
-  /** @default its flows are not known */
+  /** @default its flows are unknown */
   readonly conntrack?: ConntrackTable;
-  /** Found out at the start, or since. */
+  /** Found at the start, or since. */
   readonly limits: () => readonly NodeLimit[];
-  /** @default not told */
+  /** @default not reported */
   readonly config?: KubeProxyConfig;
 }
 
-/** A daemon with all that is known of its node, for the page. */
+/** A daemon with everything known about its node, for the page. */
 export interface LiveFamily extends InspectedFamily {
   readonly family: IpFamily;
   readonly nodeIP: IpAddress;
@@ -103,11 +103,11 @@ export interface LiveDaemon extends InspectedDaemon {
   readonly families: readonly LiveFamily[];
   readonly config: KubeProxyConfig;
   readonly podCIDRs: readonly string[];
-  /** Warnings and errors of the log, the newest first. */
+  /** Warnings and errors of the log, newest first. */
   readonly problems: () => readonly LoggedProblem[];
 }
 
-/** What a server of the page is given besides. */
+/** What a server of the page gets in addition. */
 export interface PageContext {
   readonly limits: ConnectionLimits;
   readonly log: Logger;
@@ -146,7 +146,7 @@ export function statusReport({
   };
 }
 
-/** Without a descriptor left to read it with, the most that there has been. */
+/** Without a free descriptor to read it, the highest value so far. */
 function residentBytes(): number {
   return attempt(() => process.memoryUsage.rss()) ?? process.resourceUsage().maxRSS * 1024;
 }
@@ -160,9 +160,10 @@ function syncTimes(journal: SyncJournal): StatusReport["syncs"] {
 }
 
 /**
- * One line after the other, so that a large table is never whole in memory, and its reader can give way to the daemon's work.
+ * Yields one line at a time, in the order of their keys, so that a large table is never whole in memory and its reader
+ * can give way to the daemon's work. Leaves out what is removed meanwhile.
  *
- * @param service `namespace/name`; undefined asks for all. In the order of their keys; what goes meanwhile is left out.
+ * @param service `namespace/name`; undefined asks for all.
  */
 export function* serviceLines(
   { node, zone, families }: InspectedDaemon,
@@ -199,7 +200,7 @@ export function* serviceLines(
   }
 }
 
-/** The answer to `/connections`: what connection tracking does not know, or not whole. Rejects when the kernel refuses. */
+/** The answer to `/connections`: those that connection tracking does not know, or knows only in part. Rejects if the kernel does. */
 export async function ledFlows({ families }: InspectedDaemon): Promise<readonly LedFlow[]> {
   const flows: LedFlow[] = [];
   for (const { led } of families) await led?.read((flow) => void flows.push(flow));

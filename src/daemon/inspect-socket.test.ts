@@ -88,7 +88,7 @@ test("what cannot be found out is an error of that answer alone: the daemon goes
   try {
     assert.deepEqual(await ask(path, "/status"), { status: 500, body: { error: "EMFILE: too many open files" } });
     isBroken = false;
-    // It reads a file, for which a daemon at its limit of open files has no descriptor left.
+    // It reads a file, for which a daemon at its open-files limit has no descriptor left.
     t.mock.method(process.memoryUsage, "rss", () => {
       throw new Error("EMFILE: too many open files, uv_resident_set_memory");
     });

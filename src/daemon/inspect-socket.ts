@@ -26,15 +26,15 @@ import { type InspectedDaemon, ledFlows, type StatusReport, serviceLines, status
 
 export type { SyncRecord } from "../sync/journal/sync-record.ts";
 
-/** Set while the socket is made, so that it is open to its owner alone from the first moment. */
+/** Set while the socket is created, so that only its owner can open it from the first moment. */
 const PRIVATE_UMASK = 0o177;
 const IDLE_MS = 5_000;
 const PIECE_LENGTH = 32 * 1024;
-/** Readers of the journal stay. */
+/** Journal readers stay connected. */
 const MAX_CONNECTIONS = 64;
-/** sockaddr_un of sys/un.h, without the zero at the end. */
+/** sun_path of sys/un.h, without the final zero. */
 const MAX_PATH_BYTES = 107;
-/** How often it is asked whether another daemon has left the path. */
+/** How often to check whether another daemon has left the path. */
 const RETRY_MS = 200;
 const WRONG_QUESTION = { error: "ask GET /status, /configuration, /services, /connections or /journal" };
 
@@ -44,9 +44,9 @@ interface InspectSocketOptions {
 }
 
 /**
- * Listens until the signal aborts. If the path cannot be bound, that is logged, and the daemon runs without the socket.
+ * Listens until the signal aborts. If the path cannot be bound, logs that, and the daemon runs without the socket.
  *
- * @returns settled when it is closed and the path is gone.
+ * @returns settles when it is closed and the path is gone.
  */
 export async function serveInspectSocket(
   path: string,
@@ -67,7 +67,7 @@ export async function serveInspectSocket(
         response.end(`${JSON.stringify(answer)}\n`);
       };
       const refuse = (error: unknown): void => end(500, { error: messageOf(error) });
-      // A reader that goes away ends the answer; there is no one to tell.
+      // A reader that disconnects ends the answer; there is no one to tell.
       const list = (lines: Iterable<unknown>): void => {
         pipeline(Readable.from(listText(lines), { objectMode: false }), response).catch(() => {});
         response.writeHead(200, { "content-type": "application/json" });
@@ -106,19 +106,19 @@ export async function serveInspectSocket(
   });
 }
 
-/** With what the kernel says of connection tracking, where it does. */
+/** Includes what the kernel says about connection tracking, if it does. */
 async function wholeStatus(
   daemon: InspectedDaemon,
 ): Promise<StatusReport & { readonly networkNamespace: string | undefined }> {
   const tracking = await daemon.conntrack?.statistics?.().catch(() => undefined);
-  // So that others know whether they see the same rules and connections.
+  // Lets others see whether they have the same rules and connections.
   const networkNamespace = attempt(() => readlinkSync("/proc/self/ns/net"));
   const status = { ...statusReport(daemon), networkNamespace };
   if (tracking === undefined) return status;
   return { ...status, connectionTracking: { ...tracking, notes: statisticsNotes(tracking) } };
 }
 
-/** A list as JSON, in pieces between which the daemon goes on with its work. */
+/** A list as JSON, in pieces between which the daemon continues its work. */
 async function* listText(items: Iterable<unknown>): AsyncGenerator<string, void> {
   let text = "[";
   let separator = "";
@@ -135,11 +135,11 @@ async function* listText(items: Iterable<unknown>): AsyncGenerator<string, void>
 }
 
 /**
- * Removes a socket that a killed daemon has left; anything else at the path stays. @throws Error that says what is in the way, where the
- * system would speak of addresses, arguments or permissions.
+ * Removes a socket that a killed daemon left; anything else at the path stays. @throws Error that says what is in the
+ * way, where the system would only mention addresses, arguments or permissions.
  */
 function makeWay(path: string): void {
-  // Names of pipes, which end with their server.
+  // Pipe names end with their server.
   if (process.platform === "win32") return;
   const length = Buffer.byteLength(path);
   if (length > MAX_PATH_BYTES) {
@@ -153,7 +153,7 @@ function makeWay(path: string): void {
   else if (present !== undefined) throw new Error("there is a file that is no socket, which is left alone");
 }
 
-/** Two daemons overlap for a while at an update; the one that was there first keeps the path until it ends. */
+/** Two daemons overlap for a while during an update; the first one keeps the path until it ends. */
 async function untilFree(path: string, { log, signal }: InspectSocketOptions): Promise<void> {
   if (process.platform === "win32") return;
   for (let isTold = false; await isAnswered(path); isTold = true) {
@@ -163,7 +163,7 @@ async function untilFree(path: string, { log, signal }: InspectSocketOptions): P
   }
 }
 
-/** Whether a process takes connections there: the socket of one that was killed refuses them. */
+/** Whether a process accepts connections there: the socket of a killed one refuses them. */
 function isAnswered(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     const asking = connect(path, () => {
@@ -190,16 +190,16 @@ export type JournalLine = SyncRecord | { readonly missed: number };
 
 /** Lines that come within this time are written together. */
 const GATHER_MS = 20;
-/** Written at once; the rest waits until the reader has taken them. */
+/** Written at once; the rest waits until the reader has consumed them. */
 const AT_ONCE = 64;
 
 interface JournalStreamOptions {
-  /** How many records from before come first. */
+  /** Number of earlier records to send first. */
   readonly last: number;
   readonly signal: AbortSignal;
 }
 
-/** Answers with the journal until the reader goes or the signal aborts. */
+/** Streams the journal until the reader disconnects or the signal aborts. */
 function streamJournal(journal: SyncJournal, response: ServerResponse, { last, signal }: JournalStreamOptions): void {
   let place = Math.max(0, journal.last - (Number.isFinite(last) ? Math.max(0, last) : 0));
   let timer: NodeJS.Timeout | undefined;
@@ -225,7 +225,7 @@ function streamJournal(journal: SyncJournal, response: ServerResponse, { last, s
   });
   signal.addEventListener("abort", end, { once: true });
   response.writeHead(200, { "content-type": "application/x-ndjson" });
-  // The reader knows now that it is heard, also when nothing happens.
+  // Tells the reader that it is connected, even if nothing happens.
   response.flushHeaders();
   write();
 }

@@ -1,4 +1,4 @@
-/** What a running daemon tells of itself to people: over its socket to commands, and to browsers as a page. */
+/** How a running daemon reports to people: over its socket to commands, and to browsers as a page. */
 
 import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
 import { identityLine, programIdentity } from "../program/program-identity.ts";
@@ -10,10 +10,10 @@ import type { LiveDaemon, LiveFamily } from "./inspect-report.ts";
 import type { serveInspectSocket } from "./inspect-socket.ts";
 import type { NodeSetup } from "./node-setup.ts";
 
-/** What only the builder of a proxier knows of its family. */
+/** What only the builder of a proxier knows about its family. */
 export type FamilyFacts = Pick<LiveFamily, "nodeIP" | "detector" | "nodePortAddresses">;
 
-/** One family at work. */
+/** A family in service. */
 export interface FamilyProxier {
   readonly proxier: Proxier;
   readonly backend: Backend;
@@ -23,7 +23,7 @@ export interface FamilyProxier {
 /** Browsers open a few connections each. */
 const PAGE_CONNECTIONS = 32;
 
-/** Answers where that was asked for, until the end. Never rejects. */
+/** Serves what was asked for, until the program ends. Never rejects. */
 export async function serveInspection(
   daemon: Daemon,
   setup: NodeSetup,

@@ -7,7 +7,7 @@ import { removeAllLeftovers } from "./leftovers.ts";
 
 const CONFIG = {} as KubeProxyConfig; // no mode here reads it
 
-/** A mode whose clean-up works from the given attempt on. */
+/** A mode whose cleanup works from the given attempt on. */
 function mode(name: string, worksAt: number) {
   let attempts = 0;
   return {

@@ -4,7 +4,7 @@ import type { KubeProxyConfig } from "../config/config.ts";
 import type { ModeRuntime } from "../dataplane/dataplane.ts";
 import type { Logger } from "../logging/logger.ts";
 
-/** A mode, as far as it cleans up after itself. */
+/** A mode, as far as its cleanup goes. */
 interface ReplacedMode {
   readonly name: string;
   loadRuntime(): Promise<Pick<ModeRuntime, "cleanUp">>;
@@ -18,7 +18,7 @@ interface LeftoversOptions {
 const FIRST_RETRY_MS = 30_000;
 const LONGEST_RETRY_MS = 3_600_000;
 
-/** Removes them in order; failures only log, and none keeps the next mode from its turn. @returns the modes of which something is left. */
+/** Removes them in order; failures are only logged and do not stop the next mode's turn. @returns the modes of which something is left. */
 export async function removeLeftovers<M extends ReplacedMode>(
   modes: readonly M[],
   { config, log }: LeftoversOptions,
@@ -35,7 +35,7 @@ export async function removeLeftovers<M extends ReplacedMode>(
   return left;
 }
 
-/** Likewise, until nothing is left or the signal aborts: old rules would lead to endpoints that are gone by and by. */
+/** The same, until nothing is left or the signal aborts: over time, old rules would lead to endpoints that are gone. */
 export async function removeAllLeftovers(
   modes: readonly ReplacedMode[],
   { clock, ...options }: LeftoversOptions & { readonly clock: Pick<Clock, "sleep"> },

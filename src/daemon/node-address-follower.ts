@@ -1,4 +1,4 @@
-/** Follows the addresses of the node that node ports and health checks answer on, where `nodePortAddresses` selects some. */
+/** Follows the node addresses on which node ports and health checks answer, if `nodePortAddresses` selects some. */
 
 import type { Clock, Timer } from "../async/clock.ts";
 import type { AddressWatch } from "../kernel/route/address-watch.ts";
@@ -7,24 +7,24 @@ import type { Logger } from "../logging/logger.ts";
 import { type NodePortAddresses, nodePortIPs } from "../model/node-port-addresses.ts";
 import type { IpAddress } from "../net/ip.ts";
 
-/** An interface that comes up makes several announcements in a row. */
+/** An interface that comes up causes several notifications in a row. */
 const SETTLE_MS = 100;
-/** How soon it is tried again when the kernel cannot be watched or asked. */
+/** Delay before a retry when the kernel cannot be watched or asked. */
 const RETRY_MS = 30_000;
 
 interface NodeAddressFollowerOptions {
   readonly addresses: NodePortAddresses;
   readonly watch: Pick<AddressWatch, "watch">;
   readonly read: LocalAddresses;
-  /** The addresses that are already in use. */
+  /** The addresses already in use. */
   readonly known: "all" | readonly IpAddress[];
-  /** Called with the selected addresses whenever any address of the node has changed; `isNew`: these have. */
+  /** Called with the selected addresses whenever any address of the node has changed; `isNew`: the selected ones have. */
   readonly onChange: (ips: readonly IpAddress[], isNew: boolean) => void;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** Runs until the signal aborts. Never rejects. Resolves at once when all addresses are selected: nothing depends on them then. */
+/** Runs until the signal aborts. Never rejects. Resolves at once if all addresses are selected: then nothing depends on them. */
 export async function followNodeAddresses(options: NodeAddressFollowerOptions, signal: AbortSignal): Promise<void> {
   const { addresses, watch, read, onChange, clock, log } = options;
   if (addresses.matchesAll) return;
@@ -60,7 +60,7 @@ export async function followNodeAddresses(options: NodeAddressFollowerOptions, s
   };
   while (!signal.aborted) {
     try {
-      // What happened before the watch began was not seen.
+      // Changes before the watch began were not seen.
       look();
       await watch.watch(look, signal);
     } catch (error) {

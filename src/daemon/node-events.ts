@@ -1,4 +1,4 @@
-/** The events that operators find on the Node and on Services (reference operation.md §13). Pure. */
+/** The events that operators find on the Node and on Services (reference operation.md §13). */
 import type { EventFacts } from "../cluster/apiserver/events/event-object.ts";
 import { conflictText, type FrontendConflict } from "../model/owned-services.ts";
 import type { CostlyService } from "../sync/portions.ts";
@@ -25,14 +25,14 @@ export function serviceHealthFailure(nodeName: string, service: string, port: nu
   return serviceWarning(service, "FailedToStartServiceHealthcheck", "Listen", note);
 }
 
-/** A Service took long to program, which other changes may have had to wait for. */
+/** A Service took long to program; other changes may have had to wait for it. */
 export function costlyService(nodeName: string, { service, servicePorts, milliseconds }: CostlyService): EventFacts {
   const cost = `${servicePorts} service ports of it took ${(milliseconds / 1000).toFixed(1)} s to program`;
   const note = `node ${nodeName}: ${cost}; on every node each change of it costs as much: give it fewer ports`;
   return serviceWarning(service, "CostlyService", "ProgramService", note);
 }
 
-/** An endpoint has answered none of its connections from this node, while others have. @param text a sentence. */
+/** An endpoint answered none of its connections from this node, while others did. @param text a sentence. */
 export function silentEndpoint(nodeName: string, service: string, text: string): EventFacts {
   return serviceWarning(service, "EndpointNeverAnswers", "Connect", `node ${nodeName}: ${text}`);
 }

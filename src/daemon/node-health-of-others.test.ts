@@ -29,7 +29,7 @@ async function isEligible(nodes: readonly object[], nodeName: string): Promise<b
     const health = new ProxyHealth({ clock: systemClock, syncPeriodMs: 30_000 });
     const onFatal = (error: Error) => assert.fail(error);
     const manager = new NodeManager({ nodeName, needsPodCIDRs: false, maxWaitMs: 0, clock: systemClock, log, onFatal });
-    // As runProxy puts them together.
+    // Put together as in runProxy.
     const sink = new DeferredSink([manager, nodeHealth(health, nodeName)]);
     const running = createManifestsSource({ dir, log }).run(sink, stop.signal);
     await manager.start(stop.signal);

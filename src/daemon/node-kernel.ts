@@ -1,6 +1,6 @@
 /**
- * What the daemon itself asks of the node's kernel, in every mode. What speaks to Linux is loaded on Linux only; elsewhere Node.js
- * knows what there is to know.
+ * What the daemon itself needs from the node's kernel, in every mode. The code that speaks to Linux is loaded on Linux
+ * only; elsewhere Node.js provides what is needed.
  */
 import { once } from "node:events";
 import { networkInterfaces } from "node:os";
@@ -13,12 +13,12 @@ import type { Flow } from "../net/flow.ts";
 import { familyOf, parseIpAddress } from "../net/ip.ts";
 
 export interface NodeKernel {
-  /** One subscription for all families, and for the mode. */
+  /** One subscription for all families and the mode. */
   readonly addressWatch: Pick<AddressWatch, "watch">;
   readonly localAddresses: LocalAddresses;
   /** For modes that use connection tracking. */
   openConntrack(): ConntrackTable;
-  /** Ends the clients' sockets of connections that are on this machine. @returns of which connections they were. */
+  /** Ends the clients' sockets of connections on this machine. @returns the connections that it ended. */
   readonly endTcpClients: (flows: readonly Flow[]) => Promise<ReadonlySet<Flow>>;
   tuneConntrack(settings: ConntrackSettings, log: Logger): Promise<void>;
   /** @returns how many files and connections this process may have open. */
@@ -30,7 +30,7 @@ export async function nodeKernel(platform: NodeJS.Platform = process.platform): 
   return platform === "linux" ? (await import("./linux-kernel.ts")).linuxKernel() : ELSEWHERE;
 }
 
-/** Addresses are read when they are asked for, and not watched. */
+/** Addresses are read on request, and not watched. */
 const ELSEWHERE: NodeKernel = {
   addressWatch: {
     async watch(_onChange, signal) {

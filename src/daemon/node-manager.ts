@@ -1,7 +1,7 @@
 /**
- * This node's own Node object: waits at the start until it has addresses (and pod CIDRs where the
- * local-traffic detector needs them), freezes both, and afterwards watches for changes that call for a restart.
- * Reference node.md §8.2, §8.3; configuration.md §5.2.
+ * This node's own Node object: at the start, waits until it has addresses (and pod CIDRs, if the local-traffic detector
+ * needs them) and freezes both; afterwards, watches for changes that require a restart. Reference node.md §8.2, §8.3;
+ * configuration.md §5.2.
  */
 
 import type { Clock } from "../async/clock.ts";
@@ -20,7 +20,7 @@ export interface NodeManagerOptions {
   /** `detectLocalMode` is NodeCIDR. */
   readonly needsPodCIDRs: boolean;
   /**
-   * Longest time for each of the two waits. 0 for a source whose objects are all known once it has synced.
+   * Longest time for each of the two waits; 0 for a source that knows all its objects once it has synced.
    * @default upstream's 30 s for addresses, 5 min for pod CIDRs
    */
   readonly maxWaitMs?: number;
@@ -39,7 +39,7 @@ export interface NodeFacts {
 
 export class NodeManager {
   readonly #options: NodeManagerOptions;
-  /** The object as the source has it now; undefined before it came and after it was deleted. */
+  /** The object as the source has it now; undefined before it arrives and after it is deleted. */
   #current: NodeRecord | undefined;
   #isSynced = false;
   #facts: NodeFacts | undefined;
@@ -49,7 +49,7 @@ export class NodeManager {
     this.#options = options;
   }
 
-  /** Takes a Node event; other nodes are ignored. */
+  /** Takes a Node event; ignores other nodes. */
   onEvent(event: ObjectEvent<NodeRecord>): void {
     const { nodeName, log } = this.#options;
     if (event.object.name !== nodeName) return;
@@ -63,7 +63,7 @@ export class NodeManager {
     this.#wake?.();
   }
 
-  /** The initial Node objects have all been handed over. */
+  /** All initial Node objects have been received. */
   onSynced(): void {
     this.#isSynced = true;
     this.#wake?.();
@@ -73,8 +73,8 @@ export class NodeManager {
    * Waits for the node to be usable and freezes what the program is built on. Call once. Missing addresses are only
    * logged.
    *
-   * @throws Error `timeout waiting for node "…" to exist` or `timeout waiting for PodCIDR allocation on node "…"` when
-   * pod CIDRs are needed and do not come; the signal's reason when it aborts.
+   * @throws Error `timeout waiting for node "…" to exist` or `timeout waiting for PodCIDR allocation on node "…"` if
+   * needed pod CIDRs do not come; the signal's reason when it aborts.
    */
   async start(signal: AbortSignal): Promise<NodeFacts> {
     const { nodeName, needsPodCIDRs, maxWaitMs = Number.POSITIVE_INFINITY, log } = this.#options;
@@ -126,9 +126,9 @@ export class NodeManager {
   }
 
   /**
-   * Waits until the condition holds, looking after every event, but no longer than `maxMs`; the caller looks again.
+   * Waits until the condition holds, checking after every event, but no longer than `maxMs`; the caller checks again.
    *
-   * @param what is waited for, which is said: it may take minutes. @default nothing is said
+   * @param what is waited for, to be logged: it may take minutes. @default nothing is logged
    */
   async #until(isMet: () => boolean, maxMs: number, signal: AbortSignal, what?: string): Promise<void> {
     const { nodeName, clock, log } = this.#options;

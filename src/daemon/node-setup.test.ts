@@ -14,7 +14,7 @@ function config(overrides: Partial<KubeProxyConfig> = {}): KubeProxyConfig {
   return checked.config;
 }
 
-/** A mode that serves these families only; IPv6 is left out where the answer would depend on this machine. */
+/** A mode that serves only these families; IPv6 is left out where the answer would depend on this machine. */
 function modeFor(...families: readonly IpFamily[]): ModeSupport {
   return {
     unavailableText: "nothing is available on this host ",

@@ -1,5 +1,5 @@
 /**
- * Everything about the node that must be settled before any proxier exists: its name and addresses, the families it can
+ * Everything about the node that must be settled before there is a proxier: its name and addresses, the families it can
  * serve, and whether the configuration fits it. Reference start.md §1 (steps 14 to 22), configuration.md §5, §6.
  */
 import type { KubeProxyConfig } from "../config/config.ts";
@@ -17,7 +17,7 @@ import type { NodeFacts } from "./node-manager.ts";
 export interface NodeSetup {
   readonly addresses: NodeAddresses;
   readonly podCIDRs: readonly string[];
-  /** `nodePortAddresses` with its words replaced by prefixes. */
+  /** `nodePortAddresses` with its keywords replaced by prefixes. */
   readonly nodePortAddresses: readonly string[];
   /** Families to serve, IPv4 first. */
   readonly families: readonly IpFamily[];
@@ -25,11 +25,11 @@ export interface NodeSetup {
   readonly unsupported: readonly { readonly what: string; readonly why: string }[];
 }
 
-/** What the node must know of the mode that will run on it. */
+/** What setting up the node requires of its mode. */
 export type ModeSupport = Pick<ModeRuntime, "unsupported" | "singleFamilyReason"> &
   Pick<RegisteredMode, "unavailableText">;
 
-/** Settles the node. @throws Error when the primary family cannot be served or the configuration cannot work. */
+/** Settles the node. @throws Error if the primary family cannot be served or the configuration cannot work. */
 export async function setUpNode(
   config: KubeProxyConfig,
   node: NodeFacts,

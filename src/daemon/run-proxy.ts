@@ -1,6 +1,6 @@
 /**
- * The daemon: from a checked configuration to running proxiers. The order of the steps is upstream's (reference
- * start.md §1, steps 11 to 25), because each may end the process before the next touches the node.
+ * The daemon: from a validated configuration to running proxiers. The steps are in upstream's order (reference start.md
+ * §1, steps 11 to 25), because each may end the process before the next touches the node.
  */
 import { once } from "node:events";
 import { hostname } from "node:os";
@@ -47,8 +47,8 @@ import { NodeManager } from "./node-manager.ts";
 import { type NodeSetup, setUpNode } from "./node-setup.ts";
 
 /**
- * Runs until the signal aborts. @throws Error when the program cannot start, or must end because what it was built on
- * has changed.
+ * Runs until the signal aborts. @throws Error if the program cannot start, or must end because what it was built on has
+ * changed.
  */
 export async function runProxy(options: RunOptions, signal: AbortSignal): Promise<void> {
   const { config, log } = options;
@@ -69,7 +69,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const nodes = new NodeManager({
       nodeName,
       needsPodCIDRs: config.detectLocalMode === "NodeCIDR",
-      // All that a folder will ever say at the start is there once it has been read.
+      // Once it is read, a folder has no more to say at the start.
       ...(options.manifests === "" ? {} : { maxWaitMs: 0 }),
       clock,
       log,
@@ -90,7 +90,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const running = source
       .run(sink, ended)
       .catch((error: unknown) => fatal(error instanceof Error ? error : new Error(String(error))));
-    // While the lists are on their way.
+    // Meanwhile the lists are being fetched.
     const runtime = await mode.loadRuntime();
     const kernel = await nodeKernel();
     const limits = serverLimits(kernel.raiseFileLimit());
@@ -100,7 +100,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const daemon: Daemon = { options, ...parts, log, ended, fatal };
     metrics.setBuildInfo(buildInfo(options.version), { ...programIdentity(), mode: mode.name });
     metrics.setFeatures(gates.list().map(featureState));
-    // Already while the Node is waited for, which may never end: here one can see why.
+    // Started before the wait for the Node, which may never end: they show why.
     const sendingEvents = options.initOnly ? undefined : events.run(ended);
     const servers = options.initOnly ? undefined : await startServers(daemon);
     const { beforeFirstSync, afterFirstSync } = modesReplacedBy(mode);
@@ -141,7 +141,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
   if (stop.signal.reason instanceof Error && !(stop.signal.reason instanceof Finished)) throw stop.signal.reason;
 }
 
-/** Before anything is asked or touched. @throws Error when the mode is one of another system. */
+/** Comes before anything is asked or touched. @throws Error if the mode belongs to another system. */
 function requirePlatform(mode: RegisteredMode): void {
   if (runsOn(mode, process.platform)) return;
   const here = modesOn(process.platform).map(({ name }) => name);
@@ -154,7 +154,7 @@ function requirePlatform(mode: RegisteredMode): void {
 /** The reason for stopping when nothing is wrong. */
 class Finished extends Error {}
 
-/** Waiting for the node ends with what made the program stop, when something does. */
+/** If something stops the program during the wait for the node, rejects with that reason. */
 async function startNode(nodes: NodeManager, ended: AbortSignal) {
   const facts = await nodes.start(ended);
   ended.throwIfAborted();
@@ -164,14 +164,14 @@ async function startNode(nodes: NodeManager, ended: AbortSignal) {
 export function nodeHealth(health: ProxyHealth, nodeName: string): NodeSink {
   return {
     onEvent(event) {
-      // A folder of manifests has other Nodes, too.
+      // A folder of manifests also has other Nodes.
       if (event.kind !== "delete" && event.object.name === nodeName) health.onNode(event.object);
     },
     onSynced() {},
   };
 }
 
-/** Does it once the rules of every family serve; when the program ends before that, not at all. */
+/** Acts once the rules of every family serve; not at all if the program ends before that. */
 async function whenInForce(
   proxiers: readonly ServedFamily[],
   ended: AbortSignal,
@@ -196,7 +196,7 @@ function usesNetfilter(mode: RegisteredMode, config: KubeProxyConfig): boolean {
   return mode.usesNetfilter?.(config) ?? true;
 }
 
-/** Says which mode it is, and takes what its families share. */
+/** Logs the mode, and opens what its families share. */
 async function openModeOn(
   { mode, options: { config }, nodeName, kernel, metrics, events, clock, log }: Daemon,
   families: readonly IpFamily[],
@@ -326,7 +326,7 @@ function endingOf({ connections }: KubeProxyConfig, { endTcpClients }: NodeKerne
   return { endTCP: endTCP === "Gone" ? "Gone" : "Never", afterMs, endSockets: endTcpClients };
 }
 
-/** Where to listen at first (reference health.md §14); without an answer, everywhere. */
+/** Where to listen at first (reference health.md §14); everywhere, if the addresses cannot be read. */
 async function listenAddresses(addresses: ReturnType<typeof nodePortAddresses>, read: LocalAddresses, log: Logger) {
   if (addresses.matchesAll) return "all" as const;
   try {
@@ -361,14 +361,14 @@ async function serve(
   await Promise.all([settingOomScore, dispatcher.run(ended), inspecting, counting, ...following]);
   await Promise.all(
     proxiers.map(async ({ backend, serviceHealth }) => {
-      // It takes no new connections while the last ones end: load balancers must not send any.
+      // The mode accepts no new connections while the last ones end: load balancers must not send any.
       if (backend.endsFlows === true) await serviceHealth.close();
       await backend.close?.();
     }),
   );
 }
 
-/** Both names are in it: the program's own, and the one that people look for. */
+/** Contains both names: the program's own, and the one that people look for. */
 function startNote(mode: string): string {
   const { name, version } = programIdentity();
   return `Starting kube-proxy (${name} ${version}) in ${mode} mode`;

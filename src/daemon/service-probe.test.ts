@@ -26,7 +26,7 @@ function cluster(spec: object = {}, nodeName = "node-b") {
   return offlineState(objects, options).state;
 }
 
-/** A probe where these places answer, and what was asked. */
+/** A probe with these places answering, and a record of what it asked. */
 function probe(state: ReturnType<typeof cluster>, answering: readonly string[], service = "shop/web:http") {
   const asked: string[] = [];
   const clock = new FakeClock();

@@ -1,6 +1,6 @@
 /**
- * What a connection through the rules of this node meets, for `/healthz`. Where the Service does not answer, its endpoints are asked past
- * the rules: when they do not answer either, another node would be no better off.
+ * How a connection through this node's rules fares, for `/healthz`. If the Service does not answer, its endpoints are
+ * asked directly, bypassing the rules: if they do not answer either, another node would be no better off.
  */
 import type { Clock } from "../async/clock.ts";
 import { messageOf } from "../logging/message-of.ts";
@@ -12,7 +12,7 @@ import type { IpAddress } from "../net/ip.ts";
 import type { ProbeFinding } from "../server/health/proxy-health.ts";
 
 interface ServiceProbeOptions {
-  /** `namespace/name`, with `:port` where that has a name. */
+  /** `namespace/name`, with `:port` if the port has a name. */
   readonly service: string;
   /** Of each family. */
   readonly states: readonly Pick<ProxyState, "services" | "endpoints">[];
@@ -23,12 +23,12 @@ interface ServiceProbeOptions {
 }
 
 const LIMIT_MS = 1_000;
-/** Of many endpoints so many are asked. */
+/** At most this many endpoints are asked. */
 const MOST_ENDPOINTS = 2;
-/** A finding holds so long, however many ask. */
+/** How long a finding is reused, however many ask. */
 const HOLDS_MS = 1_000;
 
-/** @returns what looks; those who ask together get one answer. */
+/** @returns the probe; concurrent callers get the same answer. */
 export function serviceProbe(options: ServiceProbeOptions): () => Promise<ProbeFinding> {
   let last: { readonly finding: Promise<ProbeFinding>; readonly atMs: number } | undefined;
   return () => {

@@ -1,4 +1,4 @@
-/** Records of the journal in words: for the page, and for `kube-proxy monitor`. Not yet safe for a terminal or a page. Pure. */
+/** Journal records in words, for the page and for `kube-proxy monitor`. Not yet escaped for a terminal or a page. */
 import type { SyncCause, SyncRecord } from "../sync/journal/sync-record.ts";
 
 const CHANGES = { add: "added", update: "updated", delete: "deleted" } as const;
@@ -15,14 +15,14 @@ const WHOLE: Readonly<Record<string, string>> = {
 /** Why a sync ran, around the name of what changed. */
 export interface CauseWords {
   readonly before: string;
-  /** `namespace/name`; empty where it was no object. */
+  /** `namespace/name`; empty if it was not an object. */
   readonly object: string;
-  /** The Service that it is or belongs to, `namespace/name`; empty where that is not known. */
+  /** The object's own or owning Service, `namespace/name`; empty if unknown. */
   readonly service: string;
   readonly after: string;
 }
 
-/** One cause. A kind that is not known, of a daemon of another version, stands for itself. */
+/** One cause. An unknown kind, from a daemon of another version, is shown as it is. */
 export function causeWords(cause: SyncCause): CauseWords {
   switch (cause.kind) {
     case "object": {

@@ -18,7 +18,7 @@ function logOf(run: (log: Logger) => void): readonly string[] {
   return lines;
 }
 
-/** A system that gives what is asked for, or less. */
+/** A system that grants what is requested, or less. */
 function system(most: number = constants.priority.PRIORITY_HIGHEST): PriorityCalls {
   let level = 0;
   return { set: (wanted) => (level = Math.max(wanted, most)), get: () => level };

@@ -12,8 +12,8 @@ export interface PriorityCalls {
 const SYSTEM: PriorityCalls = { set: (level) => setPriority(level), get: () => getPriority() };
 
 /**
- * Puts the process into a priority class, and asks which one it has then: Windows gives a process without the right to
- * `REALTIME_PRIORITY_CLASS` the next lower one and says nothing. What it does not get is logged, once; the process goes on.
+ * Puts the process into a priority class and asks which one it got: Windows silently gives a process without the right
+ * to `REALTIME_PRIORITY_CLASS` the next lower one. Logs once what it did not get; the process continues.
  *
  * @param name one of {@link PRIORITY_CLASSES}, once checked.
  */

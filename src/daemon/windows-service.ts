@@ -1,8 +1,8 @@
-/** This process as a service of Windows: told to stop, it stops as upon Ctrl-C. Reference windows-hcn.md §5.3. */
+/** This process as a Windows service: a stop command has the effect of Ctrl-C. Reference windows-hcn.md §5.3. */
 import { SERVICE_CONTROLS, type ServiceCalls, type ServiceState } from "../kernel/windows/service-calls.ts";
 import type { Logger } from "../logging/logger.ts";
 
-/** Its name with the service control manager. */
+/** Its name in the service control manager. */
 export const SERVICE_NAME = "kube-proxy";
 
 /** Added to the program's own limit when the manager asks how long a stop may take. */
@@ -11,9 +11,9 @@ const MARGIN_MS = 2_000;
 export interface WindowsServiceOptions {
   readonly calls: ServiceCalls;
   readonly log: () => Logger;
-  /** How long a stop may take, at present. */
+  /** How long a stop may currently take. */
   readonly stopLimitMs: () => number;
-  /** The manager asks for the end. */
+  /** The manager requests a stop. */
   readonly onStop: (reason: string) => void;
 }
 
@@ -29,7 +29,7 @@ export class WindowsService {
   /**
    * Registers the process. Resolves when the manager knows that it runs.
    *
-   * Rejects when the manager did not start this process; without a manager that answers, Windows takes half a minute to say so.
+   * Rejects if the manager did not start this process; if no manager answers, Windows takes half a minute to say so.
    */
   static async start(options: WindowsServiceOptions): Promise<WindowsService> {
     const service = new WindowsService(options);
@@ -52,8 +52,8 @@ export class WindowsService {
   }
 
   /**
-   * The program ends with this status. After a failure nothing is reported to the manager, so that it restarts the service if it is
-   * configured to (sc.exe failure).
+   * The program ends with this status. After a failure, nothing is reported to the manager, so that it restarts the
+   * service if so configured (sc.exe failure).
    */
   async ended(status: number): Promise<void> {
     if (status !== 0) return;

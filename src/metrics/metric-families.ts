@@ -1,6 +1,6 @@
 /**
- * Defines metric families the way Kubernetes components present them: help texts say how stable the family is, families
- * without a sample are not printed, and the definitions are counted (reference operation.md §12.3).
+ * Defines metric families the way Kubernetes components present them: help texts state the family's stability, families
+ * without a sample are not printed, and definitions are counted (reference operation.md §12.3).
  */
 import type { Counter as CounterType, Gauge as GaugeType, Histogram as HistogramType } from "prom-client";
 import counter from "prom-client/lib/counter.js";
@@ -9,7 +9,7 @@ import histogram from "prom-client/lib/histogram.js";
 import registry from "prom-client/lib/registry.js";
 
 /**
- * The parts of prom-client that are used, loaded one by one: its index also loads the cluster, push-gateway and tracing code, 2 to 8 MB
+ * The parts of prom-client in use, loaded one by one: its index also loads the cluster, push-gateway and tracing code, 2 to 8 MB
  * that never run here (docs/dependencies.md). The paths are internal to prom-client, which is why its version is pinned exactly.
  */
 const Registry: typeof import("prom-client").Registry = registry;
@@ -17,7 +17,7 @@ const Counter: typeof import("prom-client").Counter = counter;
 const Gauge: typeof import("prom-client").Gauge = gauge;
 const Histogram: typeof import("prom-client").Histogram = histogram;
 
-/** How binding a family's name and labels are; `none` leaves the help text alone. */
+/** How stable a family's name and labels are; `none` leaves the help text alone. */
 type Stability = "ALPHA" | "BETA" | "STABLE" | "none";
 
 export interface FamilyOptions {
@@ -25,14 +25,14 @@ export interface FamilyOptions {
   readonly help: string;
   /** @default "ALPHA" */
   readonly stability?: Stability;
-  /** Series of a family with labels appear with their first use; one without labels is there at 0. @default none */
+  /** The series of a family with labels appear on first use; a family without labels starts at 0. @default none */
   readonly labels?: readonly string[];
 }
 
-/** Reads a value when metrics are scraped; `undefined` leaves the series out of this scrape. */
+/** Reads a value at each scrape; `undefined` leaves the series out of that scrape. */
 export type ReadValue = () => number | undefined | Promise<number | undefined>;
 
-/** The same for a family with labels: the samples that there are in this scrape. */
+/** The same for a family with labels: the samples of this scrape. */
 type ReadSamples = () => Promise<
   readonly { readonly labels: Readonly<Record<string, string>>; readonly value: number }[]
 >;
@@ -45,13 +45,13 @@ export interface FamilyCounter {
 export interface MetricFamilies {
   counter(options: FamilyOptions): CounterType;
   /**
-   * A counter with the label `ip_family`. Its function gives the series of one IP family, which is at 0 from then on: `increase()` loses the
-   * first step of a series that begins with it.
+   * A counter with the label `ip_family`. The returned function gives the series of one IP family, which starts at 0:
+   * `increase()` misses the first step of a series that begins with it.
    */
   familyCounter(options: Omit<FamilyOptions, "labels">): (family: "IPv4" | "IPv6") => FamilyCounter;
   gauge(options: FamilyOptions): GaugeType;
   histogram(options: FamilyOptions & { readonly buckets: readonly number[] }): HistogramType;
-  /** An unlabelled family whose value is read at each scrape; a reader that throws is taken as `undefined`. */
+  /** An unlabelled family whose value is read at each scrape; a reader that throws counts as `undefined`. */
   scraped(type: "counter" | "gauge", options: FamilyOptions, read: ReadValue): void;
   /** A counter with labels whose values are read at each scrape; a reader that throws has none. */
   scrapedSamples(options: FamilyOptions, read: ReadSamples): void;
@@ -62,7 +62,7 @@ export interface MetricFamilies {
   readonly contentType: string;
 }
 
-/** Makes an empty set of families with a registry of its own. */
+/** Makes an empty set of families with its own registry. */
 export function createFamilies(): MetricFamilies {
   const registry = new Registry();
   const defined: Stability[] = [];
@@ -88,7 +88,7 @@ export function createFamilies(): MetricFamilies {
       } catch {
         family.reset();
       }
-      // One without labels would be there at 0.
+      // A family without labels would show 0.
       if (!isKnown) family.remove({});
     };
     const family = new (type === "counter" ? Counter : Gauge)({ ...config(options), collect });

@@ -1,4 +1,4 @@
-/** Types of the files of prom-client that `metric-families.ts` loads: the package has them for its index only. */
+/** Types of the prom-client files that `metric-families.ts` loads: the package only has types for its index. */
 
 declare module "prom-client/lib/counter.js" {
   import { Counter } from "prom-client";

@@ -84,7 +84,7 @@ test("an allocation profile has what was allocated, or what is left of that", as
   const port = await start(t);
   const profile = async (query: string): Promise<number> => {
     const asked = ask(port, `/debug/pprof/allocs?seconds=1${query}`);
-    // What nothing holds is collected at each turn: how much lives does not depend on when the engine would have done it.
+    // Unreferenced objects are collected at each turn: what lives does not depend on when the engine would have collected it.
     const allocating = setInterval(() => {
       Array.from({ length: 100_000 }, (_, index) => ({ index }));
       collectGarbage();

@@ -1,6 +1,6 @@
 /**
- * `/debug/`, only with `enableProfiling` (reference operation.md §9.2): profiles of the running program, and its verbosity. The paths
- * are upstream's; profiles have Node's own formats, which Chrome's developer tools and VS Code open.
+ * `/debug/`, only with `enableProfiling` (reference operation.md §9.2): profiles of the running program, and its verbosity.
+ * The paths are upstream's; the profiles have Node's own formats, which Chrome's developer tools and VS Code open.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Session } from "node:inspector/promises";
@@ -8,9 +8,9 @@ import { pipeline } from "node:stream/promises";
 import { JSON_TYPE, reply, TEXT } from "../http/http-reply.ts";
 import { type HttpHandler, queryOf } from "../http/routes.ts";
 
-/** Upstream's when `seconds` is missing or no positive number. */
+/** Upstream's default if `seconds` is missing or not a positive number. */
 const DEFAULT_SECONDS = 30;
-/** A profile is kept in memory until it is sent. */
+/** A profile is held in memory until it is sent. */
 const MAX_SECONDS = 300;
 
 const INDEX = `<html>
@@ -57,7 +57,7 @@ function allocations(areOnlyLive: boolean): Recording {
   };
 }
 
-/** The routes, by path. One recording runs at a time. */
+/** The routes, by path. Only one recording runs at a time. */
 export function profilingPages(): Readonly<Record<string, HttpHandler>> {
   let isBusy = false;
   const alone = (what: string, handler: HttpHandler): HttpHandler => {
@@ -88,7 +88,7 @@ export function profilingPages(): Readonly<Record<string, HttpHandler>> {
   };
 }
 
-/** How long to record; `undefined` for more than is allowed. Pure. */
+/** How long to record; `undefined` if it exceeds the limit. */
 function secondsOf(text: string | null): number | undefined {
   const seconds = Number(text);
   if (!Number.isInteger(seconds) || seconds <= 0) return DEFAULT_SECONDS;
@@ -132,7 +132,7 @@ async function snapshot(_request: IncomingMessage, response: ServerResponse): Pr
     "X-Content-Type-Options": "nosniff",
     ...download("heapsnapshot"),
   });
-  // A reader that goes away ends the answer; there is no one to tell.
+  // A reader that disconnects ends the answer; there is no one to tell.
   await pipeline(getHeapSnapshot(), response).catch(() => {});
 }
 
@@ -143,7 +143,7 @@ function download(extension: string): Readonly<Record<string, string>> {
 const MAX_BODY_BYTES = 1024;
 const MAX_LEVEL = 2 ** 31 - 1;
 
-/** @returns the body, or `undefined` when it is longer than anything that could be right. */
+/** @returns the body, or `undefined` if it is too long to be valid. */
 async function readBody(request: IncomingMessage): Promise<string | undefined> {
   const chunks: Buffer[] = [];
   let size = 0;
@@ -156,7 +156,7 @@ async function readBody(request: IncomingMessage): Promise<string | undefined> {
   return Buffer.concat(chunks).toString();
 }
 
-/** Makes the handler; only PUT is served, its body is the new level. */
+/** Makes the handler; serves only PUT, whose body is the new level. */
 export function verbosityPage(setVerbosity: (level: number) => void): HttpHandler {
   return async (request, response) => {
     if (request.method !== "PUT") {

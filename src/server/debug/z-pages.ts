@@ -23,7 +23,7 @@ type Choice =
   | { readonly form: "json" | "yaml"; readonly version: "v1beta1" | "v1alpha1" }
   | { readonly form: "none" };
 
-/** What an Accept header asks for: the first entry that we can serve. Pure. */
+/** What an Accept header asks for: the first entry that we can serve. */
 function chooseForm(accept: string, kind: ZPageKind): Choice {
   const entries = accept.split(",").map((entry) => entry.trim());
   if (accept.trim() === "") return { form: "text" };
@@ -77,7 +77,7 @@ export function zPage(page: ZPage): HttpHandler {
   };
 }
 
-/** `H hr MM min SS sec`. Pure. */
+/** `H hr MM min SS sec`. */
 export function formatUptime(seconds: number): string {
   const two = (value: number): string => `${value}`.padStart(2, "0");
   const whole = Math.floor(seconds);
@@ -87,7 +87,7 @@ export function formatUptime(seconds: number): string {
 interface StatuszFacts {
   /** Unix milliseconds. */
   readonly startMs: number;
-  /** Seconds since then, also where the machine's clock was set. */
+  /** Seconds since then, even if the machine's clock was set. */
   uptime(): number;
   /** `1.37.0`, without the leading v. */
   readonly binaryVersion: string;

@@ -6,7 +6,7 @@ import { type HttpHandler, queryOf, routePaths } from "../http/routes.ts";
 import type { HealthVerdict, ProxyHealth } from "./proxy-health.ts";
 import { formatRfc3339, ZERO_TIME } from "./rfc3339.ts";
 
-/** Counts the answers; {@link ProxyMetrics} is one. */
+/** Counts the answers; implemented by {@link ProxyMetrics}. */
 interface HealthCounters {
   countHealthz(status: 200 | 503): void;
   countLivez(status: 200 | 503): void;
@@ -24,9 +24,9 @@ interface HealthServerOptions extends ServerOptions {
 }
 
 /**
- * The answer for a state. Byte for byte upstream's, but for extra last keys: `failures` while the kernel refuses a part of
- * the rules, `degraded` while something is served in a lesser way. `healthy` speaks of the proxiers alone, the status of the node
- * and of connections through its rules, too, when it `considersNode`. @param isVerbose with what the mode says of its work, for each family. Pure.
+ * The answer for a state. Byte for byte upstream's, except for extra last keys: `failures` while the kernel rejects a part of the
+ * rules, `degraded` while something is served in a degraded way. `healthy` covers only the proxiers; with `considersNode`, the status
+ * also covers the node and connections through its rules. @param isVerbose includes what the mode says of its work, for each family.
  */
 export function healthAnswer(verdict: HealthVerdict, considersNode: boolean, isVerbose = false): HealthAnswer {
   const isOk = verdict.isHealthy && (!considersNode || (verdict.isNodeEligible && verdict.isReached));
@@ -49,7 +49,7 @@ export function healthAnswer(verdict: HealthVerdict, considersNode: boolean, isV
   return { status: isOk ? 200 : 503, body: JSON.stringify(body) };
 }
 
-/** Starts the health server. @returns `undefined` when the address is empty. */
+/** Starts the health server. @returns `undefined` if the address is empty. */
 export function startHealthServer(options: HealthServerOptions): HttpEndpoint | undefined {
   const { address, health, metrics, log } = options;
   if (address === "") return undefined;

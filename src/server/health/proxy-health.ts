@@ -1,7 +1,7 @@
 /**
  * Whether the proxy keeps up with the API, and whether load balancers should use this node (reference health.md §15).
  *
- * The question is not "when was the last sync" but "does a requested sync wait too long": an idle proxy is healthy.
+ * The question is not "when was the last sync" but "has a requested sync waited too long": an idle proxy is healthy.
  */
 
 import type { Clock } from "../../async/clock.ts";
@@ -16,18 +16,18 @@ const TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler";
 /** A family whose loop runs. */
 interface FamilyHealth {
   readonly family: IpFamily;
-  /** Unix milliseconds; of the start of its loop until a sync has worked, as upstream has it. */
+  /** Unix milliseconds; until the first successful sync, the start of its loop, as upstream has it. */
   readonly lastUpdatedMs: number;
-  /** Whole milliseconds since a sync worked, however clocks were set; null before the first. */
+  /** Whole milliseconds since a successful sync, unaffected by clock changes; null before the first. */
   readonly syncedAgoMs: number | null;
   readonly isHealthy: boolean;
-  /** What the mode says of its work, when it is asked: that may cost it something. */
+  /** What the mode says of its work; asking may cost it something. */
   readonly remarks: readonly string[];
 }
 
-/** What the start waits for, a part of the rules that the kernel refuses, a health-check port that is taken, or a resource that cannot be watched. Retried all the time. */
+/** What the start waits for, a part of the rules that the kernel rejects, a taken health-check port, or a resource that cannot be watched. All are retried. */
 interface StandingFailure extends SyncFailure {
-  /** Absent for what is not about one family. */
+  /** Absent if it does not concern a single family. */
   readonly ipFamily?: IpFamily;
 }
 
@@ -39,32 +39,32 @@ export interface HealthVerdict {
   readonly isHealthy: boolean;
   /** The Node object is known, not being deleted and not marked for removal. */
   readonly isNodeEligible: boolean;
-  /** Connections go through the rules, as far as that was looked at. */
+  /** Connections get through the rules, as far as that was probed. */
   readonly isReached: boolean;
   /** IPv4 before IPv6; families never updated are absent. */
   readonly families: readonly FamilyHealth[];
-  /** How long the API server has been silent about the resource that it spoke of least lately, in whole milliseconds. @default not known */
+  /** How long the API server has been silent about its least recently mentioned resource, in whole milliseconds. @default unknown */
   readonly silentMs?: number | undefined;
   readonly failures: readonly StandingFailure[];
-  /** Features that work in a lesser way than configured: no reason to send traffic to another node. */
+  /** Features that work in a degraded way: no reason to send traffic to another node. */
   readonly degraded: readonly StandingFailure[];
 }
 
-/** What a connection through the rules met; undefined: all is well. A failure is the fault of this node. */
+/** The result of a connection through the rules; undefined: all is well. A failure is this node's fault. */
 export type ProbeFinding = { readonly isFailure: boolean; readonly reason: string } | undefined;
 
-/** What a mode says of itself whenever it is asked. */
+/** What a mode reports about itself whenever asked. */
 type SelfReport = Pick<Backend, "remarks" | "degraded">;
 
 function ofFamily(family: IpFamily, failures: readonly SyncFailure[]): readonly StandingFailure[] {
   return failures.map(({ subject, reason }) => ({ ipFamily: family, subject, reason }));
 }
 
-/** Stands for a family without a backend. */
+/** Stands in for a family without a backend. */
 const NOT_AT_WORK: SelfReport = {};
 
 class FamilyState {
-  /** Monotonic time of the last sync that has brought its rules into the kernel. */
+  /** Monotonic time of the last sync that brought its rules into the kernel. */
   syncedMs: number | undefined;
   lastUpdatedMs: number | undefined;
   /** Monotonic time of the oldest request that no sync has satisfied. */
@@ -111,12 +111,12 @@ export class ProxyHealth implements HealthReporter {
     this.#states[family].oldestPendingMs ??= this.#clock.monotonicMs();
   }
 
-  /** The Node object of this node as last seen. A deletion without an update before it changes nothing, so do not report it. */
+  /** Takes the latest state of this node's Node object. A deletion changes nothing, so do not report it. */
   onNode(node: NodeRecord): void {
     this.#isNodeEligible = !node.isBeingDeleted && !node.taintKeys.includes(TO_BE_DELETED_TAINT);
   }
 
-  /** Replaces what is known to be refused for one family; an empty list when all is in the kernel. */
+  /** Replaces the known rejections of one family; an empty list when all is in the kernel. */
   setFailures(family: IpFamily, failures: readonly SyncFailure[]): void {
     this.#states[family].failures = ofFamily(family, failures);
   }
@@ -126,40 +126,40 @@ export class ProxyHealth implements HealthReporter {
     this.#states[family].portFailures = ofFamily(family, failures);
   }
 
-  /** The mode at work for a family is asked with each verdict. */
+  /** Sets the mode of a family; each verdict asks it. */
   setMode(family: IpFamily, mode: SelfReport): void {
     this.#states[family].mode = mode;
   }
 
   /**
-   * A resource of the API server cannot be watched, or can again (`undefined`). Told in the answers, and no more: the
-   * last known good rules are in force, and another node would be no better off.
+   * A resource of the API server cannot be watched, or can again (`undefined`). Only reported in the answers: the last
+   * known good rules are in force, and another node would be no better off.
    */
   setWatchFailure(resource: string, reason: string | undefined): void {
     if (reason === undefined) this.#watchFailures.delete(resource);
     else this.#watchFailures.set(resource, reason);
   }
 
-  /** The API server has said something about a resource. */
+  /** The API server has sent something about a resource. */
   setHeard(resource: string): void {
     this.#heardMs.set(resource, this.#clock.monotonicMs());
   }
 
   /**
-   * The program waits for its host before it can program anything, or does not any more (`undefined`). Shown at once; it counts as a
-   * request that waits.
+   * The program must wait for its host before it can program anything, or no longer does (`undefined`). Shown at once;
+   * counts as a pending request.
    */
   setWaiting(reason: string | undefined): void {
     this.#waiting =
       reason === undefined ? undefined : { reason, sinceMs: this.#waiting?.sinceMs ?? this.#clock.monotonicMs() };
   }
 
-  /** @param subject what is looked at, in words. */
+  /** @param subject what is probed, in words. */
   setProbe(subject: string, look: () => Promise<ProbeFinding>): void {
     this.#probe = { subject, look };
   }
 
-  /** Looks whether connections go through the rules, where there is a way to. What it finds is part of the verdict. */
+  /** Probes whether connections get through the rules, if there is a probe. The finding is part of the verdict. */
   async look(): Promise<void> {
     this.#finding = await this.#probe?.look();
   }
@@ -171,8 +171,8 @@ export class ProxyHealth implements HealthReporter {
   }
 
   /**
-   * Whether the rules of each family at work are in the kernel, and the proxiers keep up: what a rollout waits for. Upstream has no such
-   * answer; its /livez is well before the first sync, and its /healthz speaks of the Node, too.
+   * Whether the rules of each family in service are in the kernel and the proxiers keep up: what a rollout waits for.
+   * Upstream has no such answer; its /livez is healthy before the first sync, and its /healthz also covers the Node.
    */
   isReady(): boolean {
     const served = IP_FAMILIES.map((family) => this.#states[family]).filter(({ mode }) => mode !== NOT_AT_WORK);
@@ -222,7 +222,7 @@ export class ProxyHealth implements HealthReporter {
     return this.#isInTime(oldestPendingMs);
   }
 
-  /** @param sinceMs monotonic: since when something waits. */
+  /** @param sinceMs monotonic: when the wait began. */
   #isInTime(sinceMs: number): boolean {
     return this.#clock.monotonicMs() - sinceMs < this.#timeoutMs;
   }

@@ -1,4 +1,4 @@
-/** `/readyz` beside a proxier: what a rollout and the clean-up after a change of mode wait for. */
+/** `/readyz` beside a proxier: what a rollout and the cleanup after a change of mode wait for. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ProxierBench } from "../../sync/testing/proxier-bench.ts";

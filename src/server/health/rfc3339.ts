@@ -6,7 +6,7 @@ export const ZERO_TIME = "0001-01-01T00:00:00Z";
 const MINUTE_MS = 60_000;
 
 /**
- * RFC 3339 in the zone of the process, fraction without trailing zeroes (reference health.md §15).
+ * RFC 3339 in the process's time zone, the fraction without trailing zeroes (reference health.md §15).
  *
  * @param unixMs milliseconds since the epoch; a fraction is kept to the microsecond.
  */

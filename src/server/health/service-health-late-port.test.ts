@@ -21,7 +21,7 @@ test("a port that could not be opened by the sync, and is opened when the node's
     onListenFailure: (service) => failures.push(service),
   });
   t.after(() => health.close());
-  // As anything that lets the first attempt fail: an IPv6 address that is still tentative, a process that is ending.
+  // Stands for anything that makes the first attempt fail: an IPv6 address that is still tentative, a process that is ending.
   const holder = createServer().listen({ host, port });
   await once(holder, "listening");
 
@@ -29,13 +29,13 @@ test("a port that could not be opened by the sync, and is opened when the node's
   const counts = new Map([["ns/svc", 2]]);
   await health.syncServices(ports, new Set(["ns/svc"]));
   health.syncEndpoints(counts, new Set(["ns/svc"]));
-  // Addresses of pods come and go all the time: that says nothing new.
+  // Pod addresses come and go all the time: that is no news.
   await health.setAddresses([host]);
   assert.deepEqual(failures, ["ns/svc"]);
 
   holder.close();
   await once(holder, "close");
-  // The announcement of an address of the node; the selected ones are the same, so no sync follows.
+  // The notification of an address of the node; the selected ones are the same, so no sync follows.
   await health.setAddresses([host]);
   const answer = await ask(port, "/", { host: "127.0.0.2" });
   assert.deepEqual([answer.status, JSON.parse(answer.text).localEndpoints], [200, 2]);
@@ -58,7 +58,7 @@ test("a port that another process held opens soon after it is free, with its end
     onFailures: (failures) => failures.length === 0 && standing.resolve(),
   });
   t.after(() => health.close());
-  // A daemon that is replaced and has not ended yet.
+  // A daemon that is being replaced and has not ended yet.
   const holder = createServer().listen({ host: "0.0.0.0", port });
   await once(holder, "listening");
   const ports = new Map([["ns/svc", port]]);
@@ -66,7 +66,7 @@ test("a port that another process held opens soon after it is free, with its end
   health.syncEndpoints(new Map([["ns/svc", 2]]), new Set(["ns/svc"]));
 
   await clock.advance(5_000);
-  // Its reason is the same: neither log nor events are filled with it.
+  // The reason is the same: it must not flood log and events.
   await health.syncServices(ports, new Set());
   assert.deepEqual(told, ["ns/svc", "ns/svc"]);
   holder.close();

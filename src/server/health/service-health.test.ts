@@ -11,7 +11,7 @@ import { ask, freePort } from "../testing/http-client.ts";
 import { memoryLog } from "../testing/memory-log.ts";
 import { createServiceHealth, type ServiceHealthOptions } from "./service-health.ts";
 
-/** Less than what idle connections may last, so that a close that forgets them fails here. */
+/** Shorter than the limit of idle connections, so that a close that forgets them fails here. */
 const CLOSE_LIMIT = { timeout: 30_000 };
 
 let managers: ServiceHealthPorts[] = [];

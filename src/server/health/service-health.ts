@@ -19,23 +19,23 @@ import type { HttpHandler } from "../http/routes.ts";
 
 /** How long connections of a closed service may still get their (empty) answer. */
 const DRAIN_MS = 1_000;
-/** What could not be opened is tried again: the process that holds a port ends, and the next sync may be an hour away. */
+/** Delay before retrying ports that could not be opened: the process that holds one ends, and the next sync may be an hour away. */
 const RETRY_MS = 5_000;
 
 export interface ServiceHealthOptions {
   readonly family: IpFamily;
-  /** Where to listen: on all addresses of the family, or on these alone (see {@link ServiceHealthPorts.setAddresses}). */
+  /** Where to listen: on all addresses of the family, or only on these (see {@link ServiceHealthPorts.setAddresses}). */
   readonly addresses: "all" | readonly IpAddress[];
-  /** Whether the proxiers keep up; always true when there is no health server. */
+  /** Whether the proxiers keep up; always true without a health server. */
   isProxyHealthy(): boolean;
   /** Shared by all managers. @default one of its own */
   readonly gate?: ConnectionGate;
-  /** For the time limits of connections, and for tries. @default the system's */
+  /** For connection time limits and retries. @default the system's */
   readonly clock?: Clock;
   readonly log: Logger;
-  /** Called for each service whose port could not be opened, to log it: by each sync, and when the reason is another one. */
+  /** Called for each service whose port could not be opened, to log it: after each sync, and when the reason has changed. */
   onListenFailure(service: string, port: number, error: Error): void;
-  /** Called after each attempt with the ports that are not open; an empty list when all are. */
+  /** Called after each attempt with the ports that are not open; an empty list if all are. */
   onFailures?(failures: readonly SyncFailure[]): void;
 }
 
@@ -49,14 +49,14 @@ interface Entry {
   isClosed: boolean;
 }
 
-/** The body for a service's state: indented with tabs, no newline at the end. Pure. */
+/** The body for a service's state: indented with tabs, no newline at the end. */
 function serviceHealthBody(service: string, localEndpoints: number, serviceProxyHealthy: boolean): string {
   const slash = service.indexOf("/");
   const names = { namespace: service.slice(0, slash), name: service.slice(slash + 1) };
   return JSON.stringify({ service: names, localEndpoints, serviceProxyHealthy }, undefined, "\t");
 }
 
-/** Stops accepting; connections that exist stay, and what they ask from now on is answered emptily. */
+/** Stops accepting; existing connections stay, and their further requests get an empty answer. */
 function closeListeners(entry: Entry): void {
   entry.isClosed = true;
   for (const listener of entry.listeners.values()) listener.close();
@@ -75,10 +75,10 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
   const entries = new Map<string, Entry>();
   /** By service: what could not be opened. */
   const failed = new Map<string, SyncFailure>();
-  /** As they came last; live. */
+  /** The latest counts; live. */
   let known: ReadonlyMap<string, number> = new Map();
   const draining = new Set<Entry>();
-  /** One reconciliation at a time, in the order asked for. */
+  /** One reconciliation at a time, in the order requested. */
   const mutex = new Mutex();
   let reconciling = 0;
   let isClosed = false;
@@ -115,7 +115,7 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
     entry.count = known.get(entry.service) ?? 0;
   }
 
-  /** Brings a service to the addresses of now. Rejects when it has tried all, with the first failure. */
+  /** Moves a service to the current addresses. Rejects after trying all, with the first failure. */
   async function moveListeners(entry: Entry): Promise<void> {
     const { service, port } = entry;
     for (const [host, listener] of entry.listeners) {
@@ -158,7 +158,7 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
     drain(entry);
   }
 
-  /** Opens what is missing of one service. @param isRetry that it is not open has been told. */
+  /** Opens what a service is missing. @param isRetry its failure has been reported. */
   async function bringUp(service: string, port: number, isRetry: boolean): Promise<void> {
     const served = entries.get(service);
     const nothing = { listeners: new Map(), connections: new Set<Socket>(), count: 0, isClosed: false };
@@ -168,7 +168,7 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
       if (served === undefined) {
         log.v(2, "Opened healthcheck", { service, port });
         entries.set(service, entry);
-        // No sync need follow, which would tell its count.
+        // There may be no further sync to give its count.
         if (isRetry || failed.has(service)) note(entry);
       }
       failed.delete(service);
@@ -190,7 +190,7 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
     });
   }
 
-  /** Everything is closed before anything is opened: services may have exchanged their ports. */
+  /** Closes everything before opening anything: services may have exchanged their ports. */
   async function reconcile(
     ports: ReadonlyMap<string, number>,
     services: Iterable<string>,
@@ -214,7 +214,7 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
     if (!isClosed) await reconcile(wanted, [...failed.keys()], true);
   }
 
-  /** Whether none of these services has a port, open or wanted, and none of any service has failed: nearly always. */
+  /** Whether none of these services has a port, open or wanted, and no service has failed: nearly always. */
   function areWithoutPorts(services: ReadonlySet<string>, ports: ReadonlyMap<string, number>): boolean {
     // Ports that are being opened have no entry yet.
     if (failed.size > 0 || reconciling > 0) return false;

@@ -1,23 +1,23 @@
 /**
- * Limits the connections of a server, in total and per peer. A newcomer replaces an idle connection: one of its own peer if
- * that has its share, otherwise one of the peer that has the most. So a client at its limit keeps no other client out, not
+ * Limits connections to a server, in total and per peer. A new connection replaces an idle one: of its own peer if that
+ * is at its limit, otherwise of the peer that has the most. So a client at its limit keeps no other client out, not
  * even a probe from its own address.
  */
 import { shareOfServers } from "../../kernel/share-of-servers.ts";
 
-/** How dear a connection is; the cheapest goes first. */
+/** How valuable a connection is; the least valuable goes first. */
 export type Worth =
-  /** has asked for nothing yet */
+  /** has not sent a request yet */
   | 0
   /** has been answered, and is kept for the next request */
   | 1
-  /** its answer is complete, but its reader does not take it */
+  /** its answer is complete, but the reader does not take it */
   | 2
-  /** is being answered: never closed for another one */
+  /** is being answered: never closed in favour of another one */
   | 3;
 
 export interface GatedConnection {
-  /** The address that it comes from. */
+  /** The client's address. */
   readonly peer: string;
   worth(): Worth;
   /** Ends it at once; {@link ConnectionGate.leave} may be called from within. */
@@ -30,7 +30,7 @@ export interface ConnectionLimits {
 }
 
 interface ConnectionGateOptions extends ConnectionLimits {
-  /** Called when a connection is closed for another one, or refused. */
+  /** Called when a connection is closed in favour of another one, or refused. */
   onFull?(peer: string): void;
 }
 
@@ -38,7 +38,7 @@ const BUSY: Worth = 3;
 
 export class ConnectionGate {
   readonly #options: ConnectionGateOptions;
-  /** By peer; the one that has been still the longest is the first. */
+  /** By peer; the least recently active first. */
   readonly #peers = new Map<string, Set<GatedConnection>>();
   #size = 0;
 
@@ -50,7 +50,7 @@ export class ConnectionGate {
     return this.#size;
   }
 
-  /** Lets a connection in, which may close another one. @returns whether it is in; when not, close it. */
+  /** Admits a connection, which may close another one. @returns whether it is admitted; if not, close it. */
   enter(connection: GatedConnection): boolean {
     const { total, perPeer, onFull } = this.#options;
     const own = this.#peers.get(connection.peer);
@@ -68,13 +68,13 @@ export class ConnectionGate {
     return true;
   }
 
-  /** Something has just happened on it: it is the last to go among its like. */
+  /** Marks activity: among its equals, it is the last to go. */
   touch(connection: GatedConnection): void {
     const connections = this.#peers.get(connection.peer);
     if (connections?.delete(connection)) connections.add(connection);
   }
 
-  /** It is gone. Safe to call twice. */
+  /** Removes a connection. Safe to call twice. */
   leave(connection: GatedConnection): void {
     const connections = this.#peers.get(connection.peer);
     if (connections === undefined || !connections.delete(connection)) return;
@@ -110,14 +110,14 @@ export interface ServerLimits {
   readonly serviceHealth: ConnectionLimits;
 }
 
-/** How that is shared out: a sixth for each of the two ports, the rest for the health-check node ports. Pure. */
+/** How the file limit is shared out: a sixth for each of the two ports, the rest for the health-check node ports. */
 export function serverLimits(fileLimit: number): ServerLimits {
   const share = shareOfServers(fileLimit);
   const port = limits(Math.max(4, Math.floor(share / 6)));
   return { health: port, metrics: port, serviceHealth: limits(Math.max(8, share - 2 * port.total)) };
 }
 
-/** A quarter of them at most for one peer. */
+/** At most a quarter of them for one peer. */
 function limits(total: number): ConnectionLimits {
   return { total, perPeer: Math.max(2, Math.floor(total / 4)) };
 }

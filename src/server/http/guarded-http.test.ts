@@ -67,7 +67,7 @@ test("1,000 pipelined requests whose answers are not read hold up no other peer,
   flooder.pause();
   flooder.write(get("/metrics").repeat(1000));
   let before = -1;
-  // The kernel takes some of them; then it is the reader's turn.
+  // The kernel buffers some of them; then it is the reader's turn.
   while (before !== answers) {
     before = answers;
     assert.equal((await ask(port, "/health")).text, "ok");
@@ -84,7 +84,7 @@ test("1,000 pipelined requests whose answers are not read hold up no other peer,
   assert.equal(answers, 1000);
 });
 
-/** Sends so many requests at once, ends its half of the connection, and expects `<PATH>` of each in order. */
+/** Sends this many requests at once, ends its half of the connection, and expects `<PATH>` of each in order. */
 async function assertAnswered(port: number, requests: number): Promise<void> {
   const client = await open(port);
   const paths = Array.from({ length: requests }, (_, index) => `/${index}`);
@@ -99,7 +99,7 @@ async function assertAnswered(port: number, requests: number): Promise<void> {
 
 test("the last requests of a half-closed connection are answered for as long as answers come", async () => {
   const { port } = await serve(async (request, response) => {
-    // All of them are read at once, and take longer than an end may be kept from one that is not answered.
+    // All are read at once and take longer than the time for which the end of an unanswered connection may be held back.
     await new Promise((resolve) => setTimeout(resolve, 150));
     reply(response, 200, TEXT, `<${request.url}>`);
   });
@@ -112,7 +112,7 @@ test("a connection is answered one request at a time, in order, a half-closed on
   const { port } = await serve(async (request, response) => {
     running += 1;
     most = Math.max(most, running);
-    // All of them take longer than the second after which an end is told while an answer is made.
+    // Together they take longer than the second after which an end is reported while an answer is being made.
     await new Promise((resolve) => setTimeout(resolve, 4));
     reply(response, 200, TEXT, `<${request.url}>`);
     running -= 1;

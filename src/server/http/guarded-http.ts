@@ -1,6 +1,6 @@
 /**
- * HTTP over accepted sockets, such that no client can hurt the program: the gate bounds connections, each is answered one
- * request at a time and read no faster, and one that is slow to ask, idle, or does not take its answer is closed.
+ * HTTP over accepted sockets, such that no client can hurt the program: the gate limits connections, each is answered one
+ * request at a time and read no faster, and a connection that is slow to ask, idle, or does not take its answer is closed.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
@@ -11,7 +11,7 @@ import { reply, TEXT } from "./http-reply.ts";
 import { pacedStream } from "./paced-stream.ts";
 import type { HttpHandler } from "./routes.ts";
 
-/** How long a new connection may take for its first request, and a request for its body. */
+/** How long a new connection may take to send its first request, and a request its body. */
 const REQUEST_MS = 10_000;
 /** Longer than usual scrape intervals, so that a scraper's connection is not cut between two of them. */
 const KEEP_ALIVE_MS = 120_000;
@@ -26,7 +26,7 @@ export interface GuardedHttpOptions {
 export interface GuardedHttp {
   /** Serves an accepted socket, whose server must have `allowHalfOpen`. The handler must not reject. */
   accept(socket: Socket, handler: HttpHandler): void;
-  /** Closes connections that ask for nothing, and the others when they have been answered. */
+  /** Closes connections without a request, and the others once they are answered. */
   closeWhenAnswered(): void;
   closeNow(): void;
 }
@@ -42,7 +42,7 @@ class Connection implements GatedConnection {
   readonly #handler: HttpHandler;
   readonly #clock: Clock;
   readonly #waiting: Exchange[] = [];
-  /** Called when there is nothing more to answer. */
+  /** Called when there is nothing left to answer. */
   readonly #onIdle: () => void;
   #current: Exchange | undefined;
   #last: IncomingMessage | undefined;
@@ -67,7 +67,7 @@ class Connection implements GatedConnection {
     return this.#last === undefined ? 0 : 1;
   }
 
-  /** Whether the next bytes may come: they are the body of a request, or there is no request to answer. */
+  /** Whether more bytes may be read: they are the body of a request, or there is no request to answer. */
   isReady(): boolean {
     return this.#last?.complete === false || (this.#current === undefined && this.#waiting.length === 0);
   }
@@ -106,10 +106,10 @@ class Connection implements GatedConnection {
     if (this.#isClosing) response.shouldKeepAlive = false;
     response.once("close", () => {
       if (this.#socket.destroyed) return;
-      // Other connections take their turns: without a pause here, answers that fit into the kernel's buffer hold up all.
+      // Lets other connections take their turns: without a pause here, answers that fit into the kernel's buffer hold up all others.
       setImmediate(() => this.#socket.destroyed || this.#answerNext());
     });
-    // As in Go: which of them another server before this one has looked at is not known (RFC 9112 §3.2).
+    // As in Go: it is unknown which of them another server in front of this one considered (RFC 9112 §3.2).
     if ((request.headersDistinct.host?.length ?? 1) > 1)
       reply(response, 400, TEXT, "400 Bad Request: too many Host headers\n");
     else void this.#handler(request, response);
@@ -121,7 +121,7 @@ export function createGuardedHttp({ gate, clock }: GuardedHttpOptions): GuardedH
   const connections = new Set<Connection>();
   const byStream = new WeakMap<object, Connection>();
   const http = createServer((request, response) => byStream.get(request.socket)?.ask(request, response));
-  // Only to tell the client: the connection's own deadline is what counts.
+  // Only informs the client: the connection's own deadline is what counts.
   http.keepAliveTimeout = KEEP_ALIVE_MS;
 
   return {

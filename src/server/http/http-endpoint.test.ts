@@ -214,7 +214,7 @@ test("paths match exactly, for any method; below a /* everything matches", async
     "b",
     "a",
   ]);
-  // As a proxy asks; the query is no part of it.
+  // As a proxy sends it; the query is not part of the path.
   assert.deepEqual(await Promise.all([text("http://10.0.0.1:10256/a"), text("HTTP://a/a?x=http://b/c")]), ["a", "a"]);
   assert.deepEqual(await Promise.all([text("http://a"), text("http://a?/a"), text("ftp://a/a")]), [404, 404, 404]);
   assert.deepEqual(await Promise.all([text("/tree/x/y"), text("/tree/"), text("/a", "DELETE")]), ["tree", "tree", "a"]);

@@ -1,6 +1,6 @@
 /**
- * One HTTP server on one configured address: listens, keeps trying when it cannot, and closes with its signal
- * (reference operation.md §9.4).
+ * One HTTP server on one configured address: listens, retries if it cannot, and closes with its signal (reference
+ * operation.md §9.4).
  */
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Server } from "node:net";
@@ -22,7 +22,7 @@ export interface HttpEndpointOptions {
   /** `IP:port`; `0.0.0.0` and `::` mean all addresses of both families. */
   readonly address: string;
   readonly handler: HttpHandler;
-  /** @default those of a process with descriptors in plenty */
+  /** @default those of a process with plenty of descriptors */
   readonly limits?: ConnectionLimits;
   readonly log: Logger;
   readonly clock: Clock;
@@ -35,21 +35,21 @@ export interface HttpEndpointOptions {
   onHardFail(reason: string): void;
 }
 
-/** The same for a server that brings its pages and its words; an empty address: no server. */
+/** The options of a server that brings its own pages and messages; an empty address: no server. */
 export type ServerOptions = Omit<HttpEndpointOptions, "handler" | "onListenFailure">;
 
 export interface HttpEndpoint {
-  /** Settled when it listens, or has failed to for the first time. */
+  /** Settles when the server listens, or has first failed to. */
   readonly tried: Promise<void>;
-  /** Where it listens; `undefined` when it was closed or gave up before it could. */
+  /** Where it listens; `undefined` if it was closed or gave up before it could. */
   readonly listening: Promise<AddressInfo | undefined>;
-  /** Settled when the signal has aborted and every connection is gone (at most a second later). Never rejects. */
+  /** Settles when the signal has aborted and every connection is gone (at most a second later). Never rejects. */
   readonly closed: Promise<void>;
 }
 
 /**
- * An unspecified address of either family means all addresses of both, as in Go (reference operation.md §9); Node.js takes no address
- * for that, and IPv4 alone on hosts without IPv6.
+ * An unspecified address of either family means all addresses of both, as in Go (reference operation.md §9); Node.js
+ * does that when given no address, with IPv4 alone on hosts without IPv6.
  */
 async function listen(server: Server, host: IpAddress, port: number): Promise<AddressInfo> {
   server.listen(isUnspecified(host) ? { port } : { host, port });
@@ -59,7 +59,7 @@ async function listen(server: Server, host: IpAddress, port: number): Promise<Ad
   return address;
 }
 
-/** Stops accepting and closes idle connections, lets running requests finish for a second, then cuts what is left. */
+/** Stops accepting, closes idle connections, gives running requests a second to finish, then cuts what is left. */
 function closeServer(server: Server, http: GuardedHttp, clock: Clock): Promise<void> {
   return new Promise((resolve) => {
     const cut = clock.setTimer(DRAIN_MS, () => http.closeNow());
@@ -71,7 +71,7 @@ function closeServer(server: Server, http: GuardedHttp, clock: Clock): Promise<v
   });
 }
 
-/** Tells of a server that is full, and of one peer that has its share, once in a while. */
+/** Reports, at most once in a while, a server that is full or a peer at its limit. */
 export function fullReporter(log: Logger, clock: Clock, facts: Readonly<Record<string, unknown>>) {
   let reportedMs = Number.NEGATIVE_INFINITY;
   return (peer: string): void => {
@@ -82,12 +82,12 @@ export function fullReporter(log: Logger, clock: Clock, facts: Readonly<Record<s
   };
 }
 
-/** What a server does, as status and page name it where it cannot be done. Pure. */
+/** What a server does, as status and page name it while it does not work. */
 export function answeringAt(address: string): string {
   return `answering at ${address}`;
 }
 
-/** Starts the server. Returns at once; throws only when `address` is not `IP:port`. */
+/** Starts the server. Returns at once; throws only if `address` is not `IP:port`. */
 export function startHttpEndpoint(options: HttpEndpointOptions): HttpEndpoint {
   const { address, handler, log, clock, signal } = options;
   const target = parseListenAddress(address);
@@ -115,7 +115,7 @@ export function startHttpEndpoint(options: HttpEndpointOptions): HttpEndpoint {
     while (!signal.aborted) {
       try {
         const bound = await listen(server, host, port);
-        // From here on an error event is about one connection that could not be accepted, for example too many files.
+        // From here on, an error event concerns one connection that could not be accepted, for example because of too many open files.
         server.on("error", (error) => log.error("HTTP server could not accept a connection", error, { address }));
         tried.resolve();
         if (hasFailed) log.info("HTTP server listens now", { address, can: answeringAt(address) });

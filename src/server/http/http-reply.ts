@@ -4,7 +4,7 @@ import type { ServerResponse } from "node:http";
 export const TEXT = "text/plain; charset=utf-8";
 export const JSON_TYPE = "application/json";
 
-/** Sends a complete answer. `Content-Length` is set; browsers must not guess the type. */
+/** Sends a complete answer. Sets `Content-Length`; browsers must not guess the type. */
 export function reply(
   response: ServerResponse,
   status: number,

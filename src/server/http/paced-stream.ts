@@ -1,18 +1,18 @@
 /**
- * A connection that is read only as fast as it is answered. Node's HTTP parser takes what arrives as a whole, up to 64 KiB,
+ * A connection that is read only as fast as it is answered. Node's HTTP parser takes all that arrives at once, up to 64 KiB,
  * and starts every request in it; here it gets a small piece at a time, and none while there is something to answer.
  */
 import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
 
-/** Holds some tens of the shortest requests. */
+/** Holds a few dozen of the shortest requests. */
 const PIECE_BYTES = 1024;
 /** A client that has sent its last byte may be gone: the end is passed on when nothing has been written for this long. */
 const END_MS = 1_000;
 
 interface PacedStream {
   readonly stream: Duplex;
-  /** To be called when `isReady` has become true. */
+  /** Call when `isReady` has become true. */
   resume(): void;
 }
 
@@ -25,7 +25,7 @@ export function pacedStream(socket: Socket, isReady: () => boolean): PacedStream
   let rest: Buffer | undefined;
   let isWanted = false;
   let hasEnded = false;
-  /** Something was written since the last look at {@link END_MS}. */
+  /** Whether something was written since the last check of {@link END_MS}. */
   let hasWritten = false;
   let endTimer: NodeJS.Timeout | undefined;
 
@@ -68,7 +68,7 @@ export function pacedStream(socket: Socket, isReady: () => boolean): PacedStream
     }
   }
 
-  /** Passes the end on after everything before it has been read, and while no answer is being written. */
+  /** Passes the end on once everything before it has been read and no answer is being written. */
   function giveEndWhenRead(): void {
     if (rest === undefined && !hasWritten) giveEnd();
     else {
@@ -87,7 +87,7 @@ export function pacedStream(socket: Socket, isReady: () => boolean): PacedStream
     rest = bytes;
     socket.pause();
     give();
-    // One that hangs up while it is answered is noticed only where its socket is read.
+    // A client that hangs up during an answer is only noticed if its socket is read.
     if (rest === undefined) socket.resume();
   });
   socket.on("end", () => {

@@ -1,22 +1,22 @@
-/** A page that costs something to make: made once for all who ask within a moment, and never twice at a time. */
+/** A page that is costly to make: made once for all who ask at about the same time, and never twice at a time. */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Clock } from "../../async/clock.ts";
 import { promisify } from "../../kernel/node-util.ts";
 import { reply } from "./http-reply.ts";
 
-/** How old a page may be. */
+/** The maximum age of a page. */
 const FRESH_MS = 100;
 
 interface Page {
   readonly bytes: Buffer;
-  /** Compressed for the first who takes it so; zlib works off the main thread. */
+  /** Compressed for the first reader who accepts gzip; zlib works off the main thread. */
   gzipped(): Promise<Buffer>;
 }
 
 /**
  * @param render rejections reach all who wait, and are not kept.
- * @returns what gives the page.
+ * @returns a function that gives the page.
  */
 export function sharedPage(render: () => Promise<string>, clock: Clock): () => Promise<Page> {
   let page: Promise<Page> | undefined;
@@ -24,7 +24,7 @@ export function sharedPage(render: () => Promise<string>, clock: Clock): () => P
 
   return () => {
     if (page !== undefined && clock.monotonicMs() - madeMs < FRESH_MS) return page;
-    // While it is being made, it is as good as new.
+    // While it is being made, it counts as new.
     madeMs = Number.POSITIVE_INFINITY;
     page = render().then(toPage);
     page.then(
@@ -39,7 +39,7 @@ export function sharedPage(render: () => Promise<string>, clock: Clock): () => P
   };
 }
 
-/** A page for one who asks. */
+/** A page for a single request. */
 export function toPage(text: string): Page {
   const bytes = Buffer.from(text);
   let compressed: Promise<Buffer> | undefined;
@@ -52,7 +52,7 @@ export function toPage(text: string): Page {
   };
 }
 
-/** Whether an Accept-Encoding header allows gzip. Pure. */
+/** Whether an Accept-Encoding header allows gzip. */
 export function acceptsGzip(header: string): boolean {
   let isAllowed = false;
   for (const entry of header.split(",")) {

@@ -3,10 +3,10 @@ import type { ConntrackTable } from "../../kernel/conntrack/conntrack.ts";
 import type { ConntrackStatistics } from "../../kernel/conntrack/statistics.ts";
 import type { MetricFamilies } from "../../metrics/metric-families.ts";
 
-/** One look serves a scrape. */
+/** One reading serves a whole scrape. */
 const SAME_SCRAPE_MS = 100;
 
-/** Defines the families; none where there is no table. What cannot be read is left out of the scrape. */
+/** Defines the families; none if there is no table. What cannot be read is left out of the scrape. */
 export function defineConntrackMetrics(families: MetricFamilies, { statistics }: ConntrackTable): void {
   if (statistics === undefined) return;
   let last: { readonly atMs: number; readonly reading: Promise<ConntrackStatistics | undefined> } | undefined;

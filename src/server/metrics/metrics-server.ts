@@ -24,13 +24,13 @@ export interface MetricsServerOptions extends ServerOptions {
     /** Name, version and commit of this program. */
     readonly implementation: string;
   };
-  /** Changes the log verbosity; absent: no /debug pages, profiles included (`enableProfiling`). */
+  /** Changes the log verbosity; absent: no /debug pages, including profiles (`enableProfiling`). */
   readonly setVerbosity?: (level: number) => void;
 }
 
 const PING = "ping";
 
-/** The always-passing check of this server; not the proxy's health, which has a port of its own. */
+/** This server's check, which always passes; the proxy's health has a port of its own. */
 function healthzHandler(slis: SliMetrics): HttpHandler {
   return (request, response) => {
     const query = queryOf(request);
@@ -94,7 +94,7 @@ function metricsRoutes(options: MetricsServerOptions): Readonly<Record<string, H
   return routes;
 }
 
-/** Starts the metrics server. @returns `undefined` when the address is empty. */
+/** Starts the metrics server. @returns `undefined` if the address is empty. */
 export function startMetricsServer(options: MetricsServerOptions): HttpEndpoint | undefined {
   if (options.address === "") return undefined;
   return startHttpEndpoint({
@@ -108,7 +108,7 @@ export function startMetricsServer(options: MetricsServerOptions): HttpEndpoint 
 
 type SliMetrics = ReturnType<typeof createSliMetrics>;
 
-/** Makes the families of the page, in a registry of their own. */
+/** Makes the page's families, in their own registry. */
 function createSliMetrics() {
   const families = createFamilies();
   const current = families.gauge({

@@ -247,7 +247,7 @@ test("garbage collections are counted by kind", async () => {
   const metrics = createMetrics();
   setFlagsFromString("--expose-gc");
   runInNewContext("gc()");
-  // The observer is told by the event loop, a turn or two later.
+  // The event loop notifies the observer a turn or two later.
   for (let turn = 0; turn < 10; turn++) await new Promise((resolve) => setImmediate(resolve));
   const family = only(await scrape(metrics), "nodejs_gc_duration_seconds");
   const major = family.samples.find(({ name, labels }) => name.endsWith("_count") && labels.kind === "major");

@@ -1,6 +1,6 @@
 /**
- * All measurements of the program, under upstream's names, in one registry. Layers get small objects that they report to;
- * the metrics server renders the text.
+ * All measurements of the program, under upstream's names, in one registry. Layers report to small objects; the metrics
+ * server renders the text.
  */
 
 import { BUILD_FACTS, type BuildInfo } from "../../metrics/build-info.ts";
@@ -33,7 +33,7 @@ export interface ProxyMetrics {
   countLivez(status: 200 | 503): void;
   setBuildInfo(info: BuildInfo, program: ProgramFacts): void;
   setFeatures(features: Iterable<FeatureState>): void;
-  /** For families that one layer or proxy mode defines for itself. */
+  /** For families that a layer or proxy mode defines for itself. */
   readonly families: MetricFamilies;
 }
 

@@ -1,6 +1,6 @@
 /**
  * Measurements of the process itself: upstream's `process_*` families, and Node's runtime in place of Go's (reference
- * operation.md §12.4). Everything is read when metrics are scraped; only garbage collections are counted as they happen.
+ * operation.md §12.4). Everything is read at each scrape; only garbage collections are counted as they happen.
  *
  * There is no event-loop delay monitor: its 10 ms timer costs an idle agent half a percent of a core. The lag is
  * measured at each scrape.
@@ -34,7 +34,7 @@ function softLimit(name: string): number | undefined {
   return match === null ? undefined : Number(match[1]);
 }
 
-/** A counter of the IP layer, of the line that names and the line that holds it. */
+/** A counter of the IP layer: one line has the names, the next the values. */
 function ipCounter(name: string): number | undefined {
   const [names, values] = [...readFileSync("/proc/self/net/netstat", "utf8").matchAll(/^IpExt: (.*)$/gm)].map(
     ([, words = ""]) => words.split(" "),

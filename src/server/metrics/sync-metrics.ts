@@ -20,8 +20,8 @@ const PROGRAMMING_BUCKETS: readonly number[] = [
 ];
 
 /**
- * Defines the families and gives the function that makes the object of one IP family. The unlabelled ones are shared by
- * both: totals count twice in dual-stack, and the pending gauges show whichever family wrote last, as upstream's do.
+ * Defines the families and returns the function that makes the object of one IP family. Both families share the unlabelled
+ * ones: in dual-stack, totals count twice and the pending gauges show whichever family wrote last, as upstream's do.
  */
 export function defineSyncMetrics(families: MetricFamilies): (family: IpFamily) => SyncMetrics {
   const perFamily = ["ip_family"];

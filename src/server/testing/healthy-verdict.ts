@@ -1,4 +1,4 @@
-/** What health says of a daemon with which all is well. */
+/** What health reports of a daemon with which all is well. */
 import type { HealthVerdict } from "../health/proxy-health.ts";
 
 export const HEALTHY: HealthVerdict = {

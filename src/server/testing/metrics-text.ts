@@ -1,4 +1,4 @@
-/** Reads the Prometheus text format 0.0.4 back, strictly: what a scraper would refuse throws here. */
+/** Parses the Prometheus text format 0.0.4, strictly: throws where a scraper would reject it. */
 export interface Sample {
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
@@ -27,7 +27,7 @@ function parseLabels(text: string): Record<string, string> {
   return labels;
 }
 
-/** @returns the families by name. Throws on a line that is not the format, a sample outside its family, or a repeated family. */
+/** @returns the families by name. Throws on a malformed line, a sample outside its family, or a repeated family. */
 export function parseMetrics(text: string): ReadonlyMap<string, Family> {
   if (!text.endsWith("\n")) throw new Error("the last line has no end");
   const families = new Map<string, Family>();
