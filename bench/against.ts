@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- against BINARY`: any kube-proxy beside this program, as it is built, on the same states of the tests' API server, in
- * turns. What is waited for is the same for both: the metric of the first sync, and connections through new Services.
+ * `npm run bench -- against BINARY`: any kube-proxy next to this program, as built, on the same states of the tests' API
+ * server, in turns. Both wait for the same things: the metric of the first sync, and connections through new Services.
  */
 import { spawnSync } from "node:child_process";
 import { accessSync, constants, statSync } from "node:fs";
@@ -74,7 +74,7 @@ network namespaces: start to first sync, a Service that is added, processor time
     "isClient" in task ? answerConnections() : runProgram(task),
 };
 
-/** @throws RangeError for what cannot be started. */
+/** @throws RangeError if it is not executable. */
 function executable(word: string): string {
   const path = resolve(word);
   const stats = statSync(path, { throwIfNoEntry: false });
@@ -88,13 +88,13 @@ function executable(word: string): string {
   return path;
 }
 
-/** What it says of its version; its file name where it says nothing. */
+/** What it reports as its version; its file name if it reports nothing. */
 function nameOf(path: string): string {
   const { stdout } = spawnSync(path, ["--version"], { encoding: "utf8", timeout: VERSION_LIMIT_MS });
   return (stdout ?? "").split("\n")[0] || basename(path);
 }
 
-/** Medians of the rounds; the ratio is the median of those of single rounds, which share what else the machine was doing. */
+/** Medians of the rounds; the ratio is the median of single rounds' ratios, whose sides share what else the machine was doing. */
 export function againstColumns(name: string, here: readonly Figures[], other: readonly Figures[]) {
   const ratios = here.map((own, round) => ratioOf(other[round] ?? {}, own));
   return { here: middleOf(here), [name]: middleOf(other), ratio: middleOf(ratios) };

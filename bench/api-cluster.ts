@@ -1,4 +1,4 @@
-/** The tests' API server with the cluster of cluster.ts, and a kube-proxy that follows it, both in the namespace of this process. */
+/** The tests' API server with the cluster of cluster.ts, and a kube-proxy that follows it, both in this process's namespace. */
 import type { LayoutName } from "../src/dataplane/nftables/layout-name.ts";
 import { ApiDaemon, PROGRAM } from "../test/apiserver/api-daemon.ts";
 import { node, serviceCidr } from "../test/apiserver/example-objects.ts";
@@ -9,7 +9,7 @@ import { PROTOBUF_WIRE } from "../test/apiserver/wire-format.ts";
 import { apiService, apiSlice } from "./api-objects.ts";
 import type { ClusterSize } from "./driver.ts";
 
-/** It was started in a cluster that had all objects already, and has them at hand in both formats. */
+/** Simulates a server started in a cluster that already had all objects, with both formats at hand. */
 export async function startApiServer(
   { services, endpointsEach }: ClusterSize,
   address: string,
@@ -31,9 +31,9 @@ export async function startApiServer(
 
 export interface DaemonTask {
   readonly mode: string;
-  /** What only this program knows. @default what the mode does without */
+  /** Only this program has layouts. @default the mode's default */
   readonly layout?: LayoutName;
-  /** The absolute path of any kube-proxy. @default this one, as it is built */
+  /** The absolute path of any kube-proxy. @default this one, as built */
   readonly program?: string;
   readonly contentType?: string;
 }

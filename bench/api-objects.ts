@@ -1,13 +1,13 @@
 /**
- * The cluster of cluster.ts as the API server tells of it: with owners, references to pods and managed fields, which a
- * client has to read past. Pure.
+ * The cluster of cluster.ts as the API server sends it: with owners, references to pods and managed fields, which a
+ * client has to skip.
  */
 import type { ApiObject } from "../test/apiserver/object-store.ts";
 import { benchService, benchSlice } from "./cluster.ts";
 
 const CREATED = "2026-01-02T03:04:05Z";
 
-/** What the API server notes of who wrote what; a quarter of what is sent. */
+/** The API server's record of who wrote what; a quarter of the bytes sent. */
 function managedFields(manager: string, apiVersion: string, fields: Readonly<Record<string, unknown>>) {
   return [{ manager, operation: "Update", apiVersion, time: CREATED, fieldsType: "FieldsV1", fieldsV1: fields }];
 }

@@ -1,4 +1,4 @@
-/** Simulated time for thousands of clients: timers fire in steps of 10 ms, and all that follows from a step is done before the next. */
+/** Simulated time for thousands of clients: timers fire in steps of 10 ms, and each step's consequences end before the next. */
 import { type Clock, sleepWith, type Timer } from "../src/async/clock.ts";
 
 const STEP_MS = 10;
@@ -45,7 +45,7 @@ export class SimulatedClock implements Clock {
   }
 }
 
-/** All promises that wait for nothing but each other. */
+/** Waits for all promises that depend only on each other. */
 async function settled(): Promise<void> {
   for (let turn = 0; turn < 2; turn++) {
     await new Promise<void>((resolve) => {

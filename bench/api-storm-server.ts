@@ -1,17 +1,17 @@
-/** An API server as thousands of clients meet it: away, or back without its history, or busy. Counts what it is asked for. */
+/** An API server as thousands of clients meet it: away, back without its history, or busy. Counts their requests. */
 import { ApiError } from "../src/cluster/apiserver/connection/api-error.ts";
 import type { ApiRequest, ApiResponse, ApiTransport } from "../src/cluster/apiserver/connection/transport.ts";
 import type { SimulatedClock } from "./api-storm-clock.ts";
 
-/** Of one second. */
+/** Counts for one second. */
 export interface StormSecond {
-  /** Attempts that nothing took. */
+  /** Attempts that nothing answered. */
   knocks: number;
   requests: number;
   lists: number;
   /** Answered with 429. */
   refused: number;
-  /** Of the lists. */
+  /** Bytes of the lists. */
   bytes: number;
 }
 
@@ -25,17 +25,17 @@ export class StormServer {
   readonly #seconds = new Map<number, StormSecond>();
   #version = 1_000;
   #up: { readonly ended: Promise<void>; end(): void } | undefined;
-  /** When a client had a list last, by client and resource. */
+  /** When a client last got a list, by client and resource. */
   readonly listedMs = new Map<string, number>();
 
-  /** @param listsPerSecond more are refused, with the advice to come again in a second. */
+  /** @param listsPerSecond further ones are refused, with the advice to retry after a second. */
   constructor(clock: SimulatedClock, listBytes: Readonly<Record<string, number>>, listsPerSecond: number) {
     this.#clock = clock;
     this.#listBytes = listBytes;
     this.#listsPerSecond = listsPerSecond;
   }
 
-  /** What was asked for since the last call, by second. */
+  /** The requests since the last call, by second. */
   take(): readonly StormSecond[] {
     const seconds = [...this.#seconds.values()];
     this.#seconds.clear();

@@ -1,7 +1,7 @@
 /**
- * What client-go's reflector (v1.36) asks for, over the same transport: a streamed list, then watches. A watch that is cut is opened again
- * at once; what is refused waits by one backoff, 0.8 s doubled up to 30 s, times 1 to 2, and so does the list after a lost history
- * (reference operation.md §8.2). `Retry-After` is obeyed to the second, ten times.
+ * What client-go's reflector (v1.36) requests, over the same transport: a streamed list, then watches. A watch that is
+ * cut is reopened at once; a refused one waits for a backoff, 0.8 s doubled up to 30 s, times 1 to 2, and so does the
+ * list after a lost history (reference operation.md §8.2). `Retry-After` is obeyed to the second, ten times.
  */
 import type { Clock } from "../src/async/clock.ts";
 import { ApiError } from "../src/cluster/apiserver/connection/api-error.ts";

@@ -16,12 +16,12 @@ test("every node has everything again, with the requests that are needed and no 
     assert.ok(recoveredMs.every(Number.isFinite), client);
     const sum = (of: (second: (typeof back)[number]) => number) =>
       back.reduce((total, second) => total + of(second), 0);
-    // A watch that is too old, and a list, for each of four resources.
+    // An expired watch and a list for each of four resources.
     assert.deepEqual([sum(({ requests }) => requests), sum(({ lists }) => lists)], [160, 80], client);
     assert.equal(Math.round(sum(({ bytes }) => bytes)), 20e6, client);
   }
   const [ours, theirs] = results.map(({ recoveredMs }) => recoveredMs.at(-1) ?? 0);
-  // The large lists are put off for up to 18 s.
+  // The large lists are delayed by up to 18 s.
   assert.ok((ours ?? 0) < 20_000 && (theirs ?? 0) > 30_000, `${ours}, ${theirs}`);
   assert.match(stormTable(results), /^ +kube-proxy-ts, 20, away 10 s +client-go, 20, away 10 s\n/);
 });
@@ -30,7 +30,7 @@ test("a server that refuses most lists is asked ever more rarely", async () => {
   const { back, recoveredMs } = await simulateStorm({ ...TASK, client: "kube-proxy-ts", listsPerSecond: 2 });
   assert.ok(recoveredMs.every(Number.isFinite));
   const refused = back.map((second) => second.refused);
-  // Until the last of the large lists has been asked for first, after 18 s and what it took to find the server.
+  // Until the last large list has been requested for the first time, after 18 s and the time to find the server.
   const early = Math.max(...refused.slice(0, 20));
   assert.ok(Math.max(...refused.slice(28)) < early / 2, refused.join(" "));
 });

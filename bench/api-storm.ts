@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- api-storm`: what the nodes of a large cluster ask for when their API server comes back, with the program's own source
- * and simulated time, beside client-go's reflectors (modelled). See docs/performance.md.
+ * `npm run bench -- api-storm`: what the nodes of a large cluster request when their API server comes back, with the
+ * program's own source in simulated time, next to client-go's reflectors (modelled). See docs/performance.md.
  */
 import { createApiSource } from "../src/cluster/apiserver/api-source.ts";
 import { putOffMs } from "../src/cluster/apiserver/watch/reflector-times.ts";
@@ -54,23 +54,23 @@ export interface StormTask {
   readonly listsPerSecond: number;
   /** In each of the two large lists. */
   readonly objects: number;
-  /** Of all four lists of a node. */
+  /** All four lists of a node together. */
   readonly listBytes: number;
 }
 
 interface StormFigures extends StormTask {
-  /** Attempts without the server: all, and those of the busiest second. */
+  /** Attempts while the server is away: in total, and in the busiest second. */
   readonly away: { readonly knocks: number; readonly mostKnocks: number };
   /** After its return, by second. */
   readonly back: readonly StormSecond[];
-  /** From its return until a node has all its lists, milliseconds, sorted. */
+  /** From its return until a node has all its lists: milliseconds, sorted. */
   readonly recoveredMs: readonly number[];
 }
 
-/** After the longest wait of any client. */
+/** Beyond the longest wait of any client. */
 const WATCHED_SECONDS = 150;
 const START_SECONDS = 60;
-/** Slices are most of the bytes; Node and ServiceCIDR are next to nothing. */
+/** Slices are most of the bytes; Node and ServiceCIDR hardly count. */
 const SLICES_SHARE = 0.7;
 
 export async function simulateStorm(task: StormTask): Promise<StormFigures> {
@@ -89,7 +89,7 @@ export async function simulateStorm(task: StormTask): Promise<StormFigures> {
       await Promise.all(WATCHED_PLURALS.map((plural) => followLikeUpstream(plural, common, stop.signal)));
       return;
     }
-    // Lists are empty here: so many objects of so many nodes fit into no memory.
+    // The lists here are empty: that many objects of that many nodes would not fit into memory.
     const times = { putOffMs: () => putOffMs(objects) };
     const source = createApiSource({ ...common, nodeName, log: silentLogger, resyncPeriodMs: 0, times });
     await source.run({ onEvent() {}, onSynced() {} }, stop.signal);
@@ -122,7 +122,7 @@ export async function simulateStorm(task: StormTask): Promise<StormFigures> {
   };
 }
 
-/** A column for each simulation. Pure. */
+/** One column per simulation. */
 export function stormTable(results: readonly StormFigures[]): string {
   const row = (title: string, cell: (figures: StormFigures) => string) => [title, ...results.map(cell)];
   const most = (figures: StormFigures, of: (second: StormSecond) => number) => Math.max(0, ...figures.back.map(of));

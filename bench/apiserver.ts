@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- apiserver`: what it costs to follow an API server, with the whole program as it is installed at the tests' API server,
- * and with the source alone. See docs/performance.md.
+ * `npm run bench -- apiserver`: the cost of following an API server, with the whole program as installed at the tests'
+ * API server, and with the source alone. See docs/performance.md.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { GCProfiler } from "node:v8";
@@ -26,7 +26,7 @@ const TICK_MS = 10;
 /** Issue 3. */
 const WANTED_MB = 200;
 const WANTED_US = 100;
-/** Events are still on their way when the last has been made. */
+/** Events are still on their way when the last one has been made. */
 const DELIVERED_MS = 1_000;
 
 interface ProgramTask extends ClusterSize {
@@ -36,22 +36,22 @@ interface ProgramTask extends ClusterSize {
   readonly hasWatchList: boolean;
   readonly eventsPerSecond: number;
   readonly eventSeconds: number;
-  /** Rest before the settled size is read. */
+  /** Idle time before the settled size is read. */
   readonly settleSeconds: number;
 }
 
-/** The API server as a source and nothing behind it. */
+/** The API server as a source, with nothing behind it. */
 interface SourceTask {
   readonly url: string;
   readonly ca: string;
   readonly takesProtobuf: boolean;
 }
 
-/** Of the source's process so far. */
+/** Totals of the source's process so far. */
 interface SourceReport {
   readonly events: number;
   readonly allocatedBytes: number;
-  /** Standing still to collect garbage. */
+  /** Time stopped for garbage collection. */
   readonly pauseMs: number;
 }
 
@@ -143,7 +143,7 @@ interface Made {
   readonly ms: number;
 }
 
-/** @returns what changes endpoints at a steady rate. */
+/** @returns a function that changes endpoints at a steady rate. */
 function eventsOf(server: TestApiServer, task: ProgramTask): () => Promise<Made> {
   const { services, endpointsEach, eventsPerSecond, eventSeconds } = task;
   const all = eventsPerSecond * eventSeconds;
@@ -165,7 +165,7 @@ function eventsOf(server: TestApiServer, task: ProgramTask): () => Promise<Made>
   };
 }
 
-/** What a stream of events costs a process. */
+/** The cost of a stream of events to a process. */
 async function measureStream(
   pid: number,
   makeEvents: () => Promise<Made>,
@@ -186,7 +186,7 @@ async function measureStream(
   return made;
 }
 
-/** Nothing but the source: requests, decoding, the minimal set of events. */
+/** Only the source: requests, decoding, the minimal set of events. */
 async function measureSource(
   { url, authority }: TestApiServer,
   { format }: ProgramTask,

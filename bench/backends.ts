@@ -1,6 +1,6 @@
 /**
- * Every mode's backend as the daemon has it, over a kernel that stays while its process is another one: this machine's, or one in memory
- * where it may have none.
+ * Every mode's backend as the daemon has it, over a kernel that outlives a simulated restart: this machine's, or one in
+ * memory where there may be none.
  */
 import { mkdirSync, rmdirSync } from "node:fs";
 import { join } from "node:path";
@@ -41,7 +41,7 @@ import { NODE_NAME } from "./cluster.ts";
 
 const NODE_IP = "192.168.0.2" as IpAddress; // canonical
 
-/** The configuration that all measurements use. */
+/** The configuration of all measurements. */
 export function benchConfig(): Omit<PlanConfig, "localhostNodePorts" | "conntrackLiberal"> {
   const { detector } = detectorFor("IPv4", {
     mode: "ClusterCIDR",
@@ -54,7 +54,7 @@ export function benchConfig(): Omit<PlanConfig, "localhostNodePorts" | "conntrac
   return { family: "IPv4", nodeName: NODE_NAME, nodeIP: NODE_IP, ...mark, detector };
 }
 
-/** What the kernel refuses ends the bench. */
+/** A rejection by the kernel ends the bench. */
 export function nftBackend(layout: LayoutName, nft = openTable(), restart?: RestartNote): NftablesBackend {
   const fail = (what: string) => ({
     inc: () => {
@@ -72,7 +72,7 @@ export function nftBackend(layout: LayoutName, nft = openTable(), restart?: Rest
   });
 }
 
-/** The table of the mode, in this process's network namespace. */
+/** The mode's table, in this process's network namespace. */
 export function openTable(ruleset = openNetlinkRuleset()): Nftables {
   return ruleset.open({ family: "ip", table: TABLE });
 }
@@ -103,7 +103,7 @@ export function iptablesBackend(iptables: Iptables): IptablesBackend {
   });
 }
 
-/** What is wrong ends the bench: figures of a mode that does not work mean nothing. */
+/** Any error ends the bench: figures of a mode that does not work mean nothing. */
 const log: Logger = {
   ...silentLogger,
   error: (message, error) => {
@@ -111,7 +111,7 @@ const log: Logger = {
   },
 };
 
-/** Programs at the sockets of a cgroup, in front of a packet path. */
+/** Programs at a cgroup's sockets, in front of a packet path. */
 export function ebpfBackend(packetPath: Backend, cgroup: string, bpf: Bpf = kernelBpf()): EbpfBackend {
   const sockets = new SocketPath({
     family: "IPv4",
@@ -132,7 +132,7 @@ export function ebpfBackend(packetPath: Backend, cgroup: string, bpf: Bpf = kern
   return new EbpfBackend(packetPath, sockets);
 }
 
-/** A cgroup without processes, which goes with this process. */
+/** A cgroup without processes, removed when this process exits. */
 export function ownCgroup(): string {
   const mount = cgroupMount();
   if (mount === undefined) throw new Error("no cgroup2 file system is mounted");
@@ -142,7 +142,7 @@ export function ownCgroup(): string {
   return cgroup;
 }
 
-/** Of nftables the layout, of iptables the tools. */
+/** Layouts of nftables, tools of iptables. */
 export const BENCH_MODES = [
   ...LAYOUT_NAMES,
   "ebpf",
@@ -154,10 +154,10 @@ export const BENCH_MODES = [
 ] as const;
 export type BenchMode = (typeof BENCH_MODES)[number];
 
-/** Nothing: backends are driven by the bench. */
+/** Empty: the bench drives the backends. */
 const driver = new SyncDriver({ services: new Map(), endpoints: new Map() });
 
-/** @returns the backend of the next process, over the same kernel. */
+/** @returns a function that gives the next process's backend, over the same kernel. */
 export async function openMode(mode: BenchMode): Promise<() => Backend> {
   switch (mode) {
     case "Compatible":

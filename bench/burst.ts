@@ -6,14 +6,14 @@ import { cpuMsOf } from "./memory.ts";
 import type { Subject } from "./subject.ts";
 import { spread, timed } from "./table.ts";
 
-/** `minSyncPeriod` where it is not set. */
+/** The default `minSyncPeriod`. */
 const LEAST_REST_MS = 1;
 const HOUR_MS = 3_600_000;
 const TICK_MS = 1;
-/** How long the bench's own timer is measured. */
+/** How long the cost of the bench's own timer is measured. */
 const TIMER_MS = 2_000;
 
-/** Events come when they are due, also during a sync; each is done when the sync that took it is committed. */
+/** Events come when they are due, also during a sync; each is done when the sync that includes it is committed. */
 export async function measureBurst(subject: Subject, rate: number, seconds: number) {
   const events = seconds * rate;
   const latencies: number[] = [];
@@ -66,7 +66,7 @@ export async function measureBurst(subject: Subject, rate: number, seconds: numb
   if (failure !== undefined) throw failure;
   const timerMs = restCpuMs * (wallMs / restMs);
   const cpuMs = allCpuMs - timerMs;
-  // Processor time is of all threads, without that of the bench's own timer.
+  // Processor time of all threads, less that of the bench's own timer.
   return {
     latency: spread(latencies),
     changesInSync: events / syncs,

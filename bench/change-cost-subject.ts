@@ -1,6 +1,6 @@
 /**
- * The daemon's way from a line of the watch to a backend, with everything around it but the network: source, projection, model, proxier,
- * metrics, health. Both watches are streams in memory.
+ * The daemon's path from a line of the watch to a backend, with everything around it but the network: source,
+ * projection, model, proxier, metrics, health. Both watches are streams in memory.
  */
 import { once } from "node:events";
 import { PassThrough } from "node:stream";
@@ -24,7 +24,7 @@ import { NODE_NAME } from "./cluster.ts";
 
 const SYNC_PERIOD_MS = 30_000;
 
-/** A kernel that takes everything, and holds nothing. */
+/** A kernel that accepts everything and stores nothing. */
 export function bottomless(transact: Nftables["transact"]): Nftables {
   return {
     family: "ip",
@@ -49,7 +49,7 @@ export class ChangeCostSubject {
   readonly #metrics = createMetrics();
   #version = 0;
   #synced = Promise.withResolvers<void>();
-  /** What the caches have taken. */
+  /** What the caches hold. */
   #taken = 0;
 
   constructor(endpointsEach: number, backend: Backend) {
@@ -93,12 +93,12 @@ export class ChangeCostSubject {
     );
   }
 
-  /** Resolves when the sync that ends next has ended. */
+  /** Resolves at the end of the next sync to end. */
   get synced(): Promise<void> {
     return this.#synced.promise;
   }
 
-  /** Brings the cluster in as a watch does, and programs it. */
+  /** Loads the cluster as a watch does, and programs it. */
   async load(services: number): Promise<void> {
     for (let index = 0; index < services; index += 1) {
       const { service, slice } = this.service(index, "ADDED");
@@ -148,7 +148,7 @@ export class ChangeCostSubject {
   #onSynced(): void {
     const { resolve } = this.#synced;
     this.#synced = Promise.withResolvers();
-    // What follows the rules is part of it: health, metrics.
+    // Includes what follows the rules: health, metrics.
     const settle = (): void => void (this.#proxier.status.isSyncing ? setImmediate(settle) : resolve());
     settle();
   }

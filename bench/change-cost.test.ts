@@ -1,4 +1,4 @@
-/** One change visits as much in a large cluster as in a small one, from the line of the watch to the bytes of the batch. */
+/** One change runs as much code in a large cluster as in a small one, from the line of the watch to the bytes of the batch. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { LAYOUT_NAMES, type LayoutName } from "../src/dataplane/nftables/layout-name.ts";
@@ -30,7 +30,7 @@ async function visitsOf(services: number, layout: LayoutName) {
       await synced;
     });
   try {
-    // The engine's own first-time work, and caches of shared texts, are left out.
+    // Leaves out the engine's own first-time work and caches of shared texts.
     await inOneSync(() => subject.pushSlice(subject.replacedEndpoint(5, 1)));
     const endpoint = await inOneSync(() => subject.pushSlice(slice));
     const addition = await inOneSync(() => {
@@ -52,7 +52,7 @@ for (const layout of LAYOUT_NAMES) {
   test(`${layout}: nothing walks over the cluster for an endpoint, a new or a removed service, or a scrape`, async () => {
     const small = await visitsOf(SIZES.small, layout);
     const large = await visitsOf(SIZES.large, layout);
-    // Turns of the event loop differ, and of scrapes the series that the engine has had cause for.
+    // Event loop turns vary; so do the series in a scrape that depend on what the engine has done.
     const allowance = (what: string): number => (what === "scrape" ? 1_000 : 50);
     for (const [what, visits] of Object.entries(small)) {
       const inLarge = large[what as keyof typeof large]; // both have the same fields

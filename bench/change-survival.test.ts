@@ -1,6 +1,6 @@
 /**
- * What a change needs on its way is garbage before the young generation is collected. What outlives that fills the old generation, and
- * to collect that costs more than anything else that a change does.
+ * What a change needs on its way is garbage before the young generation is collected. What survives that fills the old
+ * generation, and collecting that costs more than anything else a change does.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -16,7 +16,7 @@ const ENDPOINTS = 5;
 const CHANGES_PER_SYNC = 5;
 const SYNCS = 100;
 
-/** What is remembered of a replaced endpoint, in the place of as much, is 1.5 kB (flat) or 2.0 kB. With a draft that outlives its commit: 4.1 and 2.9. */
+/** A replaced endpoint's data, in place of as much, is 1.5 kB (flat) or 2.0 kB. With a draft that outlives its commit: 4.1 and 2.9. */
 const MOST_BYTES = 2_400;
 
 // As in bin/kube-proxy.
@@ -32,7 +32,7 @@ function oldBytes(): number {
   return getHeapSpaceStatistics().find(({ space_name: name }) => name === "old_space")?.space_used_size ?? 0;
 }
 
-/** Bytes that came into the old generation for each change. */
+/** Bytes promoted to the old generation per change. */
 async function survivingBytes(layout: LayoutName): Promise<number> {
   const subject = new Subject(ENDPOINTS, () => nftBackend(layout, BOTTOMLESS));
   subject.load(SERVICES);

@@ -1,6 +1,6 @@
 /**
- * A made-up cluster: plain ClusterIP services with one TCP port each, the shape of upstream's own scale tests. Everything
- * is a function of the numbers, so two runs send the same text.
+ * A made-up cluster: plain ClusterIP services with one TCP port each, the shape of upstream's own scale tests.
+ * Everything is a function of the numbers, so two runs send the same text.
  */
 
 import { execFileSync } from "node:child_process";
@@ -10,14 +10,14 @@ import { type IpAddress, ipFromBytes } from "../src/net/ip.ts";
 export const NODE_NAME = "bench-node";
 const PORT_NAME = "http";
 const SERVICE_NET = 10 * 2 ** 24 + 96 * 2 ** 16; // 10.96.0.0/12
-const POD_NET = 10 * 2 ** 24 + 128 * 2 ** 16; // 10.128.0.0/10: endpoints of the start
+const POD_NET = 10 * 2 ** 24 + 128 * 2 ** 16; // 10.128.0.0/10: initial endpoints
 const LATER_POD_NET = 10 * 2 ** 24 + 192 * 2 ** 16; // 10.192.0.0/10: endpoints that replace others
 
 function dotted(address: number): IpAddress {
   return ipFromBytes(Uint8Array.of(address >>> 24, address >>> 16, address >>> 8, address));
 }
 
-/** Service number `index`, from 0. Pure. */
+/** Service number `index`, from 0. */
 export function benchService(index: number): ServiceRecord {
   const clusterIP = dotted(SERVICE_NET + index + 1);
   return {
@@ -53,9 +53,9 @@ function benchEndpoint(address: IpAddress): EndpointRecord {
 }
 
 /**
- * The one slice of service number `index`. Pure.
+ * The one slice of service number `index`.
  *
- * @param generation 0 for the endpoints of the start; each later one has another first endpoint.
+ * @param generation 0 for the initial endpoints; each later one has another first endpoint.
  */
 export function benchSlice(index: number, endpointsEach: number, generation = 0): EndpointSliceRecord {
   const { namespace, name } = benchService(index);
@@ -78,8 +78,8 @@ export function benchSlice(index: number, endpointsEach: number, generation = 0)
 }
 
 /**
- * The slice of service number `index` with the first endpoint of another generation. As in the daemon, what has not changed is shared.
- * Pure.
+ * The slice of service number `index` with the first endpoint of another generation. As in the daemon, unchanged parts
+ * are shared.
  */
 export function withReplacedEndpoint(
   slice: EndpointSliceRecord,
@@ -91,7 +91,7 @@ export function withReplacedEndpoint(
   return { ...slice, endpoints: [replacement, ...others], resourceVersion: String(generation + 1) };
 }
 
-/** All objects of a cluster of so many services, as readers of manifests give them; no Nodes. Pure. */
+/** All objects of a cluster of this many services, as readers of manifests give them; no Nodes. */
 export function benchObjects(services: number, endpointsEach: number) {
   const indices = Array.from({ length: services }, (_, index) => index);
   return {
@@ -104,7 +104,7 @@ export function benchObjects(services: number, endpointsEach: number) {
 
 export const NODE_ADDRESS = "10.200.0.2";
 
-/** All endpoints are here, and cluster IPs have a way out, which they leave before they take it. */
+/** All endpoints are local, and cluster IPs have a route, without which packets would not get as far as the rules. */
 export function makeReachable(): void {
   const ip = (words: string): void => void execFileSync("ip", words.split(" "));
   ip(`address add ${NODE_ADDRESS}/32 dev lo`);

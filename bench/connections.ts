@@ -1,6 +1,6 @@
 /**
- * Ways that are compared, in turns of a few milliseconds and in an order that changes: what counts are ratios in one round. Here: connections
- * to endpoints directly and to their services, in namespaces that are compared.
+ * Paths are compared in turns of a few milliseconds and in varying order: what counts are ratios within one round.
+ * Here: connections to endpoints directly and through their services, in namespaces that are compared.
  */
 import { fileURLToPath } from "node:url";
 import { benchService, benchSlice } from "./cluster.ts";
@@ -9,7 +9,7 @@ import type { LoopFigures, LoopTask, Target } from "./socket-loop.ts";
 import { median, table } from "./table.ts";
 import { answerLines, type LineProcess, startLines } from "./workers.ts";
 
-/** Until it is done, by the clock; and processor time of the thread that does it. */
+/** Elapsed time until done, and processor time of the thread that does it. */
 export type Figure = "us" | "cpuUs";
 type Taken = Pick<LoopFigures, Figure>;
 
@@ -18,17 +18,17 @@ type Way = (typeof WAYS)[number];
 
 const SOCKET_LOOP = fileURLToPath(new URL("./socket-loop.ts", import.meta.url));
 export const SERVER_PORT = 8080;
-/** Of one turn. */
+/** Per turn. */
 const CONNECTIONS = 100;
 const SCATTER = 7919;
-/** Rounds that warm up. */
+/** Warm-up rounds. */
 const FIRST_ROUNDS = 10;
 
-/** What each arm took, round by round. */
+/** Times of each arm, round by round. */
 export class Rounds {
   readonly #taken: Readonly<Record<string, Taken>>[] = [];
 
-  /** Takes each arm once in every round. */
+  /** Runs each arm once in every round. */
   async take(arms: Readonly<Record<string, () => Promise<Taken>>>, rounds: number): Promise<void> {
     const all = Object.entries(arms);
     const inOrder = permutations();
@@ -46,20 +46,20 @@ export class Rounds {
     return median(this.#taken.map((round) => round[arm]?.[figure] ?? 0));
   }
 
-  /** Of two arms in the same round. */
+  /** The ratio of two arms within the same rounds. */
   ratio(one: string, other: string, figure: Figure): Estimate {
     return estimate(this.#taken.map((round) => (round[one]?.[figure] ?? 0) / (round[other]?.[figure] ?? 1)));
   }
 }
 
-/** Starts one end of connections (socket-loop.ts), in a namespace where one is named. */
+/** Starts one end of connections (socket-loop.ts), in the given namespace, if any. */
 export async function startLoop(words: readonly string[], namespace?: string): Promise<LineProcess> {
   const child = startLines([process.execPath, SOCKET_LOOP, ...words], namespace);
   await child.next();
   return child;
 }
 
-/** Where connections of a way go, to so many services that are far apart. */
+/** Destinations of a path: this many services, far apart. */
 export function targetsOf(way: Way, services: number, endpointsEach: number, count = CONNECTIONS): readonly Target[] {
   return Array.from({ length: count }, (_, n): Target => {
     const index = (n * SCATTER) % services;
@@ -68,14 +68,14 @@ export function targetsOf(way: Way, services: number, endpointsEach: number, cou
   });
 }
 
-/** @throws when any of it failed. */
+/** @throws if any part failed. */
 export async function askLoop(client: LineProcess, task: LoopTask): Promise<LoopFigures> {
   const figures = await client.ask<LoopFigures>(task);
   if (figures.failures > 0) throw new Error(`${figures.failures} of ${task.count} failed: ${task.load}`);
   return figures;
 }
 
-/** In a worker whose cluster is in the kernel: answers each line, a way, with {@link LoopFigures}. */
+/** Runs in a worker whose cluster is in the kernel: answers each line, a path, with {@link LoopFigures}. */
 export async function answerWays(services: number, endpointsEach: number): Promise<undefined> {
   await startLoop(["serve", String(SERVER_PORT)]);
   const client = await startLoop(["client"]);
@@ -84,7 +84,7 @@ export async function answerWays(services: number, endpointsEach: number): Promi
   );
 }
 
-/** Connects in two namespaces that {@link answerWays}, in turns. @param start also waits until it is ready. */
+/** Connects in two namespaces that {@link answerWays}, in turns. @param start also waits until the worker is ready. */
 export class ComparedConnections {
   readonly #names: readonly [one: string, other: string];
   readonly #rounds = new Rounds();
@@ -101,12 +101,12 @@ export class ComparedConnections {
     await this.#rounds.take(Object.fromEntries(arms), rounds);
   }
 
-  /** Of a direct connection in the same namespace, until connected. */
+  /** Relative to a direct connection in the same namespace, until connected. */
   ofDirect(name: string, figure: Figure = "us"): Estimate {
     return this.#rounds.ratio(`${name} service`, `${name} direct`, figure);
   }
 
-  /** The same way in both namespaces. */
+  /** The same path in both namespaces. */
   between(way: Way, figure: Figure = "us"): Estimate {
     const [one, other] = this.#names;
     return this.#rounds.ratio(`${one} ${way}`, `${other} ${way}`, figure);

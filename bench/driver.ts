@@ -1,4 +1,4 @@
-/** One driver for all benches: the command line, its help, root, verdicts, figures as JSON. */
+/** One driver for all benches: command line, help, root check, verdicts, figures as JSON. */
 import { writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { type Figures, figuresTable, judgeFigures, middleOf, type Verdict } from "./table.ts";
@@ -9,34 +9,34 @@ interface BenchOption {
   /** How help names its value. @default it is a switch */
   readonly value?: string;
   readonly initial?: string;
-  /** In place of `initial` with `--quick`. */
+  /** Replaces `initial` with `--quick`. */
   readonly quick?: string;
 }
 
 export interface Bench {
-  /** After `npm run bench --`; empty for the one that is meant without a name. */
+  /** After `npm run bench --`; empty for the default bench. */
   readonly name: string;
   readonly about: string;
   /** Help by name. @default it has no parts */
   readonly parts?: Readonly<Record<string, string>>;
-  /** The one word that must be given, as help names it; {@link Given.parts} has it. @default there is none */
+  /** The one required word, as help names it; {@link Given.parts} has it. @default there is none */
   readonly operand?: string;
   /** `--json`, `--check` and `--help` are added. */
   readonly options: Readonly<Record<string, BenchOption>>;
   /** @default true */
   readonly needsRoot?: boolean;
   /**
-   * What is given to {@link Bench.worker}, by the title of its column. Of several runs of a column the middle counts. Rejects with a
-   * RangeError for options that are wrong.
+   * The tasks for {@link Bench.worker}, by column title. Of several runs of a column, the middle one counts. Rejects
+   * with a RangeError for wrong options.
    */
   tasks?(given: Given): Readonly<Record<string, readonly object[]>>;
-  /** Targets beside those that figures have. */
+  /** Targets besides those that figures have. */
   judge?(columns: Readonly<Record<string, Figures>>): readonly Verdict[];
-  /** In the place of tasks: measures and prints. */
+  /** Instead of tasks: measures and prints. */
   run?(given: Given): Promise<Outcome>;
-  /** What runs in a process of its own. @returns its figures; undefined where it has written by itself. */
+  /** Runs in a process of its own. @returns its figures; undefined if it wrote them itself. */
   worker?(task: never): Promise<unknown>;
-  /** Whether it does so without a network namespace of its own. @default false */
+  /** Whether it does so without its own network namespace. @default false */
   readonly isOnHost?: boolean;
 }
 
@@ -48,7 +48,7 @@ export interface ClusterSize {
 export interface Outcome {
   /** Targets; `--check` fails when one is missed. @default none */
   readonly verdicts?: readonly Verdict[];
-  /** For `--json`, beside the verdicts. */
+  /** For `--json`, besides the verdicts. */
   readonly figures?: object;
 }
 
@@ -56,7 +56,7 @@ export interface Outcome {
 export class Given {
   readonly #values: Readonly<Record<string, string | boolean | undefined>>;
   readonly #options: Bench["options"];
-  /** Those that are named. */
+  /** The parts named. */
   readonly parts: readonly string[];
 
   constructor(
@@ -89,7 +89,7 @@ export class Given {
     return this.text(name).split(",");
   }
 
-  /** A whole number. @param least the smallest that makes sense. */
+  /** A whole number. @param least the smallest sensible one. */
   whole(name: string, least = 1): number {
     return whole(name, this.text(name), least);
   }
@@ -98,7 +98,7 @@ export class Given {
     return this.list(name).map((text) => whole(name, text, 1));
   }
 
-  /** Sizes of clusters, like 3000x4. */
+  /** Cluster sizes, like 3000x4. */
   sizes(name: string): readonly ClusterSize[] {
     return this.list(name).map((text) => {
       const [, services, endpointsEach] = /^(\d+)x(\d+)$/.exec(text) ?? [];
@@ -134,7 +134,7 @@ export class Given {
     return found;
   }
 
-  /** Whether a part is to be measured: all are where none is named. */
+  /** Whether to measure a part: all of them if none is named. */
   wants(part: string): boolean {
     return this.parts.length === 0 || this.parts.includes(part);
   }
@@ -146,7 +146,7 @@ function whole(name: string, text: string, least: number): number {
   throw new RangeError(`--${name}: ${JSON.stringify(text)} is no whole number from ${least} on`);
 }
 
-/** Runs a bench. @returns the exit status. Rejects with TypeError or RangeError for a command line that is wrong. */
+/** Runs a bench. @returns the exit status. Rejects with TypeError or RangeError for a wrong command line. */
 export async function runBench(bench: Bench, argv: readonly string[]): Promise<number> {
   const { parts = {}, operand } = bench;
   const options = {
@@ -189,7 +189,7 @@ async function runTasks({ name, tasks, judge, isOnHost }: Bench, given: Given): 
     const found: Figures[] = [];
     for (const task of runs) found.push(await inWorker(name, task, isOnHost));
     columns[title] = middleOf(found);
-    // What takes long is told as it comes.
+    // Long runs report as they go.
     if (all.length > 1) process.stderr.write(`${figuresTable(name, { [title]: middleOf(found) })}\n`);
   }
   console.log(figuresTable(name, columns));

@@ -12,7 +12,7 @@ export class EbpfSubject extends Subject {
     super(endpointsEach, () => ebpfBackend(packetPath, cgroup, bpf));
   }
 
-  /** @throws Error when connections are not decided at the socket after it. */
+  /** @throws Error if connections are not decided at the socket afterwards. */
   override async fullSync(): Promise<void> {
     await super.fullSync();
     if (!this.backend.socketPath.isAttached) throw new Error("nothing is decided at the socket");

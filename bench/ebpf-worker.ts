@@ -1,4 +1,4 @@
-/** One measurement of `npm run bench -- ebpf`, in this process's network namespace and in a cgroup of its own. */
+/** One measurement of `npm run bench -- ebpf`, in this process's network namespace and its own cgroup. */
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
@@ -21,12 +21,12 @@ import { type Figures, median, Notes, spread, timed } from "./table.ts";
 
 const ENDPOINTS = 3;
 const DEAD_PORT = 8081;
-/** Changes of which it is measured when they are reached. */
+/** Number of changes whose time to the first connection is measured. */
 const REACHED = 300;
-/** A process that tries all the time does so undisturbed. */
+/** A process that tries all the time gets this long without interference. */
 const SETTLED_MS = 3;
 const CHURNING_SERVICES = 20;
-/** That warm up. */
+/** Warm-up changes. */
 const UNTIMED_CHANGES = 200;
 const CHANGES_PER_MS = 1;
 const MB = 2 ** 20;
@@ -61,7 +61,7 @@ async function clusterIn(
   return subject;
 }
 
-/** Memory of the kernel's for maps of this process. */
+/** Kernel memory for this process's maps. */
 function mapBytes(): number {
   let bytes = 0;
   for (const fd of readdirSync("/proc/self/fdinfo")) {
@@ -69,13 +69,13 @@ function mapBytes(): number {
       const text = readFileSync(join("/proc/self/fdinfo", fd), "utf8");
       if (text.includes("map_id")) bytes += Number(/^memlock:\s+(\d+)/m.exec(text)?.[1] ?? 0);
     } catch {
-      // It was of reading the folder.
+      // The descriptor used to read the folder.
     }
   }
   return bytes;
 }
 
-/** The line of a watch with a slice. @returns what happens when it comes. */
+/** A watch line with a slice. @returns a function that delivers it. */
 function watchLine(subject: Subject, index: number, endpointsEach: number, generation: number): () => void {
   const line = JSON.stringify({ type: "MODIFIED", object: apiSlice(index, endpointsEach, generation, 0) });
   return () => {
@@ -87,14 +87,14 @@ function watchLine(subject: Subject, index: number, endpointsEach: number, gener
 
 async function measureMaps({ services, changes, cgroup }: Extract<EbpfTask, { what: "maps" }>): Promise<Figures> {
   let [mapWorkMs, mapsDoneMs] = [0, 0];
-  // What the backend calls for each service port that has changed: finding what differs of it, and writing that.
+  // The backend calls this for each changed service port: it finds the differences and writes them.
   const { set } = SocketMaps.prototype;
   SocketMaps.prototype.set = function timedSet(...args): void {
     const startMs = performance.now();
     set.apply(this, args);
     mapWorkMs += performance.now() - startMs;
   };
-  // When a sync comes to its packet path, the maps have everything.
+  // When a sync reaches its packet path, the maps are complete.
   const noted: typeof NO_PACKET_PATH = {
     ...NO_PACKET_PATH,
     sync: (...args) => {
@@ -117,7 +117,7 @@ async function measureMaps({ services, changes, cgroup }: Extract<EbpfTask, { wh
     samples.push(mapsDoneMs - startMs);
     mapWork.push(mapWorkMs * 1000);
   };
-  /** What the maps say of a service, read back. */
+  /** What the maps say about a service, read back. */
   const leads = (index: number): string | undefined =>
     subject.backend.socketPath.state.find((line) => line.startsWith(`TCP ${benchService(index).clusterIP} 80 `));
   for (let n = 0; n < changes; n += 1) {
@@ -140,8 +140,8 @@ async function measureMaps({ services, changes, cgroup }: Extract<EbpfTask, { wh
 }
 
 /**
- * From the line of a watch until another process, which tries all the time, has a connection to the new endpoint. Until then each is
- * refused.
+ * From a watch line until another process, which tries all the time, connects to the new endpoint. Until then each
+ * attempt is refused.
  */
 async function measureReached(subject: Subject, notes: Notes): Promise<void> {
   await startLoop(["serve", String(SERVER_PORT)]);
@@ -167,7 +167,7 @@ async function measureReached(subject: Subject, notes: Notes): Promise<void> {
   notes.add("  of which an attempt takes, µs", median(periodsUs));
 }
 
-/** From the model until the sync is done: all that the mode writes, with the nftables transaction. */
+/** From the model until the sync is done: everything the mode writes, including the nftables transaction. */
 async function measureChanges(task: Extract<EbpfTask, { what: "changes" }>): Promise<Figures> {
   const subject = await clusterIn(task);
   const makes: Readonly<Record<string, (index: number) => void>> = {
@@ -224,7 +224,7 @@ async function measureChurn({ connections, cgroup }: Extract<EbpfTask, { what: "
   return { connections, failures, changes, linkUpdates, seconds: (performance.now() - startMs) / 1000 };
 }
 
-/** Loads each program twice, so that the program of each hook can be replaced by one with the same instructions: LINK_UPDATE. */
+/** Loads each program twice, so that each hook's program can be replaced by one with the same instructions: LINK_UPDATE. */
 function withTwins(bpf: Bpf): { readonly bpf: Bpf; replacePrograms(): number } {
   const twins = new Map<BpfProgram, BpfProgram>();
   const hooked = new Map<Pick<BpfLink, "replace">, readonly [BpfProgram, BpfProgram]>();
@@ -245,7 +245,7 @@ function withTwins(bpf: Bpf): { readonly bpf: Bpf; replacePrograms(): number } {
           if (twin !== undefined) hooked.set(known, [of, twin]);
         };
         note(program);
-        // Programs over longer maps have other twins.
+        // Programs over larger maps have other twins.
         link.replace = (other, ...rest) => {
           replace(other, ...rest);
           note(other);
@@ -256,7 +256,7 @@ function withTwins(bpf: Bpf): { readonly bpf: Bpf; replacePrograms(): number } {
     replacePrograms() {
       for (const [link, [program, twin]] of hooked) {
         link.replace(twin);
-        // The backend finds its own again.
+        // Restores the program that the backend expects.
         link.replace(program);
       }
       return 2 * hooked.size;

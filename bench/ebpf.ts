@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- ebpf`: what the socket programs cost and save: a connection, a change, the maps of a large cluster, and connections
- * while everything changes. See docs/ebpf.md.
+ * `npm run bench -- ebpf`: what the socket programs cost and save: a connection, a change, the maps of a large cluster,
+ * and connections while everything changes. See docs/ebpf.md.
  */
 import { ComparedConnections } from "./connections.ts";
 import type { Bench, Given, Outcome } from "./driver.ts";
@@ -13,7 +13,7 @@ type Task =
   | { readonly what: "maps"; readonly services: number; readonly changes: number }
   /** Socket programs in front of the flat rules, or the rules of the nftables mode in upstream's layout. */
   | { readonly what: "connect"; readonly mode: "ebpf" | "compatible"; readonly services: number }
-  /** Maps and rules, or the same rules alone. */
+  /** Maps and rules, or only the same rules. */
   | { readonly what: "changes"; readonly mode: "ebpf" | "flat"; readonly services: number; readonly changes: number }
   | { readonly what: "churn"; readonly connections: number };
 export type EbpfTask = Task & { readonly cgroup: string };
@@ -29,7 +29,7 @@ export interface ChurnFigures {
 /** Issue 13. */
 const RATIO = 1.02;
 const SAVED = 0.05;
-/** Pairs of namespaces, one after the other: what differs between two with the same work is up to 10 %. */
+/** Pairs of namespaces, one after the other: two namespaces with the same work differ by up to 10 %. */
 const PAIRS = 3;
 const CHANGED_SERVICES = 10_000;
 
@@ -79,7 +79,7 @@ async function benchMaps(services: number, changes: number): Promise<readonly Ve
   return judgeFigures(columns);
 }
 
-/** In turns, because the machine is another one from minute to minute. */
+/** In turns, because the machine changes from minute to minute. */
 async function benchChanges(changes: number): Promise<void> {
   const taken: Record<"ebpf" | "flat", Figures[]> = { ebpf: [], flat: [] };
   for (let pair = 1; pair <= PAIRS; pair += 1) {
@@ -125,7 +125,7 @@ async function benchChurn(wanted: number): Promise<Verdict> {
 const figuresOf = <Figures>(task: Task): Promise<Figures> =>
   withWorker(task, async (worker) => JSON.parse(await worker.next()));
 
-/** Starts a worker in a namespace and a cgroup of its own. */
+/** Starts a worker in its own namespace and cgroup. */
 function withWorker<T>(task: Task, work: (worker: LineProcess) => Promise<T>): Promise<T> {
   return withCgroup((cgroup) =>
     withNamespace(async (namespace) => {

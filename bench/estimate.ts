@@ -1,9 +1,9 @@
-/** What many paired rounds say of a ratio, and how surely. Pure. */
+/** What many paired rounds say about a ratio, and how reliably. */
 import { median, type Verdict } from "./table.ts";
 
 export interface Estimate {
   readonly median: number;
-  /** The median of all rounds that there could be lies between these, with a probability of 95 %. */
+  /** With a probability of 95 %, the true median lies between these. */
   readonly low: number;
   readonly high: number;
 }
@@ -12,8 +12,8 @@ export interface Estimate {
 const STANDARD_ERRORS = 1.96;
 
 /**
- * The middle of the samples, with the interval that the order of the samples gives (of the sign test): it holds for any distribution,
- * also where some rounds were disturbed. With fewer than 6 samples it is all of them, and less sure.
+ * The median of the samples, with the interval from their order (of the sign test): it holds for any distribution, even
+ * if some rounds were disturbed. With fewer than 6 samples it spans all of them, and is less certain.
  */
 export function estimate(samples: readonly number[]): Estimate {
   const sorted = [...samples].sort((a, b) => a - b);
@@ -28,17 +28,17 @@ export function estimateText({ median, low, high }: Estimate): string {
   return `${median.toFixed(3)} (${low.toFixed(3)} to ${high.toFixed(3)})`;
 }
 
-/** The median decides; where the limit lies within the interval, it says that this run does not settle it. */
+/** The median decides; if the limit lies within the interval, says that this run does not settle it. */
 export function judgeEstimate(what: string, found: Estimate, limit: number): Verdict {
   const isOpen = found.low <= limit && limit < found.high;
   const doubt = isOpen ? ", which this run does not settle" : "";
   return { passed: found.median <= limit, text: `${what}: ${estimateText(found)}, at most ${limit} wanted${doubt}` };
 }
 
-/** All numbers below `length`, in an order that differs from call to call and is the same in every run. */
+/** All numbers below `length`, in an order that varies from call to call but is the same in every run. */
 export function permutations(seed = 1): (length: number) => readonly number[] {
   let state = seed;
-  // Marsaglia's xorshift of 32 bits.
+  // Marsaglia's 32-bit xorshift.
   const next = (below: number): number => {
     state ^= state << 13;
     state ^= state >>> 17;

@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- functions`: through how many functions of ours, in how many files, one EndpointSlice event runs until the
- * kernel has it, by mode. V8's precise coverage counts calls around one change of one endpoint.
+ * `npm run bench -- functions`: how many of our functions, in how many files, one EndpointSlice event runs through
+ * until the kernel has it, by mode. V8's precise coverage counts calls around one change of one endpoint.
  */
 import { Session } from "node:inspector/promises";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -31,7 +31,7 @@ export const bench: Bench = {
 
 interface FunctionsTask {
   readonly mode: (typeof MODES)[number];
-  /** Whether all are told: `file function calls`. */
+  /** Whether to list them all: `file function calls`. */
   readonly isListing: boolean;
 }
 

@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- explain`: what `kube-proxy explain` takes beyond loading for one Service and for each name that it has in the
- * kernel, among many. Processor time of the main thread, so that a busy machine counts little. Needs no root.
+ * `npm run bench -- explain`: the cost of `kube-proxy explain` beyond loading, for one Service and for each name that it has
+ * in the kernel, among many. Processor time of the main thread, so that a busy machine counts little. Needs no root.
  */
 import { modeNamed, type ProxyMode } from "../src/dataplane/registry.ts";
 import { explainedCluster, explainPorts } from "../src/explain/explained-cluster.ts";
@@ -14,11 +14,11 @@ import type { Bench } from "./driver.ts";
 import { ownCpuMs } from "./memory.ts";
 import { type Figures, Notes } from "./table.ts";
 
-/** Wanted, beyond loading. */
+/** Target, beyond loading. */
 const EXPLAIN_MS = 300;
 const MODES: readonly ProxyMode[] = ["nftables", "iptables", "ipvs", "userspace"];
 
-/** What nothing has. */
+/** Names that nothing has. */
 const NOT_THERE = { "a node port": "29999", "an address": "10.255.255.254:80", "a name": "no-such-chain" };
 
 export const bench: Bench = {
@@ -61,7 +61,7 @@ async function measure({ mode, services, endpoints }: ExplainTask): Promise<Figu
     const found = await explainPorts(cluster, search.keys);
     return found.map((one) => ({ text: explanationText(one), kernel: one.kernel }));
   };
-  // The last one: what is looked for in turn has all others before it.
+  // The last one: a linear search passes all others first.
   const last = benchService(objects.services.length - 1);
   const service = `${last.namespace}/${last.name}`;
   const chains = (await explained(service)).flatMap(({ kernel }) => kernel).filter(({ kind }) => kind === "chain");

@@ -1,6 +1,6 @@
 /**
- * A whole kube-proxy at the tests' API server: its first sync, and how long after a new Service is known a connection through its cluster IP
- * succeeds, with a client that tries all the time.
+ * A whole kube-proxy at the tests' API server: its first sync, and how long after a new Service is known a connection
+ * through its cluster IP succeeds, with a client that tries all the time.
  */
 import { execFileSync } from "node:child_process";
 import { connect, type Socket } from "node:net";
@@ -17,12 +17,12 @@ import { answerLines, type LineProcess, startLines, startWorker } from "./worker
 const NODE_IP = "10.200.0.2";
 const SERVER_IP = "10.200.0.3";
 const SERVER_PORT = 8080;
-/** Between two changes: longer than kube-proxy's own pause, and a multiple of no period. */
+/** Between two changes: longer than kube-proxy's own pause, and not a multiple of any period. */
 const PAUSE_MS = 1137;
-/** A connection is begun this often, or every hundredth of the time that it has been tried. */
+/** A connection is started this often, or every hundredth of the time spent trying. */
 const EVERY_MS = 2;
 const METRICS = "http://127.0.0.1:10249/metrics";
-/** Rest that ends a measurement, and the processor time in it that is still rest: kube-proxy syncs a second after a change. */
+/** Rest that ends a measurement, and the processor time in it that still counts as rest: kube-proxy syncs a second after a change. */
 const REST_MS = 3_000;
 const REST_CPU_MS = 60;
 
@@ -31,38 +31,38 @@ export interface ProgramTask extends ClusterSize, DaemonTask {
   readonly limitMs: number;
 }
 
-/** What this program promises: from the API server's answer to the first connection (issue 4), p50; and its own memory in a small cluster. */
+/** This program's promises: p50 from the API server's answer to the first connection (issue 4); its own memory in a small cluster. */
 const CONNECTION_MS: Readonly<Record<string, number>> = { iptables: 200, nftables: 50 };
 const PRIVATE_MB = 20;
 const SMALL = 15;
 
-/** What a program has needed since its start, tools included; the duration of all syncs as its own metrics have it. */
+/** What a program has used since its start, tools included; the duration of all syncs comes from its own metrics. */
 interface Used {
   readonly cpuMs: number;
   readonly workMs: number;
 }
 
-/** And what it has then, in megabytes; its own is what no other process shares. */
+/** And its memory at that time, in megabytes; "own" is what no other process shares. */
 interface Memory {
   readonly rssMb: number;
   readonly peakMb: number;
   readonly privateMb: number;
 }
 
-/** What {@link runProgram} says first. Processor time is with that of tools. */
+/** The first output of {@link runProgram}. Processor time includes that of tools. */
 interface Started {
   readonly firstSyncMs: number;
   readonly startCpuMs: number;
   readonly failure?: string;
 }
 
-/** What {@link runProgram} is asked: for what was used until the program has come to rest, with its memory so much later; or for a Service. */
+/** A request to {@link runProgram}: for what was used until the program came to rest, with its memory this much later; or for a Service. */
 type Asked = { readonly settleSeconds: number } | { readonly index: number };
 
-/** Processes have it in common. */
+/** All processes share this clock. */
 const monotonicMs = (): number => Number(process.hrtime.bigint()) / 1e6;
 
-/** @param trials Services that are added, one after the other. @param settleSeconds rest before its memory is read. Rejects in words where it fails. */
+/** @param trials Services to add, one after the other. @param settleSeconds rest before its memory is read. Rejects with a description. */
 export function measureProgram(task: ProgramTask, trials: number, settleSeconds: number): Promise<Figures> {
   return withNamespace((node) =>
     withNamespace(async (server) => {
@@ -95,7 +95,7 @@ export function measureProgram(task: ProgramTask, trials: number, settleSeconds:
         notes.add("  at its peak", after.peakMb);
         return notes.figures;
       } finally {
-        // It ends its daemon before itself.
+        // It stops its daemon before exiting.
         await api.finish();
         for (const child of children) child.end();
       }
@@ -113,7 +113,7 @@ async function connectionTo(index: number, client: LineProcess, api: LineProcess
   return endMs - startMs;
 }
 
-/** A node, and behind its only link a server. */
+/** A node, and a server behind its only link. */
 function connectNode(node: string, server: string): void {
   const batch = (name: string, lines: readonly string[]): void =>
     void execFileSync("ip", ["-n", name, "-batch", "-"], { input: lines.join("\n") });
@@ -126,7 +126,7 @@ function connectNode(node: string, server: string): void {
   batch(server, ["link set eth0 up", `addr add ${SERVER_IP}/24 dev eth0`]);
 }
 
-/** Tries until a connection to the port 80 of each asked host succeeds, and says when that was. */
+/** Tries until a connection to port 80 of each requested host succeeds, and reports when. */
 export const answerConnections = (): Promise<void> =>
   answerLines(async ({ host }: { readonly host: string }): Promise<number> => {
     const attempts = new Set<Socket>();
@@ -145,7 +145,7 @@ export const answerConnections = (): Promise<void> =>
     return connectedMs;
   });
 
-/** The sum of a metric over its labels; undefined before there is one. Upstream gave `ip_family` to those of syncs in 1.34. */
+/** The sum of a metric over its labels; undefined before there is one. Upstream added `ip_family` to the sync metrics in 1.34. */
 async function metric(name: string): Promise<number | undefined> {
   const text = await fetch(METRICS).then(
     (answer) => answer.text(),
@@ -158,7 +158,7 @@ async function metric(name: string): Promise<number | undefined> {
   );
 }
 
-/** An API server and a kube-proxy. Says first how its first sync went, and then answers what it is {@link Asked}. */
+/** An API server and a kube-proxy. First reports the first sync, then answers what it is {@link Asked}. */
 export async function runProgram({ limitMs, ...task }: ProgramTask): Promise<undefined> {
   const server = await startApiServer(task, NODE_IP);
   const startMs = performance.now();

@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- flows`: what `kube-proxy flows --watch` costs for each connection and what it loses, and how soon `kube-proxy flows
- * SERVICE` answers over a table that is full of others'.
+ * `npm run bench -- flows`: what `kube-proxy flows --watch` costs per connection and what it loses, and how soon
+ * `kube-proxy flows SERVICE` answers over a table full of other connections.
  */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { createSocket } from "node:dgram";
@@ -16,13 +16,13 @@ import { figuresOf } from "./memory.ts";
 import { type Figures, Notes } from "./table.ts";
 
 const PROGRAM = fileURLToPath(new URL("../bin/kube-proxy", import.meta.url));
-/** Each sends to every Service once before any does again. */
+/** Each sends to every Service once before any of them sends again. */
 const SOCKETS = 64;
 const UDP_TIMEOUT = "/proc/sys/net/netfilter/nf_conntrack_udp_timeout";
 const TICK_MS = 10;
 const LINE_FEED = 10;
 const CONNTRACK_AS_IS = { maxPerCore: 0, min: 0, tcpEstablishedTimeout: "0s", tcpCloseWaitTimeout: "0s" };
-/** Enough for a hundredth of a microsecond, and as long as it is idle beforehand. */
+/** Long enough to resolve a hundredth of a microsecond; the daemon idles as long beforehand. */
 const UNWATCHED_SECONDS = 20;
 
 interface FlowsTask {
@@ -30,21 +30,21 @@ interface FlowsTask {
   readonly seconds: number;
   readonly services: number;
   readonly entries: number;
-  /** Another program that is measured beside this one. */
+  /** Another program to measure next to this one. */
   readonly against: string | undefined;
 }
 
 /** Of `flows --watch`. */
 interface Watched {
-  /** Told to begin. */
+  /** Begin events reported. */
   readonly told: number;
-  /** Of the command, its start left out, for each connection that began and ended or is still tracked. */
+  /** Of the command, without its start, per connection that began and ended or is still tracked. */
   readonly cpuUs: number;
   /** Of the command, from its first line on. */
   readonly growthMb: number;
 }
 
-/** What is not there of what should be, in percent. */
+/** The missing part of what should be there, in percent. */
 const missing = (value: number, of: number): number => 100 * Math.max(0, 1 - value / of);
 
 export const bench: Bench = {
@@ -126,7 +126,7 @@ async function send({ rate, seconds, services }: FlowsTask): Promise<number> {
   return sent;
 }
 
-/** `flows --watch` as a child, and what it told. */
+/** `flows --watch` as a child process, and what it reported. */
 class Watcher {
   readonly #child: ChildProcess;
   readonly pid: number;
@@ -134,7 +134,7 @@ class Watcher {
 
   constructor(program: string, file: string) {
     const args = ["flows", "--watch", "-o", "json", "-f", file];
-    // Another process reads what it writes: a reader that is busy sending would make it keep all that.
+    // Another process reads its output: a reader busy sending would make it buffer everything.
     const reader = spawn("grep", ["-o", "--line-buffered", '"ended":null'], { stdio: ["pipe", "pipe", "inherit"] });
     const child = spawn(program, args, { stdio: ["ignore", reader.stdin, "inherit"] });
     reader.stdin.destroy();
@@ -155,7 +155,7 @@ async function watched(task: FlowsTask, file: string, notes: Notes): Promise<voi
   const watchers = [PROGRAM, task.against].flatMap((program) =>
     program === undefined ? [] : new Watcher(program, file),
   );
-  // They listen when they tell of this one.
+  // Once they report this one, they are listening.
   while (watchers.some(({ told }) => told === 0)) {
     await send({ ...task, rate: 100, seconds: 1, services: 1 });
     await sleep(500);
@@ -183,7 +183,7 @@ async function watched(task: FlowsTask, file: string, notes: Notes): Promise<voi
   notes.add("  grew by, MB", other.growthMb);
 }
 
-/** Nanoseconds on a processor of all threads of a process: a tick of the clock would be more than what is looked for. */
+/** Nanoseconds on a processor of all threads of a process: a clock tick would be larger than what is measured. */
 function threadTimes(pid: number): number {
   const tasks = readdirSync(`/proc/${pid}/task`);
   return tasks.reduce(
@@ -192,7 +192,7 @@ function threadTimes(pid: number): number {
   );
 }
 
-/** Microseconds of a daemon for each such connection while no `flows` runs, without what it takes when there are none. */
+/** Microseconds of a daemon for each such connection while no `flows` runs, less what it uses without connections. */
 async function unwatched(task: FlowsTask, folder: string, file: string): Promise<number> {
   const config = join(folder, "config.json");
   const meta = { apiVersion: "kubeproxy.config.k8s.io/v1alpha1", kind: "KubeProxyConfiguration" };
@@ -202,7 +202,7 @@ async function unwatched(task: FlowsTask, folder: string, file: string): Promise
   const { pid } = child;
   if (pid === undefined) throw new Error("the daemon does not start");
   try {
-    // There is no Node, so that it never says that it is healthy.
+    // There is no Node, so it never reports itself healthy.
     const hasSynced = async (): Promise<boolean> => {
       const metrics = await fetch("http://127.0.0.1:10249/metrics")
         .then((answer) => answer.text())
@@ -210,7 +210,7 @@ async function unwatched(task: FlowsTask, folder: string, file: string): Promise
       return /^kubeproxy_sync_proxy_rules_last_timestamp_seconds\{ip_family="IPv4"\} [1-9]/m.test(metrics);
     };
     while (!(await hasSynced())) await sleep(200);
-    // It collects its garbage when it has been idle for a while.
+    // It collects garbage after some idle time.
     await sleep(15_000);
     const seconds = Math.min(task.seconds, UNWATCHED_SECONDS);
     const now = () => ({ ns: threadTimes(pid), ms: performance.now() });
@@ -219,7 +219,7 @@ async function unwatched(task: FlowsTask, folder: string, file: string): Promise
     const busy = now();
     const made = await send({ ...task, seconds });
     const end = now();
-    // Where the sender is late, the daemon rests longer.
+    // If the sender is late, the daemon rests longer.
     const restNs = ((busy.ns - idle.ns) * (end.ms - busy.ms)) / (busy.ms - idle.ms);
     return (end.ns - busy.ns - restNs) / made / 1000;
   } finally {
@@ -228,7 +228,7 @@ async function unwatched(task: FlowsTask, folder: string, file: string): Promise
   }
 }
 
-/** Fills the table with connections that go elsewhere. */
+/** Fills the table with connections to elsewhere. */
 async function fill(entries: number, folder: string): Promise<number> {
   const most = numberIn("/proc/sys/net/netfilter/nf_conntrack_max") - 10_000;
   const lines = Array.from({ length: Math.min(entries, most) }, (_, n) => {
@@ -250,7 +250,7 @@ async function measure(task: FlowsTask): Promise<Figures> {
     writeFileSync(file, manifests(task.services));
     prepare();
     if (task.seconds > 0) {
-      // "Nothing", as far as a busy machine lets it be seen: other programs cost a process that rests as much.
+      // "Nothing", as far as a busy machine can show it: other programs cost an idle process as much.
       const unwatchedUs = await unwatched(task, folder, file);
       notes.add("processor time of a daemon without the command, µs each", unwatchedUs, 0.1);
       await watched(task, file, notes);

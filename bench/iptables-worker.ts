@@ -20,25 +20,25 @@ import { type Figures, median, Notes, timed } from "./table.ts";
 
 const EMPTY = "*mangle\nCOMMIT\n*nat\nCOMMIT\n*filter\nCOMMIT\n";
 
-/** A step took longer than it may; its tool has been killed. */
+/** A step exceeded its limit; its tool has been killed. */
 class StepLimitError extends Error {
   override readonly name = "StepLimitError";
 }
 
-/** Runs the host's tools as the program does, and takes the time of it. Milliseconds. */
+/** Runs the host's tools as the program does, and measures them. Milliseconds. */
 class MeasuredExec {
-  /** Life of the iptables-restore processes, and processor time of this thread meanwhile: the payload written. */
+  /** Lifetime of the iptables-restore processes, and processor time of this thread meanwhile: writing the payload. */
   restoreMs = 0;
   writeCpuMs = 0;
   /** Processor time of the other tools. */
   otherCpuMs = 0;
-  /** What was given to iptables-restore; the payloads here are ASCII. */
+  /** The input of iptables-restore; the payloads here are ASCII. */
   texts: string[] = [];
-  /** Whether tools are only pretended to run: every command succeeds at once and every dump is empty. */
+  /** Whether running tools is only simulated: every command succeeds at once and every dump is empty. */
   isPretending = false;
   #endMs = Number.POSITIVE_INFINITY;
 
-  /** Begins a sync, and from now on tools may run for so long. */
+  /** Begins a sync; from now on tools may run for this long. */
   begin(limitMs: number): void {
     [this.restoreMs, this.writeCpuMs, this.otherCpuMs, this.texts] = [0, 0, 0, []];
     this.#endMs = performance.now() + limitMs;
@@ -55,7 +55,7 @@ class MeasuredExec {
       }
     }
     const input = stdin && noted(stdin);
-    // What a tool can do is asked of the real one always. Its processor time would cost as much as planning a change.
+    // The real tool is always asked what it can do. Its processor time would be as much as planning a change.
     if (isPretending && !args.includes("--version")) {
       for (const _ of input ?? []);
       return { status: 0, stdout: "", stderr: "" };
@@ -72,7 +72,7 @@ class MeasuredExec {
   };
 }
 
-/** @returns milliseconds by the clock and of processor time; undefined when it was killed at the limit. Rejects with its complaint. */
+/** @returns milliseconds elapsed and of processor time; undefined if it was killed at the limit. Rejects with its error output. */
 async function restoreAlone(backEnd: BackEnd, file: string, limitMs: number, options: readonly string[]) {
   const tool = binariesOf("IPv4", backEnd).restore;
   const text = openSync(file, "r");
@@ -96,7 +96,7 @@ const FACTS: PlanFacts = {
   isLargeCluster: true,
 };
 
-/** What upstream sends for a change: shared chains in full, own chains of changed ports only (reference iptables-operation.md §9.3). */
+/** What upstream sends for a change: all shared chains, and own chains of changed ports (reference iptables-operation.md §9.3). */
 class UpstreamText {
   readonly #state: Subject["state"];
   readonly #static = planStatic(CONFIG, FACTS);
@@ -128,9 +128,9 @@ class UpstreamText {
 }
 
 /**
- * Own work in a first sync may take this much of the time of iptables-restore alone; processor time, so that a busy machine decides nothing.
- * Judged from so many services on: below, a first sync is mostly what does not grow, starting the other tools and an engine that has not
- * compiled anything yet, next to an iptables-restore of a few dozen milliseconds.
+ * Our own work in a first sync may take this much of the time of iptables-restore alone; processor time, so that a busy
+ * machine decides nothing. Judged from this many services on: below, a first sync is mostly fixed cost, starting the other
+ * tools and an engine that has not compiled anything yet, next to an iptables-restore of a few dozen milliseconds.
  */
 const OWN_WORK_PART = 0.25;
 const OWN_WORK_FROM = 5000;
@@ -150,7 +150,7 @@ export async function measureIptables(task: IptablesTask): Promise<Figures> {
   subject.load(services);
   const { rssMb: modelMb } = await settledMemory();
   let cutOff: string | undefined;
-  /** What takes longer than its limit is said. Then nothing more is done with tools. */
+  /** A step that exceeds its limit is reported. After that, no more tools run. */
   const attempt = async (what: string, step: () => Promise<void>): Promise<void> => {
     if (cutOff !== undefined) return;
     exec.begin(limitMs);
@@ -161,7 +161,7 @@ export async function measureIptables(task: IptablesTask): Promise<Figures> {
       cutOff = `${what}: ${error.message}`;
     }
   };
-  /** @returns the ports that have changed, and milliseconds of everything but iptables-restore. */
+  /** @returns the changed ports, and milliseconds of everything except iptables-restore. */
   const change = async (make: () => void): Promise<readonly [ReadonlySet<string>, number]> => {
     exec.begin(limitMs);
     const startMs = performance.now();
@@ -206,7 +206,7 @@ export async function measureIptables(task: IptablesTask): Promise<Figures> {
             own.push(took);
             ours.push(exec.restoreMs);
             if (kind !== "endpoint replaced") continue;
-            // In turns, so that a machine that gets busier shows in both.
+            // In turns, so that a machine that gets busier affects both.
             const other = await alone(upstream.of(changedPorts), "--noflush", "--counters");
             if (other !== undefined) theirs.push(other.ms);
           }
@@ -220,7 +220,7 @@ export async function measureIptables(task: IptablesTask): Promise<Figures> {
         notes.add("restart with nothing changed", await timed(() => subject.fullSync()));
       });
     }
-    // Into tables that are as empty as those of the first sync. What is cut off counts as long as its limit.
+    // Into tables as empty as for the first sync. A run that is cut off counts as its limit.
     let aloneCpuMs = limitMs;
     if (ownMs !== undefined) {
       await alone(EMPTY);

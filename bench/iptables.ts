@@ -1,4 +1,4 @@
-/** `npm run bench`: what the iptables mode costs, next to `iptables-restore` with the same text in the same run. */
+/** `npm run bench`: the cost of the iptables mode, next to `iptables-restore` with the same text in the same run. */
 import { execFileSync } from "node:child_process";
 import { availableParallelism, loadavg, release } from "node:os";
 import { binariesOf } from "../src/kernel/iptables/testing/binaries.ts";
@@ -7,7 +7,7 @@ import type { Bench } from "./driver.ts";
 import { judgeGrowth } from "./table.ts";
 import { engineOptions } from "./workers.ts";
 
-/** Planning a one-endpoint change may cost this many times what it costs in the cheapest other size. */
+/** Planning a one-endpoint change may cost this many times its cost in the cheapest other size. */
 const PLANNING_GROWTH = 1.5;
 export const PLANNING = "planning a replaced endpoint, without a tool";
 
@@ -15,10 +15,10 @@ export interface IptablesTask {
   readonly backEnd: BackEnd;
   readonly services: number;
   readonly endpointsEach: number;
-  /** Repetitions of each small change with the real tool, and of planning without. */
+  /** Repetitions of each small change with the real tool, and of planning without it. */
   readonly changes: number;
   readonly plannings: number;
-  /** For every step. */
+  /** For each step. */
   readonly limitMs: number;
 }
 
@@ -41,7 +41,7 @@ With a name first, another bench: npm run bench -- NAME --help.`,
       given.wholes("sizes").map((services) => {
         const limitMs = 1000 * given.whole("limit");
         const task: IptablesTask = { backEnd, services, endpointsEach: given.whole("endpoints"), ...repeats, limitMs };
-        // Each in a process of its own: a first sync is of code that has not been compiled.
+        // Each in its own process: a first sync runs code that has not been compiled.
         const more = Array.from({ length: isQuick ? 2 : 4 }, () => ({ ...task, changes: 0, plannings: 0 }));
         return [`${backEnd}, ${services}`, [task, ...more]] as const;
       }),

@@ -1,6 +1,6 @@
 /**
- * Inside the virtual machine: what IPVS, IP sets and addresses take over netlink, next to the system's tools doing the same.
- * Its argument is an {@link IpvsTask}; its last line of output are the {@link IpvsFigures}.
+ * Inside the virtual machine: the cost of IPVS, IP sets and addresses over netlink, next to the system's tools doing
+ * the same. Its argument is an {@link IpvsTask}; its last line of output is the {@link IpvsFigures}.
  */
 import { execFileSync } from "node:child_process";
 import { release } from "node:os";
@@ -20,14 +20,14 @@ const OUTPUT_LIMIT = 2 ** 30;
 
 interface StepDefinition {
   readonly what: string;
-  /** The tool and its arguments, and what it reads. */
+  /** The tool with its arguments, and its input. */
   readonly tool: readonly [command: string, ...args: string[]];
   readonly input?: string;
-  /** Before either side's turn. */
+  /** Before each side's turn. */
   readonly prepare?: () => unknown;
   /** Whether the result is right. */
   readonly ours: () => Promise<boolean>;
-  /** Times that of the task. @default 1 */
+  /** Multiplies the task's rounds. @default 1 */
   readonly rounds?: number;
 }
 
@@ -42,7 +42,7 @@ async function measure({ what, tool, input, prepare, ours, rounds = 1 }: StepDef
   const turn = async (): Promise<void> => {
     if (!(await ours())) throw new Error(`${what}: not what was wanted`);
   };
-  // The engine compiles what it meets for the first time, which emulation makes very slow.
+  // The engine compiles new code, which emulation makes very slow.
   await prepare?.();
   await turn();
   for (let round = 0; round < rounds * task.rounds; round += 1) {

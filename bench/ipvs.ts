@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- ipvs`: what the ipvs mode costs with a kernel in memory; and what its kernel boundary costs, next to
- * ipvsadm, ipset and ip doing the same, in one run inside the virtual machine of the tests. See docs/performance.md.
+ * `npm run bench -- ipvs`: the cost of the ipvs mode with a kernel in memory; and that of its kernel boundary, next to
+ * ipvsadm, ipset and ip doing the same, in one run inside the tests' virtual machine. See docs/performance.md.
  */
 import { fileURLToPath } from "node:url";
 import { BackendRig } from "../src/dataplane/ipvs/testing/backend-rig.ts";
@@ -22,11 +22,11 @@ export interface IpvsTask {
   readonly realServersEach: number;
   readonly setEntries: number;
   readonly addresses: number;
-  /** Every step is done so often by either side, in turns. */
+  /** How often each side does every step, in turns. */
   readonly rounds: number;
 }
 
-/** One step, done by this project and by a tool of the system. Milliseconds by the clock, one for each round. */
+/** One step, done by this project and by a system tool. Elapsed milliseconds, one value per round. */
 export interface IpvsStep {
   readonly what: string;
   readonly tool: string;
@@ -40,11 +40,11 @@ export interface IpvsFigures {
   readonly steps: readonly IpvsStep[];
 }
 
-/** One kind of sync with a kernel in memory, which is part of the times. */
+/** One kind of sync with a kernel in memory, whose time is included. */
 interface MemoryStep {
   readonly what: string;
   readonly ms: readonly number[];
-  /** Netlink messages of the last round, by what they are for; questions included. */
+  /** Netlink messages of the last round, by purpose, including requests for data. */
   readonly messages: { readonly ipvs: number; readonly ipset: number; readonly addresses: number };
   /** Restores of the last round. */
   readonly restores: number;
@@ -90,7 +90,7 @@ export function ipvsTable({ steps }: IpvsFigures): string {
   return table(["what", "tool", "ours ms", "tool ms", "ours/tool"], rows);
 }
 
-/** Nothing may take longer over netlink than with the system's tool, the start of its process included. */
+/** Nothing may take longer over netlink than with the system's tool, including the start of its process. */
 export function judgeIpvs({ steps }: IpvsFigures): readonly Verdict[] {
   return steps.map((step) => {
     const ratio = ratioOf(step);
@@ -106,7 +106,7 @@ export function memoryTable(steps: readonly MemoryStep[]): string {
   return table(["what", "median ms", "longest ms", "IPVS", "sets", "addresses", "restores"], rows);
 }
 
-/** One added endpoint must cost one message, one replaced endpoint three (its connections are asked for), and neither a process. */
+/** Adding an endpoint must cost one message, replacing one three (its connections are queried), and neither a process. */
 export function judgeMemory(steps: readonly MemoryStep[]): readonly Verdict[] {
   const limits: Readonly<Record<string, number>> = { "one endpoint more": 1, "one endpoint replaced": 3 };
   return steps.flatMap(({ what, messages, restores }) => {
@@ -118,7 +118,7 @@ export function judgeMemory(steps: readonly MemoryStep[]): readonly Verdict[] {
   });
 }
 
-/** Nothing: the backend is driven by the bench. */
+/** Empty: the bench drives the backend. */
 const driver = new SyncDriver({ services: new Map(), endpoints: new Map() });
 
 /** Every kind of sync. */

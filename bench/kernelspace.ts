@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- kernelspace`: calls to HNS and processor time of the kernelspace mode, on an HNS in memory, next to the calls that
- * kube-proxy's algorithm makes for the same (reference windows.md §1.3, §3.8). A call of the real HNS is RPC of milliseconds.
+ * `npm run bench -- kernelspace`: HNS calls and processor time of the kernelspace mode, on an HNS in memory, next to the calls of
+ * kube-proxy's algorithm for the same changes (reference windows.md §1.3, §3.8). A call to the real HNS is an RPC of milliseconds.
  */
 import { KernelspaceRig, LOOK_MS } from "../src/dataplane/kernelspace/testing/kernelspace-rig.ts";
 import { port, remote, TestCluster } from "../testkit/dataplane/test-cluster.ts";
@@ -18,18 +18,18 @@ export const bench: Bench = {
   run: (given) => measure(given.whole("services")),
 };
 
-/** Calls of one step, counted. */
+/** Counted calls of one step. */
 interface KernelspaceStep {
   readonly name: string;
   readonly calls: number;
-  /** Of these, those that change something. */
+  /** Those of them that change something. */
   readonly writes: number;
-  /** What kube-proxy calls; undefined for what it does not do. */
+  /** kube-proxy's calls; undefined for what it does not do. */
   readonly upstreamCalls: number | undefined;
   readonly cpuMs: number;
 }
 
-/** Measures a cluster of services with five endpoints each, all on other nodes, and cluster IPs only. */
+/** Measures a cluster of services with five endpoints each, all on other nodes, with cluster IPs only. */
 export async function measureKernelspace(services: number): Promise<readonly KernelspaceStep[]> {
   const cluster = new TestCluster();
   const ip = (prefix: number, number: number) => `10.${prefix}.${number >> 8}.${number & 255}`;
@@ -69,7 +69,7 @@ const CREATE_ENDPOINT = 5;
 const CREATE_LOAD_BALANCER = 3;
 const MODIFY = 4;
 
-/** Kube-proxy's calls on an L2Bridge with changes in place, counted from its steps. */
+/** kube-proxy's calls on an L2Bridge with changes in place, counted from its steps. */
 function upstreamCalls(loadBalancers: number, endpoints: number) {
   const start = 2 + LOOK + 1 + LOOK;
   const listings = (found: { endpoints: number; loadBalancers: number }) =>
@@ -88,7 +88,7 @@ function upstreamCalls(loadBalancers: number, endpoints: number) {
 }
 
 /**
- * What a call takes, [derived] from reports of how long a start with 2,000 cluster IPs and 5,000 remote endpoints takes (kubernetes
+ * Duration of a call, [derived] from reports of how long a start with 2,000 cluster IPs and 5,000 remote endpoints takes (kubernetes
  * #109124): 51,000 calls in one minute on Windows Server 2022, and in 22 minutes on 2019, both with the fixes of that time.
  */
 const REPORTED_MS = { "Server 2022": 1.2, "Server 2019": 26 } as const;

@@ -1,7 +1,7 @@
 /**
- * `npm run bench -- kinds`: changes of every kind that a Service can see, in the flat layout, in the compatible one, and in the maps of
- * the ebpf mode: the first Service that is so, one more, and the last that is so no longer. What depends on the size of the table shows
- * here, and nowhere else.
+ * `npm run bench -- kinds`: every kind of change to a Service, in the flat layout, in the compatible one, and in the
+ * ebpf mode's maps: the first Service of a kind, one more, and the last one to leave it. Only this bench shows what
+ * depends on the size of the table.
  */
 import type { EndpointSliceRecord, ServiceRecord } from "../src/cluster/objects.ts";
 import { NO_PACKET_PATH } from "../src/dataplane/ebpf/testing/no-packet-path.ts";
@@ -15,11 +15,11 @@ import { NftSubject } from "./nftables-subject.ts";
 import type { Subject } from "./subject.ts";
 import { atMost, type Figures, Notes, numberOf, spread, timed, type Verdict } from "./table.ts";
 
-/** What no change may cost more than of the same change beside the fewest Services, and what no machine can be held to. */
+/** Limit of a change's cost relative to the same change beside the fewest Services, and a time too short to be judged. */
 const GROWTH = 2;
 const LEAST_MS = 2;
 
-/** Of the ebpf mode the maps alone: its rules are those of the flat layout. */
+/** For the ebpf mode only the maps: its rules are those of the flat layout. */
 const SUBJECTS = [...LAYOUT_NAMES, "ebpf-maps"] as const;
 
 interface KindsTask {
@@ -33,9 +33,9 @@ interface KindsTask {
 
 interface Form {
   readonly service?: Partial<ServiceRecord>;
-  /** @default as many as every Service has */
+  /** @default that of every Service */
   readonly endpoints?: number;
-  /** The first of them are on this node. @default 0 */
+  /** The first ones are on this node. @default 0 */
   readonly local?: number;
 }
 
@@ -44,12 +44,12 @@ function loadBalancer(index: number, more: Partial<ServiceRecord> = {}): Partial
   return { type: "LoadBalancer", loadBalancerIngress: [{ ip, ipMode: "VIP" }], ...more };
 }
 
-/** Ranges of a Service of its own, as many users have them. */
+/** A Service's own ranges, as many users have them. */
 function rangesOf(index: number): readonly string[] {
   return [`192.${index % 256}.0.0/16`, `198.18.${index % 256}.0/24`];
 }
 
-/** By name: what a Service becomes in a round. Numbers of endpoints and timeouts are others in each. */
+/** By name: what a Service becomes in a round. Each round has other numbers of endpoints and other timeouts. */
 const KINDS: Readonly<Record<string, (index: number, round: number) => Form>> = {
   "0 endpoints": () => ({ endpoints: 0 }),
   "1 to 64 endpoints": (_index, round) => ({ endpoints: 1 + ((7 + 11 * round) % 64) }),
@@ -90,7 +90,7 @@ function subjectOf({ layout, endpointsEach }: KindsTask): Subject {
   return new EbpfSubject(endpointsEach, NO_PACKET_PATH, ownCgroup());
 }
 
-/** The Services beside those that are always there. */
+/** The Services besides those that are always there. */
 class Changed {
   readonly #subject: Subject;
   readonly #had = new Map<number, { readonly service: ServiceRecord; readonly slice: EndpointSliceRecord }>();
@@ -197,7 +197,7 @@ SERVICESxENDPOINTS; with a trailing r all of these Services are load balancers w
   worker: measure,
 };
 
-/** p50: nothing costs more in a large table than in the smallest of the run. The compatible layout grows, and is not held to it. */
+/** p50: nothing costs more in a large table than in the run's smallest. The compatible layout grows, and is not judged by this. */
 function judge(columns: Readonly<Record<string, Figures>>): readonly Verdict[] {
   return SUBJECTS.filter((layout) => layout !== "Compatible").flatMap((layout) => {
     const [small, ...larger] = Object.entries(columns).filter(([title]) => title.startsWith(layout));

@@ -1,4 +1,4 @@
-/** How soon an HTTP server of this process answers another one, and how long this one works at a stretch, while it has something to do. */
+/** How soon an HTTP server of this process answers another process, and how long this one works at a stretch, while it is busy. */
 import { get } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
@@ -8,10 +8,10 @@ import { startLines } from "./workers.ts";
 
 const SELF = fileURLToPath(import.meta.url);
 const WARM_UP = 50;
-/** How often the thread's processor time is looked at. */
+/** How often the thread's processor time is read. */
 const LOOK_MS = 1;
 
-/** Where to ask, each time over a connection of its own. */
+/** Where to connect, each time with a new connection. */
 export interface Asked {
   readonly port?: number;
   readonly socketPath?: string;
@@ -19,7 +19,7 @@ export interface Asked {
   readonly pauseMs: number;
 }
 
-/** Runs the work while another process asks again and again. */
+/** Runs the work while another process sends requests repeatedly. */
 export async function withLatency<T>(asked: Asked, work: () => Promise<T>): Promise<readonly [T, Spread]> {
   const poller = startLines([process.execPath, SELF, JSON.stringify(asked)]);
   try {
@@ -31,7 +31,7 @@ export async function withLatency<T>(asked: Asked, work: () => Promise<T>): Prom
   }
 }
 
-/** Runs the work. @returns the longest that this thread worked at a stretch, in processor time: other processes count little. */
+/** Runs the work. @returns the longest stretch that this thread worked, in processor time: other processes count little. */
 export async function longestTurn(work: () => Promise<unknown>): Promise<number> {
   let [longestMs, lastMs] = [0, ownCpuMs()];
   const look = (): void => {
@@ -45,7 +45,7 @@ export async function longestTurn(work: () => Promise<unknown>): Promise<number>
   return longestMs;
 }
 
-/** The other process: asks until its input ends, and then says how long the answers took. */
+/** The other process: sends requests until its input ends, then reports how long the answers took. */
 async function poll({ pauseMs, ...where }: Asked): Promise<void> {
   const ask = (): Promise<void> =>
     new Promise((resolve, reject) => {
@@ -56,7 +56,7 @@ async function poll({ pauseMs, ...where }: Asked): Promise<void> {
   process.stdin.resume().on("end", () => {
     isOver = true;
   });
-  // Neither the first connection nor code that is run for the first time is part of it.
+  // Leaves out the first connection and code that runs for the first time.
   for (let n = 0; n < WARM_UP; n += 1) await ask();
   process.stdout.write("ready\n");
   const times: number[] = [];

@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- limits`: states beyond what clusters have, in every mode: one Service with very many endpoints, one with very many
- * ports, very many Services. What each takes, and what does not end in time.
+ * `npm run bench -- limits`: states beyond those of real clusters, in every mode: one Service with very many endpoints,
+ * one with very many ports, very many Services. What each costs, and what does not end in time.
  */
 import { writeSync } from "node:fs";
 import { BENCH_MODES, type BenchMode, openMode } from "./backends.ts";
@@ -26,7 +26,7 @@ interface LimitTask {
   readonly limitMs: number;
 }
 
-/** What is measured of each. */
+/** The steps measured for each. */
 const STEPS = ["load", "an endpoint replaced", "restart, all compared"] as const;
 
 export const bench: Bench = {
@@ -56,7 +56,7 @@ The kernel of ipvs, the sockets of userspace and the HNS of kernelspace are in m
   worker: measure,
 };
 
-/** With what had not ended in time, and the memory. */
+/** Adds what had not ended in time, and the memory. */
 export function ended(notes: Notes, limitMs: number, refused: number): Figures {
   for (const step of STEPS) if (!(step in notes.figures)) notes.add(step, `not in ${limitMs / 1000} s`);
   notes.add("refused", refused);
@@ -70,11 +70,11 @@ async function cpuOf(work: () => Promise<unknown>): Promise<number> {
   return ownCpuMs() + toolsCpuMs() - before;
 }
 
-/** Processor time with that of tools. */
+/** Processor time includes that of tools. */
 async function measure(task: LimitTask): Promise<Figures> {
   const notes = new Notes();
   let refused = 0;
-  // What the kernel is at goes on in a thread, or holds this one up: then it is said afterwards.
+  // The kernel's work continues in a thread, or blocks this one: then it is reported afterwards.
   const timer = setTimeout(() => {
     writeSync(1, `${JSON.stringify(ended(notes, task.limitMs, refused))}\n`);
     process.exit();

@@ -23,7 +23,7 @@ export function resetPeak(): void {
 
 /**
  * What stays when nothing is happening: collected twice, for weak references and what they held, the second time as the daemon does
- * (`daemon/idle-memory.ts`). After an ordinary collection the engine keeps empty pages for a while, tens of megabytes more or less by chance.
+ * (`daemon/idle-memory.ts`). After an ordinary collection the engine keeps empty pages for a while: tens of megabytes, by chance.
  */
 export async function settledMemory(): Promise<Memory> {
   globalThis.gc?.();
@@ -35,13 +35,13 @@ export async function settledMemory(): Promise<Memory> {
 /** The kernel's unit in /proc, the same on every Linux. */
 const MS_PER_TICK = 10;
 
-/** Milliseconds of the main thread; the engine's helpers (garbage collection, compiler) work beside it. */
+/** Milliseconds of the main thread; the engine's helpers (garbage collection, compiler) run beside it. */
 export function ownCpuMs(): number {
   const { user, system } = process.threadCpuUsage();
   return (user + system) / 1000;
 }
 
-/** Processor time of all threads that the work takes, milliseconds: hardly depends on what else the machine is doing. */
+/** Processor time of all threads for the work, in milliseconds: hardly depends on what else the machine is doing. */
 export async function cpuMsOf(work: () => unknown): Promise<number> {
   const before = process.cpuUsage();
   await work();
@@ -59,21 +59,21 @@ export interface ProcessFigures {
   /** All threads, in user and kernel mode. */
   readonly cpuMs: number;
   readonly kernelCpuMs: number;
-  /** Of the processes that it started and that have ended. */
+  /** Of the child processes that have ended. */
   readonly childrenCpuMs: number;
-  /** Resident now, and at its highest. Megabytes (2^20). */
+  /** Currently resident, and the peak. Megabytes (2^20). */
   readonly rssMb: number;
   readonly peakMb: number;
-  /** Of the resident part: pages of files, which all processes share. */
+  /** Part of the resident size: file pages, which all processes share. */
   readonly fileMb: number;
-  /** Of the resident part: what no other process shares. */
+  /** Part of the resident size: what no other process shares. */
   readonly privateMb: number;
 }
 
-/** @throws when the process has ended. */
+/** @throws if the process has ended. */
 export function figuresOf(pid: number): ProcessFigures {
   const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-  // After the name, which may hold anything, from the 12th field on: utime, stime, cutime, cstime.
+  // After the name, which may contain anything, from the 12th field on: utime, stime, cutime, cstime.
   const ticks = stat
     .slice(stat.lastIndexOf(")") + 2)
     .split(" ")

@@ -9,7 +9,7 @@ let count = 0;
 
 export interface Namespace {
   readonly name: string;
-  /** For tools inside: a lock of their own, so that other users of iptables on this machine do not delay them. */
+  /** For tools inside: their own lock, so that other iptables users on this machine do not delay them. */
   readonly env: Readonly<Record<string, string>>;
 }
 
@@ -39,7 +39,7 @@ process.on("exit", () => {
 
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => process.exit(1));
 
-/** Does the work when the process ends, unless the function that this returns has done it before. */
+/** Does the work when the process exits, unless the returned function has already done it. */
 export function atExit(work: () => void): () => void {
   pending.add(work);
   return () => {
@@ -50,7 +50,7 @@ export function atExit(work: () => void): () => void {
 const REMOVAL_ATTEMPTS = 100;
 let groups = 0;
 
-/** Runs the work with a new cgroup, which ends with all that runs in it. */
+/** Runs the work with a new cgroup, which ends with everything that runs in it. */
 export async function withCgroup<T>(work: (cgroup: string) => Promise<T>): Promise<T> {
   const mount = cgroupMount();
   if (mount === undefined) throw new Error("no cgroup2 file system is mounted");
@@ -65,7 +65,7 @@ export async function withCgroup<T>(work: (cgroup: string) => Promise<T>): Promi
   }
 }
 
-/** The kernel lets go of a process some time after its end. */
+/** The kernel releases a process some time after its end. */
 function endCgroup(cgroup: string): void {
   writeFileSync(join(cgroup, "cgroup.kill"), "1");
   for (let attempt = 0; ; attempt += 1) {

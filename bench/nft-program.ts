@@ -1,11 +1,11 @@
-/** The `nft` program doing what a transaction does, as upstream would have it. */
+/** The `nft` program doing what a transaction does, as upstream would use it. */
 import { execFileSync, spawn } from "node:child_process";
 import type { NftOperation } from "../src/kernel/nftables/nftables.ts";
 import { elementText, ruleText } from "../src/kernel/nftables/ruleset-text.ts";
 
 /**
- * What upstream would feed to `nft -f -` for the changes that these operations make (reference nftables.md §4.1,
- * nftables-operation.md §11.4): every chain that is written is added and flushed first, and each element is a command of its own.
+ * What upstream would feed to `nft -f -` for the changes of these operations (reference nftables.md §4.1, nftables-operation.md
+ * §11.4): every chain that is written is added and flushed first, and each element is a separate command.
  */
 export function nftScript(table: string, operations: readonly NftOperation[]): string {
   const at = (name: string) => `ip ${table} ${name}`;
@@ -30,7 +30,7 @@ export function nftScript(table: string, operations: readonly NftOperation[]): s
   return `${lines.join("\n")}\n`;
 }
 
-/** @returns milliseconds; undefined when it was cut off after `limitMs`. Rejects when nft refuses. */
+/** @returns milliseconds; undefined if it was cut off after `limitMs`. Rejects if nft fails. */
 export async function runNft(file: string, limitMs: number): Promise<number | undefined> {
   const startMs = performance.now();
   const child = spawn("nft", ["-f", file], {
@@ -51,7 +51,7 @@ export function listRuleset(): string {
   return execFileSync("nft", ["list", "ruleset"], { encoding: "utf8", maxBuffer: 2 ** 30 });
 }
 
-/** @returns milliseconds for the listing that upstream makes before every transaction. */
+/** @returns milliseconds for the listing that upstream does before every transaction. */
 export function timeUpstreamListing(table: string): number {
   const startMs = performance.now();
   execFileSync("nft", ["--json", "--terse", "list", "table", "ip", table], { maxBuffer: 2 ** 30 });

@@ -1,4 +1,4 @@
-/** The nftables mode over the kernel of this process's network namespace, and what its transactions hold. */
+/** The nftables mode over the kernel of this process's network namespace, and the contents of its transactions. */
 import type { LayoutName } from "../src/dataplane/nftables/layout-name.ts";
 import { TABLE } from "../src/dataplane/nftables/names.ts";
 import { RestartNote } from "../src/dataplane/nftables/restart-note.ts";
@@ -28,16 +28,16 @@ export class NftSubject extends Subject {
     return this.#costs.transactions;
   }
 
-  /** Time that the kernel has taken for transactions. */
+  /** Time that the kernel spent on transactions. */
   get kernelMs(): number {
     return this.#costs.kernelMs;
   }
 
-  /** Watches the table as the daemon does. @returns how to end that. */
+  /** Watches the table as the daemon does. @returns a function that stops it. */
   async watch(onLost: (lost?: LostRules) => void): Promise<() => Promise<void>> {
     const stop = new AbortController();
     const watching = this.backend.monitor?.(onLost, stop.signal, () => {});
-    // Comes when the subscription is made. Reading the table would leave more garbage than all that is measured.
+    // Arrives once the subscription exists. Reading the table would leave more garbage than everything measured.
     await openTable(this.#ruleset).mark();
     return async () => {
       stop.abort();
@@ -45,7 +45,7 @@ export class NftSubject extends Subject {
     };
   }
 
-  /** @param isSent otherwise the work is as if it were committed, which is then up to the caller. @returns the transactions of the work. */
+  /** @param isSent false: the work proceeds as if it were committed, which is then up to the caller. @returns the work's transactions. */
   async operationsOf(work: () => Promise<void>, isSent: boolean): Promise<readonly (readonly NftOperation[])[]> {
     const taken: (readonly NftOperation[])[] = [];
     this.#costs.noting = { taken, isSent };
@@ -57,7 +57,7 @@ export class NftSubject extends Subject {
     return taken;
   }
 
-  /** A process is told to stop, and nothing happens until the next one's first sync. @returns its processor time, milliseconds. */
+  /** The process is told to stop, and nothing happens until the next one's first sync. @returns its processor time, milliseconds. */
   async restartAsLeft(): Promise<number> {
     const begin = (): RestartNote => {
       const options = { ruleset: this.#ruleset, table: { family: "ip", table: TABLE }, program: "bench" } as const;
@@ -73,13 +73,13 @@ export class NftSubject extends Subject {
     return await cpuMsOf(() => this.fullSync());
   }
 
-  /** Watching must have ended. */
+  /** Stop watching first. */
   async close(): Promise<void> {
     await this.#ruleset.close();
   }
 }
 
-/** Of a kernel's transactions. */
+/** Of the kernel's transactions. */
 class Costs {
   transactions = 0;
   kernelMs = 0;

@@ -26,17 +26,17 @@ import { type Figures, median, Notes, type Spread, spread, timed } from "./table
 
 /** Announcements may come late. */
 const ANNOUNCED_MS = 300;
-/** A stream begins with code that the engine has not compiled yet. Daemons run for weeks: this part is told by itself. */
+/** A stream begins with code that the engine has not compiled yet. Daemons run for weeks, so this part is reported separately. */
 const FIRST_SECONDS = 10;
 const HEALTH_EVERY_MS = 2;
 const AT_ONCE = 100;
-/** Of a hundred changes in one sync. */
+/** Each is a hundred changes in one sync. */
 const ROUNDS = 10;
 const WARM_UP = 20;
-/** A listing takes many seconds from here on. */
+/** From here on, a listing takes many seconds. */
 const LARGE = 10_000;
 
-/** At most so much is wanted of the flat layout (issues 12 and 31), by the number of services. */
+/** Upper limits for the flat layout (issues 12 and 31), by number of services. */
 const FLAT = {
   changeMs: 0.5,
   loadMs: { 30000: 4_000, 100000: 12_000 } as Readonly<Record<number, number>>,
@@ -46,7 +46,7 @@ const FLAT = {
   burstP99Ms: 50,
   burstChangeUs: 150,
 } as const;
-/** And of the compatible one (issue 4), of some things at so many services. */
+/** And for some figures of the compatible one (issue 4), at this many services. */
 const REFERENCE = 10_000;
 const COMPATIBLE = { changeMs: 10, ofNft: 0.01, healingMs: 100, ofNftLoad: 1 } as const;
 const HEALTH_MS = 50;
@@ -100,7 +100,7 @@ async function measureLoad(subject: NftSubject, { layout, services }: NftablesTa
   const isFlat = layout === "Flat";
   notes.add("initial load", loadMs, isFlat ? FLAT.loadMs[services] : undefined);
   notes.add("  slowest health request during the load", health.worst, HEALTH_MS);
-  // Without waiting for a processor.
+  // Excludes waiting for a processor.
   notes.add("  longest turn of the event loop, processor time", turnMs);
   notes.add("resident MB before", modelMb);
   notes.add("  at its peak", peakMb);
@@ -109,14 +109,14 @@ async function measureLoad(subject: NftSubject, { layout, services }: NftablesTa
   subject.restart();
   notes.add("restart with nothing changed", await timed(() => subject.fullSync()));
   notes.add("restart with nothing changed: transactions", subject.transactions - transactions, 0);
-  // What the backend before it leaves is no part of what follows: a daemon has but one.
+  // Excludes what the previous backend leaves: a daemon has only one.
   await settledMemory();
   return loadMs;
 }
 
 /**
- * In a load the next batch is planned and encoded while the kernel has one. So the batches are taken from one, and sent again to the kernel as
- * it was before, with nothing beside. @returns milliseconds from sending to the kernel's answer, of all together.
+ * During a load the next batch is planned and encoded while the kernel works on one. So the batches are taken from a load and sent again to
+ * the kernel as it was before, with nothing beside them. @returns milliseconds from sending to the kernel's answer, of all together.
  */
 async function timeBatchesOfLoad({ services, endpointsEach, layout }: NftablesTask): Promise<number> {
   flushRuleset();
@@ -127,7 +127,7 @@ async function timeBatchesOfLoad({ services, endpointsEach, layout }: NftablesTa
   flushRuleset();
   const raw = new RawBatches();
   const batches: NftBatch[] = [];
-  // The kernel frees what is deleted later, in a thread of its own. Meanwhile all is encoded.
+  // The kernel frees deleted objects later, in a thread of its own. Meanwhile, everything is encoded.
   for (const operations of transactions) batches.push(await raw.encode(operations, true));
   let sentMs = 0;
   for (const batch of batches) sentMs += await raw.send(batch);
@@ -136,12 +136,12 @@ async function timeBatchesOfLoad({ services, endpointsEach, layout }: NftablesTa
   return sentMs;
 }
 
-/** What is measured while the table is watched, as the daemon watches it. @returns a one-endpoint change, if that is measured. */
+/** Measurements while the table is watched, as the daemon watches it. @returns a one-endpoint change, if that is measured. */
 async function measureWatched(subject: NftSubject, task: NftablesTask, notes: Notes): Promise<Spread | undefined> {
   const { layout, parts, burstSeconds, burstRate } = task;
   const isFlat = layout === "Flat";
-  // The floor's batches are another program's to the backend. In the flat layout they touch sets that all services share, and
-  // what would be measured is the repair: it is watched later.
+  // The backend sees the floor's batches as another program's. In the flat layout they touch sets that all services
+  // share, so this would measure the repair: there, watching starts later.
   const measured = async (isNow: boolean) =>
     parts.includes("changes") && isNow ? await measureChanges(subject, task, notes) : undefined;
   const unwatched = await measured(isFlat);
@@ -151,7 +151,7 @@ async function measureWatched(subject: NftSubject, task: NftablesTask, notes: No
   });
   const watched = await measured(!isFlat);
   await sleep(ANNOUNCED_MS);
-  // Until here some batches went another way than the subject's.
+  // Up to here some batches did not come from the subject.
   losses = 0;
   if (parts.includes("burst")) {
     const before = await measureBurst(subject, burstRate, FIRST_SECONDS);
@@ -171,7 +171,7 @@ async function measureWatched(subject: NftSubject, task: NftablesTask, notes: No
   return watched ?? unwatched;
 }
 
-/** Batches as bytes, made beforehand and sent over a plain socket in this thread, with nothing around them. */
+/** Batches as bytes, prepared and then sent over a plain socket in this thread, with nothing around them. */
 class RawBatches {
   readonly #client = openNftables();
 
@@ -182,7 +182,7 @@ class RawBatches {
     return batch;
   }
 
-  /** @returns milliseconds from sending to the kernel's answer. Rejects when it is refused. */
+  /** @returns milliseconds from sending to the kernel's answer. Rejects if the kernel does. */
   async send(batch: NftBatch): Promise<number> {
     const startMs = performance.now();
     const result = await this.#client.commit(batch, { isSlow: false });
@@ -195,7 +195,7 @@ class RawBatches {
   }
 }
 
-/** Changes and their commits; and in turns with them, so that a machine that gets busier shows in both, what the kernel takes at least. */
+/** Changes and their commits and, in turns with them, so that a machine that gets busier affects both, the least that the kernel needs. */
 async function measureChanges(subject: NftSubject, task: NftablesTask, notes: Notes): Promise<Spread> {
   const { layout, services, changes } = task;
   const whole: number[] = [];
@@ -275,9 +275,9 @@ const DAMAGES: Readonly<Record<string, (port: ServicePort) => readonly NftOperat
   ],
 };
 
-/** From another program's commit to the commit of the repair. The subject must not be watched otherwise. */
+/** From another program's commit to the commit of the repair. Nothing else may watch the subject. */
 async function measureHealing(subject: NftSubject, trials: number, notes: Notes): Promise<void> {
-  // One that was watched before would look at everything first.
+  // A subject that was watched before would check everything first.
   subject.restart();
   await subject.fullSync();
   const others = openNetlinkRuleset();
@@ -307,9 +307,9 @@ async function measureHealing(subject: NftSubject, trials: number, notes: Notes)
 }
 
 /**
- * Changes, each done once more by `nft -f` with what upstream would send, and the listing that it makes at the start of every sync.
+ * Changes, each repeated by `nft -f` with what upstream would send, and upstream's listing at the start of every sync.
  *
- * @param file for what nft reads. @param ours a one-endpoint change.
+ * @param file for the input of nft. @param ours a one-endpoint change.
  */
 async function measureUpstream(
   subject: NftSubject,

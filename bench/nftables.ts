@@ -1,12 +1,12 @@
 /**
- * `npm run bench -- nftables`: what the nftables mode costs by size, next to `nft -f` doing the same in the same run. See
- * docs/performance.md.
+ * `npm run bench -- nftables`: the cost of the nftables mode by size, next to `nft -f` doing the same in the same run.
+ * See docs/performance.md.
  */
 import { LAYOUT_NAMES, type LayoutName } from "../src/dataplane/nftables/layout-name.ts";
 import type { Bench, Given } from "./driver.ts";
 import { judgeGrowth } from "./table.ts";
 
-/** What no large cluster of a run may cost more of than the smallest, so many times. */
+/** The change for which no large cluster of a run may need more than {@link GROWTH} times what the smallest needs. */
 export const ONE = "one endpoint changed";
 export const OWN = "  of that outside of the kernel";
 const GROWTH = 1.5;
@@ -21,9 +21,9 @@ const PARTS = {
   load: "what the kernel takes for the batches of the first load at least, and nft -f of the whole table",
 } as const;
 type Part = keyof typeof PARTS;
-/** What is measured of the flat layout; upstream has nothing like it. */
+/** The parts that apply to the flat layout; upstream has nothing like it. */
 const FLAT_PARTS: readonly string[] = ["changes", "burst", "load"];
-/** Changes times services: what keeps the largest size to a minute. */
+/** Changes times services: keeps the largest size to a minute. */
 const CHANGES_LIMIT = 3_000_000;
 
 export interface NftablesTask {

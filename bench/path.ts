@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- path`: connecting to an endpoint directly and through a cluster IP, in both layouts of the nftables mode.
- * Two namespaces, one for each layout, measured in turns; what counts are ratios in one round.
+ * `npm run bench -- path`: connecting to an endpoint directly and through a cluster IP, in both layouts of the nftables
+ * mode. Two namespaces, one per layout, measured in turns; what counts are ratios within one round.
  */
 import type { LayoutName } from "../src/dataplane/nftables/layout-name.ts";
 import { makeReachable } from "./cluster.ts";
@@ -17,7 +17,7 @@ interface PathTask {
 }
 
 const ENDPOINTS = 5;
-/** Pairs of namespaces, one after the other: what differs between two with the same work is up to 10 %. */
+/** Pairs of namespaces, one after the other: two namespaces with the same work differ by up to 10 %. */
 const PAIRS = 4;
 
 export const bench: Bench = {

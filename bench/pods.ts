@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- pods`: what pods of one node send each other over veth pairs, in ebpf mode: through Services and not, led at the
- * socket and by rules. All arms in one namespace, in turns; what counts are ratios in one round.
+ * `npm run bench -- pods`: what pods of one node send each other over veth pairs, in ebpf mode: through Services or directly, with the
+ * endpoint chosen at the socket or by rules. All arms in one namespace, in turns; what counts are ratios within one round.
  */
 import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
@@ -29,7 +29,7 @@ interface PodsTask {
 
 interface Arm {
   readonly load: Load;
-  /** Whether the client's sockets are in the cgroup of the programs. */
+  /** Whether the client's sockets are in the programs' cgroup. */
   readonly isLed: boolean;
   readonly way: "direct" | "service";
 }
@@ -42,7 +42,7 @@ const ARMS: Readonly<Record<string, Omit<Arm, "load">>> = {
   "to a service, at the socket": { isLed: true, way: "service" },
   "to a service, by rules": { isLed: false, way: "service" },
 };
-/** What issue 31 wants of a bystander's datagram, of the processor time of a direct one. */
+/** Issue 31's limit for a bystander's datagram, relative to the processor time of a direct one. */
 const BYSTANDER_LIMIT = 1.02;
 
 export const bench: Bench = {
@@ -86,7 +86,7 @@ async function measure(given: Given): Promise<Outcome> {
   return { verdicts: [judgeEstimate(`sendto, ${BYSTANDER}: processor time, of direct`, found, BYSTANDER_LIMIT)] };
 }
 
-/** The node, with a cluster in ebpf mode of which one pod is every endpoint: answers each line, an {@link Arm}, with LoopFigures. */
+/** The node, with a cluster in ebpf mode in which one pod is every endpoint: answers each line, an {@link Arm}, with LoopFigures. */
 async function answerArms({ services, client, server, cgroup }: PodsTask): Promise<undefined> {
   await startLoop(["serve", String(SERVER_PORT)], server);
   await startLoop(["sink", String(SERVER_PORT)], server);
@@ -95,7 +95,7 @@ async function answerArms({ services, client, server, cgroup }: PodsTask): Promi
   const inside = await startLoop(["client"], client);
   const subject = new EbpfSubject(ENDPOINTS, nftBackend("Flat"), cgroup);
   subject.load(services);
-  // Of UDP one, beside those of TCP.
+  // One UDP service, besides those of TCP.
   const name = "http";
   const udp = { ...benchService(services), ports: [{ name, protocol: "UDP" as const, port: 80, nodePort: 0 }] };
   const udpPorts = [{ name, protocol: "UDP" as const, port: SERVER_PORT }];
@@ -131,7 +131,7 @@ function withPods<T>(services: number, work: (worker: LineProcess) => Promise<T>
   );
 }
 
-/** One pod that asks, and one that has the address of every endpoint, each at a veth pair of the node. */
+/** A client pod, and one that has the address of every endpoint, each on a veth pair of the node. */
 function connectPods(node: string, client: string, server: string): void {
   const batch = (name: string, lines: readonly string[]): void =>
     void execFileSync("ip", ["-n", name, "-batch", "-"], { input: lines.join("\n") });

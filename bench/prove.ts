@@ -1,6 +1,4 @@
-/**
- * `npm run bench -- prove`: what a proof takes, processor time and memory of a process of its own with the plans in it. Needs no root.
- */
+/** `npm run bench -- prove`: the cost of a proof, in processor time and memory of its own process, which holds the plans. Needs no root. */
 import { VARIANTS } from "../src/cli/prove-rules.ts";
 import { offlineNode } from "../src/inspect/offline-node.ts";
 import { checkedSettings } from "../src/lib/plan-settings.ts";
@@ -14,17 +12,17 @@ import { type Figures, Notes } from "./table.ts";
 
 const SPECIFICATION = "specification";
 const PAIR = ["nftables", "flat"] as const;
-/** Of a pair of nftables layouts: seconds by how many Services there are, and megabytes. */
+/** For a pair of nftables layouts: seconds by number of Services, and megabytes. */
 const WANTED_S: Readonly<Record<number, number>> = { 100: 1, 1000: 5, 10000: 60 };
 const WANTED_MB = 500;
-/** Each is a kind of client, and may be led to each: the work grows with their square. */
+/** Each endpoint is a kind of client, and may be led to each: the work grows with their square. */
 const MANY_ENDPOINTS = 200;
 const MODES = ["nftables", "flat", "iptables", "ipvs", "userspace", "ebpf"];
 
 interface ProveTask {
   readonly services: number;
   readonly endpoints: number;
-  /** Names of variants, or `specification`, which has the documented differences of the first. */
+  /** Names of variants, or `specification`, which includes the documented differences of the first. */
   readonly sides: readonly string[];
   readonly wantedS?: number;
 }

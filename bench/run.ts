@@ -1,4 +1,4 @@
-/** `npm run bench -- NAME`: runs a bench; without a name, that of the iptables mode. See docs/performance.md. */
+/** `npm run bench -- NAME`: runs a bench; without a name, the iptables mode's. See docs/performance.md. */
 import { writeSync } from "node:fs";
 import { type Bench, runBench } from "./driver.ts";
 

@@ -1,8 +1,8 @@
 /**
- * The ends of connections and datagrams as fast as system calls allow, without Node's sockets around them. `serve PORT` takes TCP and reads
- * what comes, `sink PORT` reads datagrams, both until they are ended. `client` answers each line of standard input, a {@link LoopTask}, with
- * {@link LoopFigures}. `reach` answers each, an address and a port, with a line when the first connection has failed, and {@link ReachFigures}
- * when one has succeeded.
+ * Ends of connections and datagrams as fast as system calls allow, without Node's sockets around them. `serve PORT`
+ * accepts TCP and reads what comes, `sink PORT` reads datagrams, both until they are ended. `client` answers each line
+ * of standard input, a {@link LoopTask}, with {@link LoopFigures}. `reach` answers each line, an address and a port,
+ * with a line once the first connection has failed, and {@link ReachFigures} once one has succeeded.
  */
 import { closeSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -11,7 +11,7 @@ import { libc, openLibrary } from "../src/kernel/netlink/libc.ts";
 import { median } from "./table.ts";
 import { answerLines } from "./workers.ts";
 
-/** New connections; datagrams of a connected socket; those of one that is not, each with its address; bytes of one connection. */
+/** New connections; datagrams of a connected socket; datagrams of an unconnected one, each with its address; bytes of one connection. */
 export const LOADS = ["connect", "send", "sendto", "stream"] as const;
 export type Load = (typeof LOADS)[number];
 
@@ -19,25 +19,25 @@ export type Target = readonly [address: string, port: number];
 
 export interface LoopTask {
   readonly load: Load;
-  /** IPv4 addresses and ports; connections go to each in its turn, all else to the first. */
+  /** IPv4 addresses and ports; connections go to each in turn, everything else to the first. */
   readonly targets: readonly Target[];
-  /** Connections or datagrams; of a stream MB. */
+  /** Connections or datagrams; for a stream, MB. */
   readonly count: number;
 }
 
-/** For each connection, datagram or MB. */
+/** Per connection, datagram or MB. */
 export interface LoopFigures {
-  /** Until it is done: of connections the middle, otherwise all through their number. */
+  /** Elapsed time: for connections the median, otherwise the total divided by their number. */
   readonly us: number;
-  /** Processor time of this thread, sockets made and closed, and what the kernel does in it at once: also the way through the node. */
+  /** Processor time of this thread, including sockets' making and closing, and the kernel's direct work in it: also the path through the node. */
   readonly cpuUs: number;
   readonly failures: number;
 }
 
 export interface ReachFigures {
-  /** When it was connected, by the monotonic clock. */
+  /** When it connected, by the monotonic clock. */
   readonly connectedMs: number;
-  /** How long one attempt took, from its beginning to that of the next. */
+  /** How long one attempt took, from its start to the start of the next. */
   readonly periodUs: number;
 }
 
@@ -46,7 +46,7 @@ const [SOCK_STREAM, SOCK_DGRAM] = [1, 2];
 const SOL_SOCKET = 1;
 const [SO_REUSEADDR, SO_LINGER, SO_RCVTIMEO] = [2, 13, 20];
 const BACKLOG = 4096;
-/** Closed with a reset: nothing waits for its end. */
+/** Closes with a reset: nothing waits for its end. */
 const AT_ONCE = new Uint8Array(Int32Array.of(1, 0).buffer);
 /** Seconds and microseconds. */
 const LOOK_EVERY = new Uint8Array(BigInt64Array.of(1n, 0n).buffer);
@@ -87,7 +87,7 @@ function bound(type: number, port: number): number {
   return fd;
 }
 
-/** Nothing tells this thread when the process that wants it was killed: each call ends after a second, and it looks. */
+/** Nothing tells this thread when the process that started it was killed: each call ends after a second, and it checks. */
 function forever(step: () => void): void {
   const parent = process.ppid;
   process.stdout.write("ready\n", () => {
@@ -105,7 +105,7 @@ function serve(port: number): void {
   forever(() => {
     const one = accept(fd, null, null);
     if (one < 0) return;
-    // It has the limit of the one that listens, and its client may wait for a processor.
+    // It inherits the listener's limit, and its client may be waiting for a processor.
     setOption(one, SO_RCVTIMEO, NEVER);
     while (recv(one, bytes, bytes.length, 0) > 0);
     closeSync(one);
@@ -154,7 +154,7 @@ function run({ load, targets, count }: LoopTask): LoopFigures {
   return { us, cpuUs: (user + system) / count, failures };
 }
 
-/** Processes have it in common. */
+/** All processes share this clock. */
 const monotonicMs = (): number => Number(process.hrtime.bigint()) / 1e6;
 
 /** Nothing else runs in this thread meanwhile. */

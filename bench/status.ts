@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- status`: how soon a daemon's inspect socket answers while changes come at a steady rate, what `kube-proxy status`
- * takes in all beside the start of Node.js alone, and what the whole service table costs the daemon.
+ * `npm run bench -- status`: how soon a daemon's inspect socket answers while changes come at a steady rate, the cost
+ * of `kube-proxy status` compared with starting Node.js alone, and the cost of the whole service table to the daemon.
  */
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -25,12 +25,12 @@ const PROGRAM = fileURLToPath(new URL("../dist/bundle/main.js", import.meta.url)
 const ENDPOINTS_EACH = 5;
 const COMMANDS = 20;
 const PAUSE_MS = 10;
-/** Wanted of an answer, while there are changes. */
+/** Target for an answer while there are changes. */
 const ANSWER_MS = 50;
 
 interface StatusTask {
   readonly services: number;
-  /** Changes a second. */
+  /** Changes per second. */
   readonly rate: number;
   readonly seconds: number;
 }
@@ -78,7 +78,7 @@ async function measure(task: StatusTask): Promise<Figures> {
     const asked = { socketPath, path: "/status", pauseMs: PAUSE_MS };
     const [burst, answers] = await withLatency(asked, () => measureBurst(subject, task.rate, task.seconds));
     const notes = new Notes();
-    // From the question to the answer, as seen by another process.
+    // From request to answer, as seen by another process.
     notes.add("answers", answers);
     notes.add("answers, p99", answers.p99, ANSWER_MS);
     notes.add("changes meanwhile", burst.latency);
@@ -101,7 +101,7 @@ async function cpuOf(args: readonly string[]): Promise<number> {
     const child = spawn(process.execPath, args, { stdio: "ignore" });
     const status = await new Promise((resolve) => child.on("close", resolve));
     if (status !== 0) throw new Error(`node ${args.join(" ")} ended with ${status}`);
-    // The kernel adds a child's time when it has been waited for.
+    // The kernel adds a child's time once it has been waited for.
     await sleep(1);
   }
   return (toolsCpuMs() - before) / COMMANDS;

@@ -1,4 +1,4 @@
-/** What is measured: the model of one family as the daemon has it, and a backend. The proxier around them only decides when; it is left out. */
+/** The subject of measurements: the model of one family as the daemon has it, and a backend. The proxier, which only decides when, is left out. */
 import type { EndpointSliceRecord } from "../src/cluster/objects.ts";
 import { silentLogger } from "../src/logging/logger.ts";
 import { ProxyState } from "../src/model/proxy-state.ts";
@@ -20,7 +20,7 @@ export class Subject {
   readonly state = benchState();
   readonly endpointsEach: number;
   readonly #newBackend: () => Backend;
-  /** The slice that each service has, by number: the very objects that the model has, as the daemon's sources keep them. */
+  /** Each service's slice, by number: the very objects in the model, as the daemon's sources keep them. */
   readonly #slices: EndpointSliceRecord[] = [];
   /** Never aborts; one for all syncs, as in the daemon. */
   readonly #end = new AbortController();
@@ -33,12 +33,12 @@ export class Subject {
     this.backend = newBackend();
   }
 
-  /** Service number of the nth change: changes that follow each other are far apart. */
+  /** Service number of the nth change: consecutive changes are far apart. */
   scattered(n: number): number {
     return (n * 7919) % this.#loaded;
   }
 
-  /** Puts the services with the numbers below, and their endpoints, into the model. */
+  /** Puts the services with smaller numbers, and their endpoints, into the model. */
   load(count: number): void {
     this.#loaded = count;
     for (let index = 0; index < count; index += 1) this.setService(index, "add");
@@ -71,7 +71,7 @@ export class Subject {
     else delete this.#slices[index];
   }
 
-  /** What follows is the work of the next process. */
+  /** What follows is the next process's work. */
   restart(): void {
     this.backend = this.#newBackend();
   }
@@ -86,7 +86,7 @@ export class Subject {
     await this.sync(false, this.state.applyChanges().changedPorts);
   }
 
-  /** @throws where anything is refused. */
+  /** @throws if anything is rejected. */
   async sync(isFullSync: boolean, changedPorts: ReadonlySet<string>): Promise<void> {
     const [failure] = await this.failuresOf(isFullSync, changedPorts);
     if (failure !== undefined) throw new Error(`${failure.subject} was refused: ${failure.reason}`);

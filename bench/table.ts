@@ -1,4 +1,4 @@
-/** Figures as aligned text, and what is wanted of them. Pure. */
+/** Figures as aligned text, and their targets. */
 
 /** Of single samples. */
 export interface Spread {
@@ -14,7 +14,7 @@ export interface Verdict {
   readonly text: string;
 }
 
-/** Milliseconds, unless its name says otherwise; of samples p50 / p99 / worst. At most so much is `wanted`, of samples of their p50. */
+/** Milliseconds, unless its name says otherwise; for samples p50 / p99 / worst. `wanted` is an upper limit, for samples on their p50. */
 export interface Figure {
   readonly value: number | Spread | string;
   readonly wanted?: number;
@@ -23,11 +23,11 @@ export interface Figure {
 /** By name, in the order in which they were measured. */
 export type Figures = Readonly<Record<string, Figure>>;
 
-/** What a worker has measured. */
+/** What a worker measured. */
 export class Notes {
   readonly figures: Record<string, Figure> = {};
 
-  /** @param value what is undefined, or no finite number, was not measured. @param wanted at most. */
+  /** @param value undefined, or not a finite number: not measured. @param wanted upper limit. */
   add(name: string, value: Figure["value"] | undefined, wanted?: number): void {
     if (name in this.figures) throw new Error(`${name} has been measured`);
     if (value === undefined || (typeof value === "number" && !Number.isFinite(value))) return;
@@ -35,7 +35,7 @@ export class Notes {
   }
 }
 
-/** The number that stands for a figure; undefined for what is none. */
+/** The number that stands for a figure; undefined if it is not a number. */
 export function numberOf(figure: Figure | undefined): number | undefined {
   if (figure === undefined || typeof figure.value === "string") return undefined;
   return typeof figure.value === "object" ? figure.value.p50 : figure.value;
@@ -43,7 +43,7 @@ export function numberOf(figure: Figure | undefined): number | undefined {
 
 const namesOf = (all: readonly Figures[]): readonly string[] => [...new Set(all.flatMap((one) => Object.keys(one)))];
 
-/** Of each figure the middle of all runs that have it. */
+/** For each figure, the middle of all runs that have it. */
 export function middleOf(runs: readonly Figures[]): Figures {
   const [only = {}, another] = runs;
   if (another === undefined) return only;
@@ -57,7 +57,7 @@ export function middleOf(runs: readonly Figures[]): Figures {
   );
 }
 
-/** Each figure of the one, of that of the other. */
+/** Each figure of the one relative to the other's. */
 export function ratioOf(one: Figures, other: Figures): Figures {
   const notes = new Notes();
   for (const [name, figure] of Object.entries(one)) {
@@ -67,10 +67,10 @@ export function ratioOf(one: Figures, other: Figures): Figures {
   return notes.figures;
 }
 
-/** More columns than a screen has are rows. */
+/** If there are more columns than fit on a screen, they become rows. */
 const MOST_COLUMNS = 6;
 
-/** A column for each result, by its title; or a row where they are many. */
+/** A column for each result, by its title; a row if there are many. */
 export function figuresTable(head: string, columns: Readonly<Record<string, Figures>>): string {
   const results = Object.values(columns);
   const textOf = (figure: Figure | undefined): string => {
@@ -91,7 +91,7 @@ export function figuresTable(head: string, columns: Readonly<Record<string, Figu
   return table([head, ...Object.keys(columns)], rows);
 }
 
-/** One for each figure that something is wanted of. */
+/** One for each figure with a target. */
 export function judgeFigures(columns: Readonly<Record<string, Figures>>): readonly Verdict[] {
   return Object.entries(columns).flatMap(([column, figures]) =>
     Object.entries(figures).flatMap(([name, figure]) => {
@@ -103,7 +103,7 @@ export function judgeFigures(columns: Readonly<Record<string, Figures>>): readon
   );
 }
 
-/** What a figure costs in the last column, of the cheapest other. */
+/** The cost of a figure in the last column, relative to the cheapest other. */
 export function judgeGrowth(
   name: string,
   columns: Readonly<Record<string, Figures>>,
@@ -116,12 +116,12 @@ export function judgeGrowth(
   return [atMost(what, last / Math.min(...values), limit)];
 }
 
-/** At most so much is wanted. */
+/** A target with an upper limit. */
 export function atMost(what: string, value: number, limit: number, text: (value: number) => string = ms): Verdict {
   return { passed: value <= limit, text: `${what}: ${text(value)}, at most ${text(limit)} wanted` };
 }
 
-/** Columns as wide as their widest cell; the first to the left, numbers to the right. */
+/** Columns as wide as their widest cell; the first one left-aligned, numbers right-aligned. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const widths = head.map((title, at) => Math.max(title.length, ...rows.map((row) => (row[at] ?? "").length)));
   const line = (cells: readonly string[]) =>
@@ -154,7 +154,7 @@ export function megabytes(value: number): string {
   return value.toFixed(0);
 }
 
-/** The value below which the given part of the sorted samples lies; 0 for no samples. @param part 0 to 1. */
+/** The value below which the given part of the sorted samples lies; 0 without samples. @param part 0 to 1. */
 export function quantile(samples: readonly number[], part: number): number {
   const sorted = [...samples].sort((a, b) => a - b);
   const last = sorted.length - 1;
@@ -174,7 +174,7 @@ export function spread(samples: readonly number[]): Spread {
   return { count: samples.length, p50, p99, worst };
 }
 
-/** With so many decimals. */
+/** With this many decimals. */
 export const fixed =
   (digits: number) =>
   (value: number): string =>

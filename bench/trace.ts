@@ -1,7 +1,7 @@
 /**
- * `npm run bench -- trace`: what `kube-proxy trace` takes beyond loading, by size and mode; how fast what iptables-save prints is read; and
- * what a running daemon takes to answer a trace that its page asks for. Processor time of the main thread, so that a busy machine counts
- * little. Needs no root.
+ * `npm run bench -- trace`: the cost of `kube-proxy trace` beyond loading, by size and mode; how fast the output of
+ * iptables-save is parsed; and what a running daemon needs to answer a trace that its page requests. Processor time of
+ * the main thread, so that a busy machine counts little. Needs no root.
  */
 import { rulesForObjects } from "../src/cli/trace-rules.ts";
 import { modeNamed, type ProxyMode } from "../src/dataplane/registry.ts";
@@ -25,7 +25,7 @@ import { type Figures, Notes } from "./table.ts";
 
 const NODE = "10.64.0.1" as IpAddress; // canonical, as is the next
 const CLIENT = "10.64.0.9" as IpAddress;
-/** Packets after the first, and questions of the page. */
+/** Packets after the first, and requests from the page. */
 const LATER = 100;
 const LATER_ASKED = 5;
 const SCATTER = 7919;
@@ -51,11 +51,11 @@ const SUBJECTS: readonly Subject[] = [
   { name: "userspace", mode: "userspace" },
 ];
 
-/** Wanted of so many services at most: of an answer, and for how long a daemon does nothing else at a stretch. */
+/** Judged up to this many services: the time of an answer, and how long a daemon does nothing else at a stretch. */
 const JUDGED = 10_000;
 const ANSWER_MS = 300;
 const TURN_MS = 20;
-/** Wanted of 30 MB of iptables-save. */
+/** Target for 30 MB of iptables-save. */
 const READ_BYTES = 30_000_000;
 const READ_MS = 2_000;
 
@@ -115,14 +115,14 @@ async function measure(task: TraceTask): Promise<Figures> {
   notes.add("text, kB", bytes / 1000);
   notes.add("  read", reading.cpuMs);
   if (isDump) notes.add("  30 MB of it", (reading.cpuMs / bytes) * READ_BYTES, bytes > 1_000_000 ? READ_MS : undefined);
-  // Rules are read and sets indexed as it meets them.
+  // Reads rules and indexes sets as it meets them.
   notes.add("first packet", first.cpuMs, answerMs);
   notes.add("  each after it", next.cpuMs / LATER);
   if (!isDump) await measurePage(task, notes, answerMs, turnMs);
   return notes.figures;
 }
 
-/** From objects to the text of one packet's way, as the command does it. */
+/** From objects to the text of one packet's path, as the command does it. */
 async function command({ mode, services, endpoints }: TraceTask): Promise<number> {
   const objects = benchObjects(services, endpoints);
   const config = await configOf(mode);
@@ -139,7 +139,7 @@ async function command({ mode, services, endpoints }: TraceTask): Promise<number
   return ownCpuMs() - before;
 }
 
-/** Asks for the way to the last service, as the page of a running daemon does. */
+/** Requests the path to the last service, as a running daemon's page does. */
 async function measurePage(
   { mode, services, endpoints }: TraceTask,
   notes: Notes,
@@ -164,7 +164,7 @@ async function measurePage(
   notes.add("the page: longest turn", turnMs, wantedTurnMs);
 }
 
-/** Nothing is text where rules are spelled when a packet meets them. */
+/** There is no text where rules are only rendered when a packet meets them. */
 function textLength(dump: Dump): number {
   if ("text" in dump) return dump.text.length;
   return dump.kind === "nftables" ? JSON.stringify(dump.objects).length : 0;

@@ -25,7 +25,7 @@ const PROCESS = fileURLToPath(new URL("./traffic-process.ts", import.meta.url));
 
 const SERVICE_ADDRESS = "10.96.0.1";
 const SERVICE_PORT = 80;
-/** That of every slice made here. */
+/** The port of every slice made here. */
 const SERVER_PORT = 8080;
 const PIPE_PORT = 9001;
 
@@ -63,7 +63,7 @@ export class TrafficNetwork {
     return network;
   }
 
-  /** One load over one way, for so many seconds. */
+  /** One load over one path, for this many seconds. */
   async measure(way: Way, load: Load, seconds: number): Promise<TrafficFigures> {
     const target = this.#targets.get(way);
     if (target === undefined) throw new TypeError(`no way called ${way}`);
@@ -123,7 +123,7 @@ export class TrafficNetwork {
   }
 }
 
-/** Starts a program of this folder and waits until it says that it is ready. It ends with its namespace. */
+/** Starts a program of this folder and waits until it reports that it is ready. It ends with its namespace. */
 async function started(namespace: NetworkNamespace, words: readonly string[]): Promise<ChildProcess> {
   const child = namespace.spawn([process.execPath, ...words], { stdio: ["ignore", "pipe", "inherit"] });
   if (child.stdout === null) throw new Error("no standard output");

@@ -1,6 +1,7 @@
 /**
- * What takes part in `npm run bench -- userspace`, by the first argument: `server ADDRESS PORT`, an endpoint that does what the first byte of
- * a connection says; `pipe ADDRESS PORT TO-ADDRESS TO-PORT`, what a proxy costs that is written in ten lines; and `client LOAD ADDRESS PORT SECONDS`, which writes {@link ClientFigures} as JSON.
+ * The processes of `npm run bench -- userspace`, by the first argument: `server ADDRESS PORT`, an endpoint that does what the first byte of
+ * a connection says; `pipe ADDRESS PORT TO-ADDRESS TO-PORT`, the cost of a proxy written in ten lines; and `client LOAD ADDRESS PORT
+ * SECONDS`, which writes {@link ClientFigures} as JSON.
  */
 import { once } from "node:events";
 import { connect, createServer, type OnReadOpts, type Server, type Socket } from "node:net";
@@ -13,7 +14,7 @@ export interface ClientFigures {
   readonly seconds: number;
   /** Connections, bytes or answers. */
   readonly count: number;
-  /** Of each answer, milliseconds; of other loads 0. */
+  /** Per answer, milliseconds; 0 for other loads. */
   readonly latencyMs: Spread;
   readonly cpuMs: number;
 }
@@ -21,7 +22,7 @@ export interface ClientFigures {
 const CHUNK_BYTES = 262_144;
 const ANSWER_BYTES = 100;
 
-/** How a client begins, so that the server knows what is wanted: one byte. */
+/** A client's first byte, which tells the server what is wanted. */
 const OPENING: Readonly<Record<Load, string>> = {
   connections: "C",
   download: "D",
@@ -79,7 +80,7 @@ async function measure(load: Load, host: string, port: string, seconds: string):
     samplesMs.push(performance.now() - startMs);
     count += 1;
   };
-  /** By load: how many at once, and what each does until it is over. */
+  /** By load: how many at once, and what each does until the time is over. */
   const work: Readonly<Record<Load, readonly [lanes: number, work: () => Promise<void>]>> = {
     connections: [
       32,
@@ -135,7 +136,7 @@ async function measure(load: Load, host: string, port: string, seconds: string):
   const startMs = performance.now();
   const cpuMs = await cpuMsOf(async () => {
     for (let n = 0; n < lanes; n += 1) void lane();
-    // Not before there is anything to tell: a busy machine may be late with the first answer.
+    // Not before there is something to report: a busy machine may be late with the first answer.
     do await new Promise((resolve) => setTimeout(resolve, count === 0 ? Number(seconds) * 1000 : 10));
     while (count === 0);
   });

@@ -16,7 +16,7 @@ import {
   type Way,
 } from "./userspace.ts";
 
-/** Everything goes equally well every way but for these counts. */
+/** Every path does equally well except for these counts. */
 function resultsWith(counts: Partial<Record<Way, number>>): TrafficResults {
   const figures = (way: Way): TrafficFigures => {
     const count = counts[way] ?? 1000;

@@ -1,38 +1,38 @@
 /**
- * `npm run bench -- userspace`: what it costs that the proxy carries the bytes itself, next to a direct connection, to a plain
- * `socket.pipe` and to the iptables mode, in one run. See docs/performance.md.
+ * `npm run bench -- userspace`: the cost of the proxy carrying the bytes itself, next to a direct connection, to a
+ * plain `socket.pipe` and to the iptables mode, in one run. See docs/performance.md.
  */
 import type { Bench } from "./driver.ts";
 import { fixed, median, type Spread, table, type Verdict } from "./table.ts";
 import { TrafficNetwork } from "./traffic-network.ts";
 
-/** The ways from a client to an endpoint that are compared. */
+/** The compared paths from a client to an endpoint. */
 export const WAYS = ["direct", "pipe", "userspace", "iptables"] as const;
 export type Way = (typeof WAYS)[number];
 
 /**
- * What a client does: `connections`, one after the other in 32 lanes, each with one byte there and one back; `download` and `upload`, four
- * connections at full speed; `answers`, 100 bytes there and back over one connection, one at a time.
+ * What a client does: `connections`, one after the other in 32 lanes, each with one byte in both directions; `download` and
+ * `upload`, four connections at full speed; `answers`, 100 bytes in both directions over one connection, one at a time.
  */
 export const LOADS = ["connections", "download", "upload", "answers"] as const;
 export type Load = (typeof LOADS)[number];
 
-/** One load over one way. */
+/** One load over one path. */
 export interface TrafficFigures {
   readonly seconds: number;
   /** Connections, bytes or answers. */
   readonly count: number;
   readonly latencyMs: Spread;
-  /** Of what stands between client and endpoint as a process; 0 without one. */
+  /** Of the process between client and endpoint; 0 without one. */
   readonly proxyCpuMs: number;
-  /** Of client, proxy and endpoint: work of the kernel is in whichever it happened to be done for. */
+  /** Of client, proxy and endpoint: the kernel's work is counted in whichever it was done for. */
   readonly allCpuMs: number;
 }
 
-/** The rounds of a load, by way. */
+/** The rounds of a load, by path. */
 export type TrafficResults = Readonly<Record<Load, Readonly<Record<Way, readonly TrafficFigures[]>>>>;
 
-/** Of what a proxy of ten lines carries: less is a fault, and this is wanted (issue 6). */
+/** Relative to what a proxy of ten lines carries: the lower limit, and the target (issue 6). */
 const FLOOR = 0.5;
 const WANTED = 0.9;
 
@@ -72,12 +72,12 @@ async function measureAll(rounds: number, seconds: number): Promise<TrafficResul
 
 type Measure = (figures: TrafficFigures) => number;
 const perSecond: Measure = ({ count, seconds }) => count / seconds;
-/** Milliseconds for each thousand, or seconds for each billion: of connections, of bytes. */
+/** Milliseconds per thousand connections, or seconds per billion bytes. */
 const cpuPer =
   (unit: number, part: "proxyCpuMs" | "allCpuMs"): Measure =>
   (figures) =>
     (figures[part] / figures.count) * unit;
-/** Seconds for a gigabyte, from milliseconds for a byte. */
+/** Seconds per gigabyte, from milliseconds per byte. */
 const GIGABYTE = 1e9 / 1000;
 
 type TrafficRow = readonly [title: string, load: Load, measure: Measure, digits: number];
@@ -101,7 +101,7 @@ const TITLES: Readonly<Record<Way, string>> = {
   iptables: "iptables mode",
 };
 
-/** A column for each way, of medians. */
+/** A column of medians for each path. */
 export function trafficTable(results: TrafficResults): string {
   const rows = ROWS.map(([title, load, measure, digits]) => [
     title,
@@ -110,7 +110,7 @@ export function trafficTable(results: TrafficResults): string {
   return table(["", ...WAYS.map((way) => TITLES[way])], rows);
 }
 
-/** How the mode does next to a plain pipe, round by round: the machine is as busy for both. */
+/** How the mode compares with a plain pipe, round by round: the machine is equally busy for both. */
 export function judgeTraffic(results: TrafficResults): readonly Verdict[] {
   const percent = (part: number): string => `${(100 * part).toFixed(0)} %`;
   const verdicts = (["download", "upload", "connections"] as const).map((load) => {

@@ -12,7 +12,7 @@ function startScript(): string {
   return readFileSync(new URL("../bin/kube-proxy", import.meta.url), "utf8");
 }
 
-/** The options of the JavaScript engine that the daemon runs with, from the one place that has them. */
+/** The JavaScript engine options that the daemon runs with, from the one place that has them. */
 export function engineOptions(): string[] {
   const options = /^node_options="([^"]*)"$/m.exec(startScript())?.[1];
   if (options === undefined) throw new Error('bin/kube-proxy has no line node_options="…"');
@@ -27,17 +27,17 @@ export function memoryEnvironment(): Readonly<Record<string, string>> {
 
 export interface LineProcess {
   readonly pid: number;
-  /** The next line that it writes. */
+  /** Its next line of output. */
   next(): Promise<string>;
   tell(task: unknown): void;
-  /** Tells it, and waits for the next line. */
+  /** Sends a line, and waits for the next line. */
   ask<Answer>(task: unknown): Promise<Answer>;
-  /** Says that nothing more is told, and waits for its end. @returns its last lines. */
+  /** Ends its input and waits for it to exit. @returns its last lines. */
   finish(): Promise<readonly string[]>;
   end(): void;
 }
 
-/** Starts a command, in a namespace where one is named; it ends with the bench. */
+/** Starts a command, in the given namespace, if any; it ends with the bench. */
 export function startLines(words: readonly string[], namespace?: string, env: NodeJS.ProcessEnv = {}): LineProcess {
   const all = [...(namespace === undefined ? [] : ["nsenter", `--net=/run/netns/${namespace}`]), ...words];
   const [command = "", ...args] = all;
@@ -69,7 +69,7 @@ export function startLines(words: readonly string[], namespace?: string, env: No
   };
 }
 
-/** Answers each line of standard input with a line; says first that it is ready. */
+/** Answers each line of standard input with a line; first reports that it is ready. */
 export async function answerLines(answer: (task: never) => unknown): Promise<void> {
   process.stdout.write("ready\n");
   for await (const line of createInterface({ input: process.stdin })) {
@@ -77,13 +77,13 @@ export async function answerLines(answer: (task: never) => unknown): Promise<voi
   }
 }
 
-/** Starts the worker of a bench, in a process as the daemon's that may be told to collect garbage. */
+/** Starts a bench's worker, in a process like the daemon's that can also be told to collect garbage. */
 export function startWorker(bench: string, task: object, { name, env }: Partial<Namespace> = {}): LineProcess {
   const node = [process.execPath, "--expose-gc", ...engineOptions(), RUN];
   return startLines([...node, "--worker", bench, JSON.stringify(task)], name, { ...memoryEnvironment(), ...env });
 }
 
-/** Runs the worker of a bench, in a namespace of its own unless it is to be on the host. @returns its figures. */
+/** Runs a bench's worker, in its own namespace unless it belongs on the host. @returns its figures. */
 export async function inWorker<Figures>(bench: string, task: object, isOnHost = false): Promise<Figures> {
   const run = async (namespace?: Namespace): Promise<Figures> => {
     const worker = startWorker(bench, task, namespace);
