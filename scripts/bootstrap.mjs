@@ -13,7 +13,7 @@ import { beginSystemTools } from "./system-tools.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 
-/** What the pinned Node.js runs for each command, relative to the checkout. The tests build beside the type check, the demo after a look at its arguments. */
+/** What the pinned Node.js runs for each command, below the checkout. The tests build beside the type check, the demo after reading its arguments. */
 const entries = {
   start: { script: "demo/main.ts", args: [], buildsItself: true },
   test: { script: "scripts/run-tests.mjs", args: [], buildsItself: true },
@@ -23,12 +23,12 @@ const entries = {
   soak: { script: "test/apiserver/soak.ts", args: [], mustBuild: true },
 };
 
-/** Runs the command as a shell would: forwards signals, hands on the exit status. */
+/** Runs the command as a shell would: forwards signals, passes on the exit status. */
 function runCommand(file, args) {
   const child = spawn(file, args, { stdio: "inherit" });
-  // A child that could not be started must not be signalled: it has no number of its own.
+  // A child that failed to start must not be signalled: it has no process ID.
   const signal = (name) => child.pid !== undefined && child.kill(name);
-  // The terminal sends Ctrl-C to the child as well; it decides when the end is.
+  // The terminal also sends Ctrl-C to the child, which decides when to end.
   process.on("SIGINT", () => {});
   process.on("SIGTERM", () => signal("SIGTERM"));
   process.on("SIGHUP", () => signal("SIGHUP"));
@@ -49,7 +49,7 @@ if (entry === undefined) {
   process.exit(1);
 }
 try {
-  // Tests that are named, or all of them, may need what the usual ones do without: qemu, and what builds an image.
+  // Tests named by path, or all of them, may need more than the usual ones: qemu, and what builds an image.
   const isUsual = rest.every((word) => word.startsWith("-") && word !== "--tier=all");
   const tools = beginSystemTools(command === "test" && !isUsual ? "test all" : command);
   const node = ensureNodePackages(root);

@@ -1,7 +1,7 @@
 /**
- * `node scripts/bpf.mjs [FOLDER]`: compiles the eBPF programs to the object files that are in the repository, or to the same paths below
- * another folder: for each IP family one that is shipped, and one in the form of tests. Prints the paths. Needs this clang, because another
- * makes other bytes; only a change of a program needs a compiler (docs/notes/ebpf-programs-in-c.md).
+ * `node scripts/bpf.mjs [FOLDER]`: compiles the eBPF programs to the object files in the repository, or to the same paths
+ * below another folder: for each IP family one that is shipped, and one for tests. Prints the paths. Needs this version of
+ * clang, because another makes other bytes; only changing a program needs a compiler (docs/notes/ebpf-programs-in-c.md).
  */
 import { execFileSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
@@ -13,13 +13,13 @@ const FOLDER = "src/kernel/bpf/socket-balancer";
 const SOURCE = "socket.bpf.c";
 const CLANG = "clang-19";
 
-/** What is made, by paths below the repository, with what it is told besides. */
+/** The outputs, by paths below the repository, with their extra compiler options. */
 const OBJECTS = [4, 6].flatMap((family) => [
   [join(FOLDER, `socket${family}.o`), [`-DFAMILY=${family}`]],
   [join(FOLDER, `testing/socket${family}.o`), [`-DFAMILY=${family}`, "-DTEST"]],
 ]);
 
-/** Nothing in the files depends on the machine: no debug information, no name of the compiler. Linux 5.3 knows all instructions of `v3`. */
+/** Nothing in the files depends on the machine: no debug information, no compiler name. Linux 5.3 knows all instructions of `v3`. */
 const FLAGS = [
   ...["-target", "bpf", "-mcpu=v3", "-O2", "-g0", "-nostdinc", "-fno-ident", "-fno-addrsig"],
   ...["-Wall", "-Wextra", "-Werror", "-c", SOURCE],

@@ -1,8 +1,8 @@
 /**
- * `node scripts/build.mjs [--clean] [--no-check] [--if-older]`: compiles src/ to dist/, puts the files of the page (`page-files.mjs`) and the eBPF programs there, bundles the program
- * (`bundle.mjs`), keeps its compiled code (`compiled-code.mjs`), writes the manual pages, and notes there which commit it was made from, for what has no .git beside it: the image
- * and the npm package. `--clean` empties dist/ first, so that
- * nothing of an older build is packed; `--no-check` leaves types unchecked; `--if-older` builds only where a source is newer.
+ * `node scripts/build.mjs [--clean] [--no-check] [--if-older]`: compiles src/ to dist/, adds the page's files (`page-files.mjs`) and
+ * the eBPF programs, bundles the program (`bundle.mjs`), keeps its compiled code (`compiled-code.mjs`), writes the manual pages, and
+ * records the commit it was made from, for targets without .git: the image and the npm package. `--clean` empties dist/ first, so that
+ * nothing of an older build is packed; `--no-check` skips the type check; `--if-older` builds only if a source is newer.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
@@ -17,13 +17,13 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 /**
  * Compiles with the given Node.js.
  *
- * @param isChecked false where a type check of the sources runs beside it.
- * @returns whether it worked; what is wrong has been printed on standard error.
+ * @param isChecked false if a type check of the sources runs at the same time.
+ * @returns whether it worked; errors have been printed on standard error.
  */
 export async function build(node = process.execPath, isChecked = true) {
   const compiler = join(root, "node_modules/typescript/bin/tsc");
   const check = isChecked ? [] : ["--noCheck"];
-  // Each of several checkers works out for itself what they have in common: on two processors one is as fast.
+  // Several checkers each work out what they have in common: on two processors one is as fast.
   const { status } = spawnSync(node, [compiler, "-p", "tsconfig.build.json", "--checkers", "1", ...check], {
     cwd: root,
     stdio: ["ignore", 2, "inherit"],
@@ -42,13 +42,13 @@ export async function build(node = process.execPath, isChecked = true) {
   return true;
 }
 
-/** The eBPF programs, as clang has made them (`bpf.mjs`). */
+/** The eBPF programs, as built by clang (`bpf.mjs`). */
 const PROGRAMS = [4, 6].map((family) => `kernel/bpf/socket-balancer/socket${family}.o`);
 
-/** What the program is made of. */
+/** What the program is built from. */
 const SOURCES = ["src", "scripts", "package.json", "package-lock.json", "tsconfig.json", "tsconfig.build.json"];
 
-/** {@link build}, where a source is newer than the last one. Says that it builds. */
+/** {@link build}, if a source is newer than the last one. Reports that it builds. */
 async function buildIfOlder() {
   const stamp = join(root, "dist/build-info.json");
   const built = existsSync(stamp) ? statSync(stamp).mtimeMs : 0;
@@ -66,7 +66,7 @@ function newestIn(path) {
   return Math.max(mtimeMs, ...readdirSync(path).map((name) => newestIn(join(path, name))));
 }
 
-/** dist/man, of the help texts; package.json names the pages. By the pinned Node.js, which the program needs. */
+/** dist/man, from the help texts; package.json names the pages. Uses the pinned Node.js, which the program needs. */
 function writeManPages(node) {
   const pinned = join(root, "node_modules/.bin/node");
   const program = join(root, "dist/cli/write-man-pages.js");
@@ -75,7 +75,7 @@ function writeManPages(node) {
   return status === 0;
 }
 
-/** COMMIT of the environment where there is no checkout (the image is built without .git), else what git says. */
+/** COMMIT of the environment if there is no checkout (the image is built without .git), else what git says. */
 function commit() {
   const given = process.env.COMMIT?.trim();
   if (given) return given;

@@ -1,12 +1,12 @@
 /**
- * Puts the program into a few files, dist/bundle/: hundreds of modules take several times as long to load as the few
- * that a start needs (docs/performance.md). The library's entries stay modules of their own.
+ * Bundles the program into a few files, dist/bundle/: hundreds of modules take several times as long to load as the few that a start needs
+ * (docs/performance.md). The library's entries stay separate modules.
  *
- * - `main.js`, what Node.js is given, chooses between the next two (src/cli/launch.ts);
- * - `kube-proxy.cjs`: the daemon and all else that kube-proxy's own command line asks for, in one script, so that its compiled code can
- *   be kept (`compiled-code.mjs`);
- * - `commands.js` and its chunks: the commands, of which each loads what it needs;
- * - `log-places.json`: which line of the sources a log line comes from.
+ * - `main.js`, which Node.js is given, chooses between the next two (src/cli/launch.ts);
+ * - `kube-proxy.cjs`: the daemon and everything else that kube-proxy's own command line needs, in one script, so that its compiled code can
+ * be kept (`compiled-code.mjs`);
+ * - `commands.js` and its chunks: the commands, each of which loads what it needs;
+ * - `log-places.json`: the source line of each log call.
  */
 import { existsSync, readdirSync, rmSync } from "node:fs";
 import { SourceMap } from "node:module";
@@ -20,7 +20,7 @@ const folder = join(root, "dist/bundle");
 /** The package's own ES modules, made from the same sources: its CommonJS ones have no names that can be imported later. */
 const YAML = join(root, "node_modules/yaml/browser/dist/index.js");
 
-/** Calls that may write to the log, whose place in the sources is part of what they write. */
+/** Calls that may write to the log, which includes their place in the sources. */
 const LOG_CALLS = /(?<before>\.\s*)(?:info|v|warn|error|isVerbose)\(/g;
 
 const COMMON = {
@@ -29,7 +29,7 @@ const COMMON = {
   bundle: true,
   platform: "node",
   target: "node24",
-  // Has native code beside it.
+  // Comes with native code.
   external: ["koffi"],
   alias: { yaml: YAML },
   sourcemap: "external",
@@ -38,7 +38,7 @@ const COMMON = {
   logLevel: "warning",
 };
 
-/** The commands are in other files (src/cli/launch.ts): the script must not hold them, too. */
+/** The commands are in other files (src/cli/launch.ts): the script must not contain them, too. */
 const WITHOUT_COMMANDS = {
   name: "without-commands",
   setup(build) {
@@ -65,7 +65,7 @@ const BUILDS = [
     format: "cjs",
     outExtension: { ".js": ".cjs" },
     plugins: [WITHOUT_COMMANDS],
-    // An expression: src/cli/program-script.ts calls it. Blanks would be a third of it, and the text stays in memory.
+    // An expression: src/cli/program-script.ts calls it. Whitespace would be a third of it, and the text stays in memory.
     banner: {
       js: '(function (exports, require, module, __filename) {\nconst __url = require("node:url").pathToFileURL(__filename).href;',
     },
@@ -97,14 +97,14 @@ export async function bundle() {
     if (Object.keys(found).length > 0) places[basename(path)] = found;
   }
   files.set("log-places.json", `${JSON.stringify(places)}\n`);
-  // Code that was compiled of another text of the same size would be taken.
+  // Compiled code of another text of the same size would be accepted.
   if (existsSync(folder))
     for (const name of readdirSync(folder)) if (name.endsWith(".cache")) rmSync(join(folder, name));
   placeFiles(folder, new Map([...files].sort(([a], [b]) => Number(ENTRIES.includes(a)) - Number(ENTRIES.includes(b)))));
   return true;
 }
 
-/** For each call that may write to the log, where it is in the sources: `{"120:17": "src/daemon/run-proxy.ts:93"}`. */
+/** The source position of each call that may write to the log: `{"120:17": "src/daemon/run-proxy.ts:93"}`. */
 function logPlaces(text, payload) {
   const map = new SourceMap(payload);
   const places = {};
@@ -112,7 +112,7 @@ function logPlaces(text, payload) {
   for (const { index } of text.matchAll(/\n/g)) starts.push(index + 1);
   let line = 0;
   for (const { index, groups } of text.matchAll(LOG_CALLS)) {
-    // Where the name is: a line may end between the dot and it.
+    // The position of the name: a line may end between the dot and the name.
     const at = index + groups.before.length;
     while ((starts[line + 1] ?? Infinity) <= at) line += 1;
     const column = at - starts[line];

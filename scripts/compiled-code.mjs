@@ -1,7 +1,7 @@
 /**
- * Keeps the compiled code of the bundled program beside it: a start then compiles next to nothing (docs/performance.md). Which
- * functions a start needs is known by starting: the program runs for a moment, in a network namespace of its own, where its rules reach
- * no packet and end with it. Where there can be none it runs only if the kernel lets it change nothing.
+ * Keeps the compiled code of the bundled program beside it: a start then compiles next to nothing (docs/performance.md).
+ * Only a start shows which functions it needs: the program runs for a moment, in a network namespace of its own, where its
+ * rules reach no packet and end with it. If there can be no namespace, it runs only if the kernel lets it change nothing.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
@@ -11,11 +11,11 @@ import { fileURLToPath } from "node:url";
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const NODE = join(root, "node_modules/.bin/node");
 const REHEARSAL = join(root, "scripts/rehearsal.mjs");
-/** Each begins with what the one before has kept. */
+/** Each begins with what the previous one kept. */
 const REHEARSALS = ["nftables-manifests", "nftables-api", "iptables-manifests"];
 const CAP_NET_ADMIN = 12n;
 
-/** @returns what is wrong; undefined when all of it is kept. */
+/** @returns what went wrong; undefined if all of it is kept. */
 export function keepCompiledCode() {
   if (process.platform !== "linux" || !existsSync(NODE)) return "there is no pinned Node.js";
   const namespace = namespaceCommand();
@@ -28,7 +28,7 @@ export function keepCompiledCode() {
   return undefined;
 }
 
-/** Words that give a command a network namespace; none where it needs none; undefined where it cannot be had. */
+/** Words that give a command a network namespace; none if it needs none; undefined if there can be none. */
 function namespaceCommand() {
   const ways = [
     ["unshare", "--net"],

@@ -1,13 +1,13 @@
 /**
- * Ends test processes that do not end: node:test asks them with SIGTERM when their time is over, and a process in an endless
- * loop never hears that.
+ * Ends test processes that hang: node:test sends them SIGTERM when their time is over, which a process in an endless
+ * loop never notices.
  */
 import { readdirSync, readFileSync } from "node:fs";
 
 const LOOK_MS = 5_000;
-/** For a process that hears the signal and cleans up. */
+/** For a process that handles the signal and cleans up. */
 const GRACE_MS = 30_000;
-/** /proc/PID/stat counts in these. */
+/** The unit of /proc/PID/stat. */
 const TICK_MS = 10;
 
 const commandLine = (pid) => readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0");
@@ -20,17 +20,17 @@ function children() {
     .filter((pid) => pid !== "")
     .map((pid) => {
       const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-      // The name of the program, in brackets, may hold spaces; the start is the 22nd field.
+      // The program's name, in brackets, may contain spaces; the start time is the 22nd field.
       const started = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]);
       return { pid: Number(pid), ageMs: uptimeMs - started * TICK_MS };
     });
 }
 
 /**
- * Watches until the function that it returns is called.
+ * Watches until the returned function is called.
  *
  * @param limitMs how long a test process may take.
- * @param isOurs says by a process's command line whether it is one of those; other tests may run beside them.
+ * @param isOurs tells from a process's command line whether it is one of ours; other tests may run beside them.
  */
 export function endHungTests(limitMs, isOurs) {
   const timer = setInterval(() => {
@@ -38,7 +38,7 @@ export function endHungTests(limitMs, isOurs) {
       for (const { pid, ageMs } of children())
         if (ageMs > limitMs + GRACE_MS && isOurs(commandLine(pid))) process.kill(pid, "SIGKILL");
     } catch {
-      // A process has ended while it was looked at.
+      // A process ended while it was being read.
     }
   }, LOOK_MS);
   timer.unref();

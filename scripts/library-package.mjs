@@ -1,6 +1,6 @@
 /**
- * `npm run build:library`: makes `dist-library/`, a package of the library alone: its entries and the modules that they load, with the
- * dependencies of these. Without the program it needs no Node.js of its own, no operating system and no C library: `npm pack
+ * `npm run build:library`: makes `dist-library/`, a package of only the library: its entries and the modules that they load, with
+ * their dependencies. Without the program it needs no Node.js of its own, no particular operating system or C library: `npm pack
  * ./dist-library` makes something that installs on macOS, Windows and Alpine. Version and dependencies are those of package.json.
  */
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -9,17 +9,17 @@ import { fileURLToPath } from "node:url";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const out = join(root, "dist-library");
-/** What a module needs, of files and of packages: `from "x"`, `import("x")`, `import "x"` at the begin of a line. */
+/** The files and packages that a module needs: `from "x"`, `import("x")`, `import "x"` at the start of a line. */
 const IMPORT =
   /(?:^(?:import|export)\b[^"'\n;]*?\bfrom\s*|^\}\s*from\s*|\bimport\(\s*|\bcreateRequire\(import\.meta\.url\)\(|^import\s*)"([^"\s]+)"/gm;
-/** Calls of the kernel: what only reads, plans and prints goes without, and need not be able to install it. */
+/** Kernel calls: code that only reads, plans and prints works without it, and must not depend on installing it. */
 const OPTIONAL = ["koffi"];
 
-/** Files that are reached, types included, and names of packages. */
+/** Reachable files, including types, and names of packages. */
 function reached(entries) {
   const files = new Set();
   const packages = new Set();
-  // Of the types those that the entries' types name: what is loaded beyond that is internal.
+  // Of the types, only those that the entries' types name: what is loaded beyond that is internal.
   const waiting = entries.flatMap((file) => [file, file.replace(/\.js$/, ".d.ts")]);
   for (let file = waiting.pop(); file !== undefined; file = waiting.pop()) {
     if (files.has(file)) continue;
@@ -33,7 +33,7 @@ function reached(entries) {
   return { files, packages };
 }
 
-/** Examples in comments import, too. */
+/** Examples in comments contain imports, too. */
 function withoutComments(text) {
   return text.replaceAll(/\/\*[\s\S]*?\*\//g, "");
 }
@@ -56,7 +56,7 @@ export function makeLibraryPackage() {
   const versions = (isWanted) =>
     Object.fromEntries(Object.entries(manifest.dependencies).filter(([name]) => packages.has(name) && isWanted(name)));
   const { version, keywords, license, type, exports } = manifest;
-  // The program has a Node.js of its own, and installs with any.
+  // The program brings its own Node.js, and installs with any.
   const engines = { node: ">=24" };
   const description = "The library of kube-proxy-ts: Services as a node sees them, rules as data, netlink";
   const dependencies = versions((name) => !OPTIONAL.includes(name));

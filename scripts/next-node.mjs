@@ -8,7 +8,7 @@ import { join } from "node:path";
 
 export const NEXT_NODE = "26.10.0";
 
-/** @returns the path of its binary. @throws Error when it cannot be had. */
+/** @returns the path of its binary. @throws Error if it cannot be fetched. */
 export function ensureNextNode(root) {
   const name = `node-${process.platform}-${process.arch}`;
   const prefix = join(root, ".cache", `node-${NEXT_NODE}`);

@@ -1,4 +1,4 @@
-/** Brings node_modules to what package-lock.json says, with a Node.js binary of the pinned version in it. */
+/** Brings node_modules to the state of package-lock.json, including a Node.js binary of the pinned version. */
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -27,7 +27,7 @@ function npm(root, args) {
   const result = spawnSync("npm", [...args, "--no-audit", "--no-fund", "--loglevel=error"], {
     cwd: root,
     encoding: "utf8",
-    // The caller builds when everything is there (prepare.mjs).
+    // The caller builds once everything is there (prepare.mjs).
     env: { ...process.env, KPTS_BUILT_LATER: "1" },
   });
   if (result.error !== undefined) throw new Error(`npm could not be started: ${result.error.message}`);
@@ -49,14 +49,14 @@ function install(root) {
   if (isFresh) {
     const result = npm(root, ["ci"]);
     if (result.status === 0) return;
-    // npm ci refuses a lock file without the optional packages of other platforms, which a registry mirror may lack.
+    // npm ci rejects a lock file without the optional packages of other platforms, which a registry mirror may lack.
     console.error(`npm ci did not work, trying npm install with the same locked versions:\n${errorLines(result)}`);
   }
   const result = npm(root, ["install", "--no-save"]);
   if (result.status !== 0) throw new Error(`npm install failed:\n${errorLines(result)}\n${result.stdout.slice(-2000)}`);
 }
 
-/** The Node.js that is a package, of the version that package.json pins. @returns its path */
+/** The packaged Node.js, of the version that package.json pins. @returns its path */
 function pinnedNode(root) {
   const node = join(root, "node_modules/.bin/node");
   const wanted = readJson(join(root, "package.json"))?.optionalDependencies?.[`node-linux-${process.arch}`];
@@ -66,7 +66,7 @@ function pinnedNode(root) {
   throw new Error(`node_modules/.bin/node is not v${wanted}: remove node_modules and try again`);
 }
 
-/** koffi's binary normally comes as an optional package; where it does not, its install script builds or finds one. */
+/** koffi's binary normally comes as an optional package; otherwise its install script builds or finds one. */
 function ensureKoffi(root, node) {
   const loads = () => spawnSync(node, ["-e", 'require("koffi")'], { cwd: root }).status === 0;
   if (loads()) return;
@@ -75,7 +75,7 @@ function ensureKoffi(root, node) {
   if (!loads()) throw new Error("package koffi has no binary for this machine: see its install script's output above");
 }
 
-/** Installs what is missing. @returns the path of the pinned Node.js. Throws with what to do when it cannot. */
+/** Installs what is missing. @returns the path of the pinned Node.js. Throws an error that says what to do if it cannot. */
 export function ensureNodePackages(root) {
   const isReady = isInstalled(root);
   if (!isReady) install(root);

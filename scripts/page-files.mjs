@@ -1,4 +1,4 @@
-/** Puts what browsers get of the page into dist/page/client/: modules without their types, and the rest as it is. Needs the pinned Node.js. */
+/** Puts the page's browser files into dist/page/client/: modules without their types, and the rest as it is. Needs the pinned Node.js. */
 import { readdirSync, readFileSync } from "node:fs";
 import { stripTypeScriptTypes } from "node:module";
 import { dirname, join } from "node:path";

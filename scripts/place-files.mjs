@@ -1,8 +1,8 @@
-/** Puts built files where a program may be reading them: each comes whole, and those of the build before stay for who runs from it. */
+/** Replaces built files that a program may be reading: each appears whole, and the previous build's stay for programs that run from it. */
 import { mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 
-/** A command that runs may load another module of its own build so long. */
+/** For this long, a running command may load another module of its own build. */
 const KEPT_MS = 3_600_000;
 
 export function placeFile(path, content) {
@@ -12,7 +12,7 @@ export function placeFile(path, content) {
   renameSync(beside, path);
 }
 
-/** @param files content by name; what names others comes after them. */
+/** @param files content by name; a file comes after those it names. */
 export function placeFiles(folder, files) {
   for (const [name, content] of files) placeFile(join(folder, name), content);
   for (const name of readdirSync(folder)) {

@@ -1,7 +1,7 @@
 /**
- * `node scripts/rehearsal.mjs NAME`: one start of the bundled program until its rules are in the kernel or have been refused, and its end;
- * then the code that it has compiled, and what was kept before, is written beside it. See compiled-code.mjs, which gives it a network
- * namespace of its own.
+ * `node scripts/rehearsal.mjs NAME`: starts the bundled program, waits until its rules are in the kernel or have been
+ * rejected, and ends it; then writes the code that it compiled, along with what was kept before, beside it. See
+ * compiled-code.mjs, which gives it a network namespace of its own.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
@@ -16,7 +16,7 @@ import { compiledCodeFile, compileProgram, runProgram } from "../dist/cli/progra
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const PROGRAM = join(root, "dist/bundle/kube-proxy.cjs");
 const LIMIT_MS = 5_000;
-/** After the rules: what follows the first sync. */
+/** After the rules: covers what follows the first sync. */
 const MORE_MS = 300;
 const SYNCED = /"SyncProxyRules complete" ipFamily="(?:IPv4|IPv6)"/g;
 
@@ -72,10 +72,10 @@ const [name = ""] = process.argv.slice(2);
 const [mode, source] = name.split("-");
 const folder = mkdtempSync(join(tmpdir(), "kpts-rehearsal-"));
 const LOG = join(folder, "log");
-// What was compiled must not be thrown away as long as it is not kept.
+// Compiled code must not be discarded before it is kept.
 setFlagsFromString("--no-flush-bytecode");
 spawnSync("ip", ["link", "set", "lo", "up"]);
-// Other users of iptables on this machine are not held up.
+// Does not hold up other users of iptables on this machine.
 process.env.XTABLES_LOCKFILE = join(folder, "xtables.lock");
 
 writeFileSync(
@@ -98,7 +98,7 @@ process.on("exit", () => {
   const file = compiledCodeFile(PROGRAM);
   writeFileSync(`${file}.next`, script.createCachedData());
   renameSync(`${file}.next`, file);
-  // A kernel that refuses everything ends the program: by then nearly all of a start has been compiled.
+  // A kernel that rejects everything ends the program: by then nearly all of a start has been compiled.
   process.exitCode = 0;
 });
 process.argv = [
@@ -124,7 +124,7 @@ function synced() {
   return existsSync(LOG) ? (readFileSync(LOG, "utf8").match(SYNCED)?.length ?? 0) : 0;
 }
 
-/** As much of an API server as a start asks for. */
+/** As much of an API server as a start needs. */
 async function serveObjects() {
   const server = createServer((request, response) => {
     const { pathname, searchParams } = new URL(request.url ?? "/", "http://server");

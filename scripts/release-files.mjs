@@ -1,8 +1,8 @@
 /**
- * `npm run release:files -- [FOLDER]`: makes everything that a release publishes into FOLDER (`release/`), and publishes nothing
- * (RELEASE.md): npm packages, archives and Debian packages for amd64 and arm64, a zip for Windows, the kubectl plugin with its krew manifest,
- * the chart, a software bill of materials, and their hashes. Two runs of one commit give the same bytes: times are the commit's, names are
- * sorted, and compiled code, which depends on the machine, is left out.
+ * `npm run release:files -- [FOLDER]`: makes everything that a release publishes into FOLDER (`release/`), and publishes
+ * nothing (RELEASE.md): npm packages, archives and Debian packages for amd64 and arm64, a zip for Windows, the kubectl
+ * plugin with its krew manifest, the chart, a software bill of materials, and their hashes. Two runs for one commit give the
+ * same bytes: times are the commit's, names are sorted, and compiled code, which depends on the machine, is left out.
  */
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -48,7 +48,7 @@ function run(program, args, options = {}) {
   return stdout;
 }
 
-/** A package of the lock file, unpacked, if its bytes are those of the lock's hash. */
+/** Unpacks a package of the lock file, if its bytes match the lock's hash. */
 function unpackLocked(name, to) {
   const { version: wanted, integrity } = lock[`node_modules/${name}`] ?? {};
   if (wanted === undefined) throw new Error(`package-lock.json has no ${name}`);
@@ -69,7 +69,7 @@ function programFolder(arch) {
   cpSync(join(root, "bin"), join(to, "bin"), { recursive: true });
   copyBundle(to);
   cpSync(join(root, "dist/man"), join(to, "dist/man"), { recursive: true });
-  // What the bundle does not hold.
+  // What the bundle does not contain.
   for (const name of ["koffi", `@koromix/koffi-linux-${arch}`]) unpackLocked(name, join(to, "node_modules", name));
   const node = join(work, `node-${arch}`);
   unpackLocked(`node-linux-${arch}`, node);
@@ -84,7 +84,7 @@ function copyBundle(to) {
   run("sh", [join(root, "scripts/runtime-files.sh"), root, to]);
 }
 
-/** What no run of a package needs: types, maps, tests, and what koffi is compiled from, but not the scripts beside that. */
+/** What running a package does not need: types, maps, tests, and what koffi is compiled from, but not the scripts beside that. */
 function dropDevelopment(folder) {
   for (const entry of readdirSync(folder, { withFileTypes: true })) {
     const path = join(folder, entry.name);
@@ -117,7 +117,7 @@ function tarball(folder, name, top = name.replace(/\.tar\.gz$|\.tgz$/, "")) {
   rmSync(join(out, `${tar}.gz`));
 }
 
-/** KiB, as deb-substvars(5) counts them: what `du` says depends on the file system. */
+/** KiB, as deb-substvars(5) counts them: the output of `du` depends on the file system. */
 function installedSize(folder) {
   return readdirSync(folder, { withFileTypes: true, recursive: true })
     .map((entry) => (entry.isFile() ? Math.ceil(statSync(join(entry.parentPath, entry.name)).size / 1024) : 1))
@@ -176,7 +176,7 @@ function windowsZip() {
   run("zip", ["-X", "-9", "-q", join(out, name), "-@"], { cwd: folder, input: files.join("\n") });
 }
 
-/** For laptops: the commands that need no kernel, on the Node.js that is there; no code of one platform is in it. */
+/** For laptops: the commands that need no kernel, run by the Node.js that is there; contains no platform-specific code. */
 function kubectlPlugin() {
   const folder = join(work, "plugin");
   copyBundle(folder);
@@ -191,7 +191,7 @@ function kubectlPlugin() {
   writeFileSync(join(out, "service-proxy.yaml"), manifest.replaceAll("VERSION", version).replaceAll("SHA256", sha));
 }
 
-/** CycloneDX, of the locked dependencies and Node.js. npm gives each a random number, today's time, and the folder's name. */
+/** CycloneDX, for the locked dependencies and Node.js. npm gives each a random number, today's time, and the folder's name. */
 function billOfMaterials() {
   const bom = JSON.parse(run("npm", ["sbom", "--sbom-format", "cyclonedx", "--omit", "dev", "--package-lock-only"]));
   delete bom.serialNumber;

@@ -1,6 +1,6 @@
 /**
- * `npm run release -- VERSION`: gives every file that names the version the new one, and what the changelog has under
- * Unreleased a heading of its own. Commits and publishes nothing.
+ * `npm run release -- VERSION`: puts the new version into every file that names it, and moves the changelog's
+ * Unreleased section under its own heading. Commits and publishes nothing.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 const SEMVER = /^\d+\.\d+\.\d+$/;
 const UNRELEASED = "## [Unreleased]\n";
 
-/** Files in which the name of the image has the version as its tag. */
+/** Files that name the image with the version as its tag. */
 const TAGGED = [
   "README.md",
   "docs/distributions.md",
@@ -22,7 +22,7 @@ const TAGGED = [
   "deploy/windows/daemonset.yaml",
 ];
 
-/** @param date of the release, `2026-01-31`. @throws Error when nothing has been written, with what to do. */
+/** @param date of the release, `2026-01-31`. @throws Error that says what to do, if nothing has been written. */
 export function release(root, version, date) {
   const read = (path) => readFileSync(join(root, path), "utf8");
   const before = JSON.parse(read("package.json")).version;

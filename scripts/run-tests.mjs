@@ -25,18 +25,18 @@ import report, { failuresAgain } from "./test-report.mjs";
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 /** For a file, and for a batch of files that share a process. */
 const TIMEOUT_MS = 600_000;
-/** The virtual machines, whose tests these files report. */
+/** The virtual machines, whose inner tests these files report. */
 const UML_TEST = join(root, "testkit/vm/uml.test.ts");
 const QEMU_TESTS = ["qemu", "qemu-6.12"].map((name) => join(root, `testkit/vm/${name}.test.ts`));
-/** They have limits of their own, and perhaps to wait for their turn. */
+/** They have their own limits, and may have to wait for their turn. */
 const VM_TIMEOUT_MS = 7_200_000;
 /** Building the image, and a release twice, takes longer than everything else on the host. */
 const BUILD_TESTS = ["image", "operator-evening", "release-files"].map((name) =>
   join(root, `test/deploy/${name}.test.ts`),
 );
-/** Wine and what it needs are 1 GB, which it installs itself while other tests run. */
+/** Wine and its dependencies are 1 GB, which it installs itself while other tests run. */
 const WINE_TEST = join(root, "test/windows/wine.test.ts");
-/** Tier `package`: files, and folders. A change of the program that breaks one of these nearly always breaks a test of tier `host`, too. */
+/** Tier `package`: files and folders. A program change that breaks one of these nearly always breaks a test of tier `host`, too. */
 const AROUND = [
   "bench",
   "demo/run-demo.test.ts",
@@ -48,11 +48,11 @@ const AROUND = [
   "test/page/browser.test.ts",
   "test/page/site-browser.test.ts",
 ].map((path) => join(root, path));
-/** How many times as many histories the property tests run in tier `all`. */
+/** The factor by which tier `all` increases the number of histories in property tests. */
 const LONG_HISTORIES = "10";
 const TIERS = ["host", "package", "vm", "all"];
 
-/** One checker: several work out for themselves what they have in common, and take 15 instead of 9 s of processor time. */
+/** One checker: several each work out what they have in common, and take 15 instead of 9 s of processor time. */
 const checks = {
   "type check": ["node_modules/typescript/bin/tsc", "-p", "tsconfig.json", "--checkers", "1"],
   "type check of the page": ["node_modules/typescript/bin/tsc", "-p", "tsconfig.page.json", "--checkers", "1"],
@@ -60,8 +60,8 @@ const checks = {
 };
 
 /**
- * Removes the types of all sources once, while the checks run. Without that, each test process does it for what it loads.
- * @param env where the compile cache is.
+ * Strips the types of all sources once, while the checks run. Otherwise each test process does it for what it loads.
+ * @param env says where the compile cache is.
  */
 function stripTypes(env) {
   return new Promise((done) => {
@@ -73,9 +73,9 @@ function stripTypes(env) {
 }
 
 /**
- * Builds dist/, whose program many tests start; what is wrong is printed.
+ * Builds dist/, whose program many tests start; prints errors.
  *
- * @param isChecked false where the types of the sources are checked beside it.
+ * @param isChecked false if the sources' types are checked at the same time.
  * @returns a promise of whether it succeeded.
  */
 function build(isChecked) {
@@ -87,7 +87,7 @@ function build(isChecked) {
   });
 }
 
-/** Runs a check; prints its output only when it fails. @returns whether it passed. */
+/** Runs a check; prints its output only if it fails. @returns whether it passed. */
 function check(title, args, node = process.execPath) {
   return new Promise((done) => {
     const child = spawn(node, args, { cwd: root, stdio: ["ignore", "pipe", "pipe"] });
@@ -101,11 +101,11 @@ function check(title, args, node = process.execPath) {
   });
 }
 
-/** Two processors have work for five: most tests wait half of their time for a kernel, a clock or another process. */
+/** Two processors have work for five: most tests spend half their time waiting for a kernel, a clock or another process. */
 const CONCURRENCY = 5;
 /** Beside the two machines of user-mode Linux, each of which keeps a processor busy. */
 const CONCURRENCY_BESIDE = 4;
-/** Those that wait longest, up to a minute: begun first, they are done when the others are. */
+/** Those that wait longest, up to a minute: started first, they end with the others. */
 const LONG = [
   "test/windows/wine.test.ts",
   "test/apiserver/",
@@ -117,7 +117,7 @@ const LONG = [
   "test/kernel/flows/",
 ].map((path) => join(root, path));
 
-/** Most others say more about what is wrong than the image does: it is last. */
+/** Most others say more about a fault than the image does: it is last. */
 function turn(file) {
   if (BUILD_TESTS.includes(file)) return 2;
   return LONG.some((path) => file.startsWith(path)) ? 0 : 1;
@@ -154,7 +154,7 @@ if (named !== undefined && paths.length > 0) {
 }
 const isAll = tiers.has("all");
 const runsHost = isAll || tiers.has("host");
-/** Everything that was asked for by path, or what the tiers have. */
+/** Everything requested by path, or what the tiers contain. */
 const isWanted = (file) => {
   if (paths.length > 0) return true;
   if (QEMU_TESTS.includes(file) || BUILD_TESTS.includes(file)) return isAll;
@@ -164,17 +164,17 @@ const isWanted = (file) => {
 };
 
 const environment = {
-  // A test process spends half of its time compiling what another has compiled before.
+  // A test process spends half its time compiling what another one has already compiled.
   NODE_COMPILE_CACHE: join(root, ".cache", "compiled"),
   ...process.env,
 };
 
 const total = { passed: 0, failed: 0, skipped: 0 };
-/** What the end of the output repeats. */
+/** Repeated at the end of the output. */
 const failures = [];
 const isWhole = paths.length === 0 && patterns.length === 0;
 const isCheckedHere = isWhole && runsHost;
-// The longest of what comes first, and half of it one process after the other. Where there is a build, checking the rest takes a second.
+// The longest of the first steps, and half of it is sequential. If there is a build already, checking the rest takes a second.
 const built = build(!isCheckedHere || existsSync(join(root, "dist", ".tsbuildinfo")));
 const stripped = isCheckedHere ? stripTypes(environment) : undefined;
 if (isCheckedHere) {
@@ -193,17 +193,17 @@ if (missing.length > 0) console.log(`tests in network namespaces are skipped: ${
 const wronglySkipped = [];
 environment.KPTS_MISSING ??= JSON.stringify(missing);
 const [isBuilt] = await Promise.all([built, stripped]);
-// While a developer tries one test, the program before may do.
+// While a developer tries a single test, the previous program may do.
 if (!isBuilt && isWhole) {
   console.log("✗ build: see the errors above; what starts the program has the one of an earlier build, if any");
   total.failed += 1;
 }
 
 /**
- * Runs the files, prints what they do, and adds to the total.
+ * Runs the files, prints their results, and adds to the total.
  *
- * @param batches those among the files that run several test files, by path.
- * @returns the files of batches that were not reported, since the process of their batch had ended.
+ * @param batches those of the files that run several test files, by path.
+ * @returns the files of batches that were not reported because their batch's process had ended.
  */
 async function runFiles({ batches = new Map(), ...options }) {
   const stream = run({ concurrency: CONCURRENCY, execArgv: TEST_ENGINE, ...options });
@@ -216,7 +216,7 @@ async function runFiles({ batches = new Map(), ...options }) {
     const { skip, name, file } = data;
     if (skip === undefined || missing.length > 0 || file === undefined) return;
     const path = relative(root, file);
-    // On another architecture or distribution there cannot be one; and some tools of others are only used where they are.
+    // It cannot exist on another architecture or distribution; and some external tools are only used where they exist.
     if (/^(the virtual machine is |not on this machine: )/.test(String(skip))) return;
     if (String(skip).startsWith("no program ")) {
       // Elsewhere a tool may be missing; where changes are judged it may not.
@@ -228,7 +228,7 @@ async function runFiles({ batches = new Map(), ...options }) {
   });
   stream.on("test:fail", (data) => {
     note(data);
-    // node:test does not count a suite that could not even be loaded.
+    // node:test does not count a suite that failed to load.
     const { type, error } = data.details;
     if (type === "suite" && error?.failureType !== "subtestsFailed") total.failed += 1;
   });
@@ -245,10 +245,10 @@ async function runFiles({ batches = new Map(), ...options }) {
 }
 
 const BATCHES = join(".cache", "batches", String(process.pid));
-/** Removed at the end, however it comes. */
+/** Removed on exit, however it happens. */
 process.on("exit", () => rmSync(join(root, BATCHES), { recursive: true, force: true }));
 
-/** Batches for unit tests that may share a process. @param env of all of them. */
+/** Batches for unit tests that may share a process. @param env for all of them. */
 function batchesOf(title, files, env = {}) {
   const made = makeBatches(root, join(BATCHES, title.replaceAll(/\W+/g, "-")), files, { env });
   return made.map(({ path, files: part }, index) => [path, { title: `${title} ${index + 1}`, files: part, env }]);
@@ -259,15 +259,15 @@ const machines = files.filter((file) => file === UML_TEST || QEMU_TESTS.includes
 const onHost = files.filter((file) => !forVm.includes(file) && !machines.includes(file));
 const inFolder = (folder) => (file) => file.startsWith(folder + sep);
 
-/** Most of whose files take less than a process takes to start. */
+/** Folders most of whose files take less time than a process takes to start. */
 const SHARING = ["testkit", "demo", "test/cli", "test/docs", "test/explain", "test/trace"].map(inFolder);
 const mayShare = (file) => SHARING.some((isIn) => isIn(file));
 const isUnit = inFolder("src");
 
-/** What reads KPTS_YIELD. */
+/** The module that reads KPTS_YIELD. */
 const YIELDER = join("src", "async", "testing", "test-yielder.ts");
 
-/** One file that was asked for, or names that files in a batch could have, need no batches. */
+/** A single requested file, or test names that files in a batch might share, need no batches. */
 function hostBatches() {
   if (patterns.length > 0 || onHost.length < 10) return [];
   const quick = onHost.filter((file) => turn(file) === 1).map((file) => relative(root, file));
@@ -275,12 +275,12 @@ function hostBatches() {
   const others = partition(root, quick.filter(mayShare)).shared;
   const batches = [...batchesOf("unit tests", units), ...batchesOf("other tests", others)];
   if (!isWhole) return batches;
-  // The tests whose computations give way only when a test says so, with the other choice. For others it is the same test.
+  // The tests whose computations yield only when a test says so, with the other setting. For others it would be the same test.
   const giving = filesThatReach(root, units.filter(inFolder(join("src", "dataplane"))), YIELDER);
   return [...batches, ...batchesOf("KPTS_YIELD=always", giving, { KPTS_YIELD: "always" })];
 }
 
-/** Unit tests as node:test is given them, for the next Node.js. */
+/** The unit tests as node:test is given them, for the next Node.js. */
 let unitFiles = [];
 
 async function runHost(concurrency) {
@@ -291,7 +291,7 @@ async function runHost(concurrency) {
   const alone = onHost.filter((file) => !inBatches.has(relative(root, file)));
   const ofUnits = [...batches].filter(([, batch]) => batch.files.every(isUnit)).map(([path]) => path);
   unitFiles = [...ofUnits, ...alone.filter((file) => isUnit(relative(root, file)))];
-  // What waits for a clock first, then what needs a processor.
+  // First what waits for a clock, then what needs a processor.
   const isLong = (file) => turn(file) === 0;
   const inTurn = [...alone.filter(isLong), ...batches.keys(), ...alone.filter((file) => !isLong(file))];
   const names = patterns.length > 0 && { testNamePatterns: patterns };
@@ -308,7 +308,7 @@ async function runMachine(file, named) {
   if (named !== undefined) env.KPTS_VM_FILES = JSON.stringify(named.map((path) => relative(root, path)));
   await runFiles({ files: [file], timeout: VM_TIMEOUT_MS, env });
 }
-/** What each part leaves idle, for it waits for clocks, the other one has work for. */
+/** Each part uses the time that the other spends waiting for clocks. */
 async function runBoth() {
   const isBeside = machines.includes(UML_TEST) || forVm.length > 0;
   const named = machines.includes(UML_TEST) ? undefined : forVm;
@@ -318,10 +318,10 @@ async function runBoth() {
   ]);
 }
 await runBoth();
-// Emulated processors are slower than their clocks by themselves.
+// Emulated processors are already slower than their clocks.
 for (const file of machines.filter((file) => file !== UML_TEST)) await runMachine(file);
 
-/** The unit tests once more, on the Node.js release that comes after the pinned one. */
+/** The unit tests once more, on the Node.js release after the pinned one. */
 async function checkNextNode() {
   const title = `unit tests on Node.js ${NEXT_NODE}`;
   try {

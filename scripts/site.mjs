@@ -1,6 +1,6 @@
 /**
- * `npm run site [FOLDER]`: the documents as a web site of plain files, without scripts: one page for each Markdown file, under its path.
- * What they link to beside each other becomes a page, too: a folder with all its files, a file with its text.
+ * `npm run site [FOLDER]`: the documents as a static web site without scripts: one page for each Markdown file, under
+ * its path. What they link to beside each other becomes a page, too: a folder with all its files, a file with its text.
  */
 import {
   cpSync,
@@ -27,17 +27,17 @@ const escaped = (text) =>
 const read = (path) => readFileSync(join(root, path), "utf8");
 const isFolder = (path) => statSync(join(root, path)).isDirectory();
 
-/** `docs/reference/README.md` is `docs/reference/index.html`. */
+/** `docs/reference/README.md` becomes `docs/reference/index.html`. */
 function pageOf(path) {
   if (path.endsWith(".md")) return path.replace(/(^|\/)README\.md$/, "$1index.md").replace(/\.md$/, ".html");
   if (path.endsWith(".svg")) return path;
   return isFolder(path) ? `${path}/index.html` : `${path}.html`;
 }
 
-/** What is linked to and is no document. */
+/** Link targets that are not documents. */
 const others = new Set();
 
-/** The way from one page of the site to what a document links to. */
+/** The relative link from one page of the site to what a document links to. */
 function linkFrom(page, path, href) {
   if (/^([a-z]+:|#)/.test(href)) return href;
   const [file, anchor] = href.split("#");
@@ -60,7 +60,7 @@ function anchorMaker() {
   };
 }
 
-/** The groups of README.md's last table lead through the site. */
+/** The groups of README.md's last table are the site's navigation. */
 const groups = read("README.md")
   .split("\n## More\n")[1]
   .matchAll(/^\| ([A-Z][^|]*) \| (.*) \|$/gm)

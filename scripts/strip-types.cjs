@@ -1,14 +1,14 @@
 /**
- * `node --expose-internals scripts/strip-types.cjs [GLOB]`: removes the types of all TypeScript once, and leaves the result in
- * Node.js's compile cache, NODE_COMPILE_CACHE. Without it each test process begins a WebAssembly program for at least its
- * own file: 0.1 s of processor time, in 140 processes, and more where several load the same new file at once.
+ * `node --expose-internals scripts/strip-types.cjs [GLOB]`: strips the types of all TypeScript once, and leaves the
+ * result in Node.js's compile cache, NODE_COMPILE_CACHE. Otherwise each test process starts a WebAssembly program for
+ * at least its own file: 0.1 s of processor time, in 140 processes, and more if several load the same new file at once.
  *
- * Code is compiled by the processes that run it: what they leave in the cache has the functions that they needed.
+ * Code is compiled by the processes that run it: what they leave in the cache contains the functions that they needed.
  */
 const { globSync, readFileSync } = require("node:fs");
 const { dirname, resolve } = require("node:path");
 const { pathToFileURL } = require("node:url");
-// That of the pinned Node.js, which no public function stands for: `module.stripTypeScriptTypes` does not know the cache.
+// The pinned Node.js' internal function, which no public one replaces: `module.stripTypeScriptTypes` does not use the cache.
 const { stripTypeScriptModuleTypes } = require("internal/modules/typescript");
 
 const root = dirname(__dirname);
@@ -19,6 +19,6 @@ for (const path of globSync(pattern, { cwd: root })) {
   try {
     stripTypeScriptModuleTypes(readFileSync(file, "utf8"), pathToFileURL(file).href);
   } catch {
-    // What cannot be stripped is told by the test that loads it, and by the type check.
+    // What cannot be stripped is reported by the test that loads it, and by the type check.
   }
 }

@@ -1,4 +1,4 @@
-/** Tools of the operating system that a command needs, and their Debian packages. */
+/** Operating system tools that a command needs, and their Debian packages. */
 import { spawn, spawnSync } from "node:child_process";
 import { accessSync, constants, existsSync, readFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
@@ -42,15 +42,15 @@ const imageTools = ["buildah", "debootstrap"];
 /** For the virtual machine qemu of testkit/vm. User-mode Linux needs none. */
 const machineTools = process.arch === "x64" ? ["qemu-system-x86_64", "virtiofsd"] : [];
 
-/** For what tests make for Windows; Wine itself they unpack into a folder of their own. */
+/** For building the Windows parts of tests; the tests unpack Wine itself into its own folder. */
 const wineTools = process.arch === "x64" ? ["x86_64-w64-mingw32-gcc"] : [];
 
-/** Which tools each command needs. The proxy itself runs only the iptables tools; the others are for the demo and the tests. */
+/** The tools that each command needs. The proxy itself runs only the iptables tools; the others are for the demo and the tests. */
 const toolsOf = {
   start: demoTools,
   test: kernelTools,
   "test all": [...kernelTools, ...imageTools, ...machineTools],
-  // Tests ask for these themselves, so that others run meanwhile.
+  // Tests request these themselves, so that others run meanwhile.
   wine: wineTools,
   browser: ["chromium"],
   bytecode: ["clang-19"],
@@ -59,7 +59,7 @@ const toolsOf = {
   bench: [...demoTools, "nft", "ipset", "ipvsadm", ...machineTools],
 };
 
-// An ordinary user's PATH often lacks the folders where these tools are.
+// An ordinary user's PATH often lacks the folders of these tools.
 const folders = [
   ...(process.env.PATH ?? "").split(delimiter),
   ...["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/lib/qemu", "/usr/libexec"],
@@ -76,13 +76,13 @@ function isInstalled(tool) {
   });
 }
 
-/** Root runs apt-get, so the lock is where only root can make one: another user could hold, or plant, one in a folder for all. */
+/** Root runs apt-get, so the lock is where only root can create it: another user could hold, or plant, one in a shared folder. */
 const APT_LOCK = "/run/kube-proxy-ts-apt.lock";
 const MOST_SECONDS = 600;
-/** What flock ends with when another has the lock. */
+/** The exit status of flock if another process has the lock. */
 const IS_HELD = 75;
 
-/** One after the other: tests that ask for packages run side by side, and apt-get itself refuses the second one. */
+/** One after the other: tests that request packages run side by side, and apt-get itself refuses a second instance. */
 function apt(...args) {
   const result = lockedApt(["--nonblock"], args);
   if (result.status !== IS_HELD) return result;
@@ -93,7 +93,7 @@ function apt(...args) {
 
 function lockedApt(waiting, args) {
   const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
-  // Nothing else is on a machine that judges changes: what a power cut would lose there is not missed.
+  // A machine that judges changes has nothing else on it: nothing that a power cut would lose matters.
   const options = process.env.KPTS_STRICT === "1" ? ["-o", "DPkg::Options::=--force-unsafe-io"] : [];
   const words = ["--conflict-exit-code", String(IS_HELD), ...waiting, APT_LOCK, "apt-get", ...options, ...args];
   return spawnSync("flock", words, { stdio: ["ignore", "ignore", "pipe"], encoding: "utf8", env });
@@ -102,8 +102,8 @@ function lockedApt(waiting, args) {
 const missingTools = (command) => (toolsOf[command] ?? []).filter((tool) => !isInstalled(tool));
 
 /**
- * Does what {@link ensureSystemTools} does in a process beside this one, which may install other packages meanwhile. Resolves when it
- * has ended.
+ * Runs {@link ensureSystemTools} in a separate process, so that other packages can be installed meanwhile. Resolves
+ * when it has ended.
  */
 export async function beginSystemTools(command) {
   if (missingTools(command).length === 0) return;
@@ -112,8 +112,8 @@ export async function beginSystemTools(command) {
 }
 
 /**
- * Installs what is missing when root and on Debian; otherwise says what is missing. Never ends the program: the command
- * that follows knows what it can do without.
+ * As root on Debian, installs what is missing; otherwise lists it. Never ends the program: the command that follows
+ * knows what it can do without.
  */
 function ensureSystemTools(command) {
   const missing = () => missingTools(command);
@@ -134,7 +134,7 @@ function ensureSystemTools(command) {
   console.error(`missing tools: ${left.join(" ")}; install as root: apt-get install ${packages().join(" ")}`);
 }
 
-// As a program: the tools of one command; or `update`, the lists of packages.
+// As a program: installs the tools of one command or, with `update`, updates the package lists.
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   if (process.argv[2] === "update") apt("update");
   else ensureSystemTools(process.argv[2]);

@@ -1,15 +1,15 @@
 /**
- * A reporter for node:test: one line per passing file, every failure in full where it happens, and cut once more at the end. The
- * closing line is the runner's (run-tests.mjs), which knows of more than tests.
+ * A reporter for node:test: one line per passing file, every failure in full where it happens, and shortened once more
+ * at the end. The closing line is the runner's (run-tests.mjs), which knows about more than tests.
  */
 import { relative } from "node:path";
 import { stripVTControlCharacters, styleText } from "node:util";
 import { WARM_UP } from "../testkit/batches/run-batch.ts";
 
-/** What node:test says at the end of every file. */
+/** What node:test prints at the end of every file. */
 const TOTALS = /^(?:tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) [\d.]+$/;
 
-/** How much of a failure is repeated at the end: what is wrong comes first, a log of what led to it last. */
+/** How much of a failure is repeated at the end: the error comes first, the log of what led to it last. */
 const [FIRST_LINES, LAST_LINES, LINE_LENGTH] = [40, 19, 400];
 
 const indent = (text) => text.replace(/^/gm, "    ");
@@ -23,7 +23,7 @@ function errorText(error) {
   return cause instanceof Error ? (cause.stack ?? cause.message) : String(cause);
 }
 
-/** Cuts a text to as many lines as fit in a record that keeps the end of a run. Pure. */
+/** Cuts a text to as many lines as fit in a record that keeps the end of a run. */
 function cut(text) {
   const lines = text.split("\n").map((line) => line.slice(0, LINE_LENGTH));
   const left = lines.length - FIRST_LINES - LAST_LINES;
@@ -32,7 +32,7 @@ function cut(text) {
 }
 
 /**
- * All failures once more, for who reads the end of the output first. Pure.
+ * All failures once more, for readers who look at the end of the output first.
  *
  * @param failures as {@link report} has added them.
  */
@@ -44,9 +44,9 @@ function passedLine(file, passed, skipped, durationMs) {
   return `${styleText("green", "✓")} ${file} ${styleText("dim", `${passed} passed${more}, ${Math.round(durationMs)} ms`)}\n`;
 }
 
-/** What one process has reported so far: of one test file, or of the files of a batch. */
+/** What one process has reported so far: for one test file, or the files of a batch. */
 class ProcessReport {
-  /** The names of the tests that are open, from the outermost. */
+  /** The names of the open tests, outermost first. */
   #open = [];
   #noise = "";
   #passed = 0;
@@ -58,8 +58,8 @@ class ProcessReport {
 
   /**
    * @param path what node:test was given.
-   * @param batch what runs in this process, where it is no test file itself.
-   * @param failures where failures are added.
+   * @param batch what runs in this process, if it is not a test file itself.
+   * @param failures failures are added here.
    */
   constructor(path, batch, failures) {
     this.#path = path;
@@ -68,7 +68,7 @@ class ProcessReport {
     this.batch = batch;
   }
 
-  /** The test file, relative to the checkout; of a batch the one that is open. */
+  /** The test file, relative to the checkout; for a batch, the open one. */
   get file() {
     return this.batch === undefined ? this.#file : (this.#open[0] ?? this.batch.title);
   }
@@ -90,7 +90,7 @@ class ProcessReport {
     return [...this.#open.slice(this.batch === undefined ? 0 : 1, nesting), name].join(" › ");
   }
 
-  /** Whether this is about the process: it has ended in another way than with its last test. */
+  /** Whether this is about the process: it ended in another way than with its last test. */
   #isProcess({ name, nesting }) {
     return nesting === 0 && (name === this.#path || name === this.#file);
   }
@@ -132,7 +132,7 @@ class ProcessReport {
 /**
  * @param source the event stream of node:test.
  * @param batches by the path of the file that runs the batch: `{ title }`.
- * @param failures what failed is added: `{ title, text }`.
+ * @param failures failed tests are added here: `{ title, text }`.
  */
 export default async function* report(source, batches = new Map(), failures = []) {
   const processes = new Map();
