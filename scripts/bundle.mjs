@@ -4,7 +4,7 @@
  *
  * - `main.js`, which Node.js is given, chooses between the next two (src/cli/launch.ts);
  * - `kube-proxy.cjs`: the daemon and everything else that kube-proxy's own command line needs, in one script, so that its compiled code can
- * be kept (`compiled-code.mjs`);
+ *   be kept (`compiled-code.mjs`);
  * - `commands.js` and its chunks: the commands, each of which loads what it needs;
  * - `log-places.json`: the source line of each log call.
  */

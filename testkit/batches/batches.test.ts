@@ -9,7 +9,7 @@ import { differences, processState } from "./left-behind.ts";
 import { filesThatReach, makeBatches, partition, portions } from "./make-batches.ts";
 import { needsOwnProcess } from "./own-process.ts";
 
-/** What the runner does with batches: node:test runs them, and the reporter takes them apart. */
+/** What the runner does with batches: node:test runs them, and the reporter separates them again. */
 const RUN = `
 import { run } from "node:test";
 import report, { failuresAgain } from ${JSON.stringify(new URL("../../scripts/test-report.mjs", import.meta.url).href)};

@@ -2,10 +2,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { stretched } from "../support/patience.ts";
 
-/** What is closed takes a moment to be gone. */
+/** What is closed takes a moment to disappear. */
 const PATIENCE_MS = 15_000;
 
-/** What the process has that files have in common. */
+/** Process state that files share. */
 export interface ProcessState {
   /** Timers, sockets, children and threads that keep the process alive, by kind. */
   readonly resources: ReadonlyMap<string, number>;
@@ -21,13 +21,13 @@ function counted(names: readonly string[]): Map<string, number> {
   return counts;
 }
 
-/** Not those for the end: a module may have one thing to do then. */
+/** Exit listeners do not count: a module may have something to do then. */
 function listenersOfProcess(): Map<string, number> {
   const names = process.eventNames().filter((name) => name !== "exit");
   return new Map(names.map((name) => [String(name), process.listenerCount(name)]));
 }
 
-/** What there is now. */
+/** The current state. */
 export function processState(): ProcessState {
   return {
     resources: counted(process.getActiveResourcesInfo()),
@@ -44,7 +44,7 @@ function surplus(what: string, before: ReadonlyMap<string, number>, after: Reado
     .map(([name, count]) => `${what} ${name} (${count} instead of ${before.get(name) ?? 0})`);
 }
 
-/** What differs, in words. Pure. */
+/** The differences, in words. */
 export function differences(before: ProcessState, after: ProcessState): string[] {
   const names = new Set([...Object.keys(before.environment), ...Object.keys(after.environment)]);
   const changed = [...names].filter((name) => before.environment[name] !== after.environment[name]);
@@ -57,7 +57,7 @@ export function differences(before: ProcessState, after: ProcessState): string[]
   ];
 }
 
-/** Waits until the process is as it was. @returns what still differs after a while; empty when nothing does. */
+/** Waits until the process is as it was. @returns what still differs after a while; empty if nothing does. */
 export async function leftBehind(before: ProcessState, patienceMs = PATIENCE_MS): Promise<string[]> {
   const beginMs = performance.now();
   for (;;) {

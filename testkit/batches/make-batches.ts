@@ -1,4 +1,4 @@
-/** Which unit-test files share a process, and the files that node:test is given for them. */
+/** Which unit-test files share a process, and the files that run them in node:test. */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { needsOwnProcess } from "./own-process.ts";
@@ -15,7 +15,7 @@ export interface Batch {
 }
 
 /**
- * Parts files that may share a process from those that may not.
+ * Separates files that may share a process from those that may not.
  *
  * @param root the checkout. @param files relative to it.
  */
@@ -27,11 +27,11 @@ export function partition(
   return { shared: files.filter((file) => !isAlone.get(file)), alone: files.filter((file) => isAlone.get(file)) };
 }
 
-/** A path in a source: of a module that it imports, or starts as a thread or a process. */
+/** A path in a source: of a module that it imports, or starts as a thread or process. */
 const PATH = /"(\.?[\w./-]+\.ts)"/g;
 
 /**
- * Those of the files from which a module is reached.
+ * Those of the files that reach a module.
  *
  * @param root the checkout. @param files and `module` relative to it.
  */
@@ -48,14 +48,14 @@ export function filesThatReach(root: string, files: readonly string[], module: s
     return found;
   };
   return files.filter((file) => {
-    // Grows while it is walked over.
+    // Grows during the iteration.
     const reached = new Set([file]);
     for (const one of reached) for (const next of named(one)) reached.add(next);
     return reached.has(module);
   });
 }
 
-/** Cuts a list into as few parts of nearly equal length as the longest may be. Neighbours stay together: they load the same modules. */
+/** Cuts a list into as few parts of nearly equal length as the limit allows. Neighbours stay together: they load the same modules. */
 export function portions<T>(items: readonly T[], most = MOST_FILES): T[][] {
   const count = Math.ceil(items.length / most);
   const edge = (index: number): number => Math.round((index * items.length) / count);
@@ -65,7 +65,7 @@ export function portions<T>(items: readonly T[], most = MOST_FILES): T[][] {
 /**
  * Writes a file for each batch.
  *
- * @param root the checkout. @param folder where they go, relative to it; must not exist. @param files relative to it as well.
+ * @param root the checkout. @param folder where they go, relative to it; must not exist. @param files also relative to it.
  */
 export function makeBatches(
   root: string,

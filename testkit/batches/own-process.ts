@@ -1,11 +1,11 @@
-/** Which test files need a process of their own: those that measure it, or change what belongs to all of it. */
+/** Which test files need their own process: those that measure it, or change its global state. */
 
-/** What such a file says somewhere. */
+/** Text that marks such a file. */
 const OF_THE_PROCESS = [
   // They measure: the work of other files would count.
   /\bmonitorEventLoopDelay\b|\bBusyClock\b|\bwaitedForProcessorMs\b|\beventLoopUtilization\b|\bgetActiveResourcesInfo\b/,
   /\bprocess\.(?:memoryUsage|cpuUsage|resourceUsage)\b|\/proc\/self\b|\b(?:globalThis|global)\.gc\b/,
-  // They change: other files would meet it.
+  // They change global state: other files would notice.
   /\bprocess\.(?:on|once|emit|chdir|umask|exit)\(|\bprocess\.env(?:\.\w+|\[[^\]]+\]) = |\bdelete process\.env\b/,
   /\bmock\.timers\b|\bsetFlagsFromString\b/,
 ];

@@ -1,6 +1,6 @@
 /**
- * Many unit-test files in one process: most take a tenth of the time that a process of their own takes to start and to load
- * what they test. Each file is a suite with the file's path as its name; `scripts/test-report.mjs` takes it apart again.
+ * Many unit-test files in one process: most take a tenth of the time that a separate process needs to start and load what
+ * they test. Each file is a suite with the file's path as its name; `scripts/test-report.mjs` separates them again.
  */
 
 import { join } from "node:path";
@@ -9,7 +9,7 @@ import { pathToFileURL } from "node:url";
 import { stretched } from "../support/patience.ts";
 import { leftBehind, processState } from "./left-behind.ts";
 
-/** The suite that is no file. */
+/** The suite that is not a file. */
 export const WARM_UP = "start of the batch";
 /** A file that takes longer hangs. */
 const FILE_LIMIT_MS = 240_000;
@@ -19,23 +19,23 @@ export interface BatchOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** @default four minutes */
   readonly fileLimitMs?: number;
-  /** How long what a file leaves may take to go. @default 15 seconds */
+  /** How long what a file leaves behind may take to disappear. @default 15 seconds */
   readonly patienceMs?: number;
 }
 
 /**
- * Runs the files one after the other. One that leaves something behind in the process fails: it must clean up, or say what
- * makes it a file of its own (own-process.ts).
+ * Runs the files one after the other. A file that leaves something behind in the process fails: it must clean up, or
+ * match own-process.ts.
  *
  * @param root what the paths are relative to.
  */
 export async function runBatch(root: string, files: readonly string[], options: BatchOptions = {}): Promise<void> {
   Object.assign(process.env, options.env);
-  // The machinery of tests has its own listeners, from the first suite on.
+  // The test machinery has its own listeners from the first suite on.
   await describe(WARM_UP, () => {});
-  // Each of these is opened by the first who asks for it, and stays.
+  // Each of these is opened on first use, and stays.
   for (const stream of [process.stdin, process.stdout, process.stderr]) stream.once("error", () => {});
-  // A test may wait for what keeps no process alive; its limit ends that, and not the end of all files.
+  // A test may wait for something that does not keep the process alive; its time limit must end that, not the end of the process.
   const alive = setInterval(() => {}, 60_000);
   let isClean = true;
   for (const file of files) {
@@ -52,6 +52,6 @@ export async function runBatch(root: string, files: readonly string[], options: 
     }
   }
   clearInterval(alive);
-  // What has been left may keep the process from ending.
+  // What was left behind may keep the process from ending.
   if (!isClean) setImmediate(() => process.exit());
 }

@@ -1,15 +1,15 @@
-/** One tab: goes somewhere, waits for what it shows, is typed at, and tells what it complained about and asked for. */
+/** One tab: navigates, waits for what it shows, takes input, and records its errors and requests. */
 import { stretched } from "../support/patience.ts";
 import type { DevTools } from "./dev-tools.ts";
 
 const LIMIT_MS = 20_000;
 const LOOK_EVERY_MS = 50;
 
-/** A node of the accessibility tree: what a screen reader is told. */
+/** A node of the accessibility tree, as a screen reader gets it. */
 export interface AccessibleNode {
   readonly role: string;
   readonly name: string;
-  /** Of a heading. */
+  /** For a heading. */
   readonly level: number | undefined;
   readonly isFocusable: boolean;
 }
@@ -18,9 +18,9 @@ export class BrowserPage {
   readonly #tools: DevTools;
   readonly #session: string;
   readonly #target: string;
-  /** Errors of scripts and of the console, broken security policies included. */
+  /** Errors of scripts and of the console, including violated security policies. */
   readonly complaints: string[] = [];
-  /** Everything that was asked for. */
+  /** All requests. */
   readonly requests: string[] = [];
 
   private constructor(tools: DevTools, target: string, session: string) {
@@ -48,18 +48,18 @@ export class BrowserPage {
     await this.#call("Page.navigate", { url });
   }
 
-  /** @param scheme what the reader prefers. */
+  /** @param scheme the reader's preference. */
   async look(width: number, height: number, scheme: "light" | "dark"): Promise<void> {
     await this.#call("Emulation.setDeviceMetricsOverride", { width, height, deviceScaleFactor: 1, mobile: false });
     await this.#call("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: scheme }] });
   }
 
-  /** Closes the tab: one that is left open goes on asking. */
+  /** Closes the tab: an open one keeps sending requests. */
   async close(): Promise<void> {
     await this.#tools.call("Target.closeTarget", { targetId: this.#target });
   }
 
-  /** What an expression gives in the page, as JSON has it. Rejects with what it throws. */
+  /** The value of an expression in the page, as JSON. Rejects with what it throws. */
   async evaluate<T>(expression: string): Promise<T> {
     const { result, exceptionDetails } = await this.#call("Runtime.evaluate", {
       ...{ expression, returnByValue: true, awaitPromise: true },
@@ -68,10 +68,10 @@ export class BrowserPage {
     return (result as { readonly value: T }).value;
   }
 
-  /** Waits until an expression is true. Rejects with what the page shows when it does not become so. */
+  /** Waits until an expression is true. Rejects with the page's content if it does not become so. */
   async until(expression: string): Promise<void> {
     const startMs = Date.now();
-    // While a document is left for another one, there is none to ask.
+    // During navigation from one document to another there is none to ask.
     while (!(await this.evaluate<boolean>(`Boolean(${expression})`).catch(() => false))) {
       if (Date.now() - startMs > stretched(LIMIT_MS)) {
         const shown = await this.text("body").catch(String);
@@ -81,12 +81,12 @@ export class BrowserPage {
     }
   }
 
-  /** The text that is seen of the first element. */
+  /** The visible text of the first matching element. */
   async text(selector: string): Promise<string> {
     return await this.evaluate<string>(`document.querySelector(${JSON.stringify(selector)})?.innerText ?? ""`);
   }
 
-  /** Presses a key as a keyboard does. */
+  /** Presses a key as on a keyboard. */
   async press(key: "Tab" | "Enter" | "Space" | "/"): Promise<void> {
     const codes = { Tab: 9, Enter: 13, Space: 32, "/": 191 };
     const text = { Tab: undefined, Enter: "\r", Space: " ", "/": "/" }[key];
@@ -99,7 +99,7 @@ export class BrowserPage {
     await this.#call("Input.insertText", { text });
   }
 
-  /** What assistive technology is told, in the order of the document. */
+  /** What assistive technology gets, in document order. */
   async accessible(): Promise<readonly AccessibleNode[]> {
     const { nodes } = await this.#call("Accessibility.getFullAXTree");
     return (nodes as readonly AxNode[])
@@ -116,7 +116,7 @@ export class BrowserPage {
       });
   }
 
-  /** A PNG of what is seen. */
+  /** A PNG of the visible part. */
   async screenshot(): Promise<Buffer> {
     const { data } = await this.#call("Page.captureScreenshot", { format: "png" });
     return Buffer.from(String(data), "base64");

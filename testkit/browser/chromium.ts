@@ -1,4 +1,4 @@
-/** A Chromium without a screen, for tests of pages: started once for a file, driven over its own protocol, with nothing in between. */
+/** A headless Chromium for page tests: started once per file, driven over its own protocol, with nothing in between. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -11,7 +11,7 @@ import { skipWithoutTool } from "../support/tools.ts";
 import { BrowserPage } from "./browser-page.ts";
 import { DevTools } from "./dev-tools.ts";
 
-/** Installs it where it is missing and that can be done. @returns why there is no browser here, for the `skip` option of tests, or `false`. */
+/** Installs it if it is missing and that is possible. @returns why there is no browser here, for the `skip` option of tests, or `false`. */
 export async function skipWithoutChromium(): Promise<string | false> {
   const reason = () => skipWithoutTool("chromium", "chromium");
   if (reason() !== false)
@@ -20,10 +20,10 @@ export async function skipWithoutChromium(): Promise<string | false> {
 }
 
 const SYSTEM_TOOLS = fileURLToPath(new URL("../../scripts/system-tools.mjs", import.meta.url));
-/** Other packages may be ahead. */
+/** Other packages may be installed first. */
 const INSTALL_LIMIT_MS = 400_000;
 
-/** It asks for nothing but what a page asks for. */
+/** It requests only what a page requests. */
 const FLAGS = [
   "--headless",
   "--no-sandbox",
@@ -49,7 +49,7 @@ export class Chromium implements AsyncDisposable {
     this.#tools = tools;
   }
 
-  /** @throws Error when it ends before it listens. */
+  /** @throws Error if it ends before it listens. */
   static async start(): Promise<Chromium> {
     const folder = mkdtempSync(join(tmpdir(), "kpts-chromium-"));
     const child = spawn("chromium", [...FLAGS, `--user-data-dir=${folder}`, "about:blank"], {
@@ -65,14 +65,14 @@ export class Chromium implements AsyncDisposable {
     }
   }
 
-  /** A tab of its own. */
+  /** Opens a new tab. */
   async page(): Promise<BrowserPage> {
     return await BrowserPage.open(this.#tools);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     const gone = once(this.#child, "exit");
-    // Its helper processes end with it; asked in this way it has also written what it wants to write.
+    // Its helper processes end with it; this way it also writes out its data.
     await this.#tools.call("Browser.close").catch(() => this.#child.kill("SIGKILL"));
     await gone;
     this.#tools.close();
@@ -87,7 +87,7 @@ async function addressOf(child: ChildProcess): Promise<string> {
     said.push(line);
     const [, address] = /^DevTools listening on (ws:\S+)/.exec(line) ?? [];
     if (address === undefined) continue;
-    // What it says later must not fill the pipe.
+    // Later output must not fill the pipe.
     child.stderr.resume();
     return address;
   }

@@ -35,7 +35,7 @@ export class DevTools {
     return new DevTools(socket);
   }
 
-  /** @param session of a tab; absent: the browser itself. Rejects with the browser's words. */
+  /** @param session a tab's; absent: the browser itself. Rejects with the browser's message. */
   async call(method: string, params: Params = {}, session?: string): Promise<Params> {
     this.#last += 1;
     const waiting = Promise.withResolvers<Params>();

@@ -1,4 +1,4 @@
-/** Service ports that a contract test declares by number for a backend, handed over as the proxier does. */
+/** Service ports that a contract test declares by number for a backend, passed on as by the proxier. */
 import type { ServicePort } from "../../src/model/service-port.ts";
 import { servicePortName } from "../../src/model/service-port-name.ts";
 import { ip, makeEndpoint, makeServicePort } from "../../src/model/testing/records.ts";
@@ -9,7 +9,7 @@ import { TestCluster } from "./test-cluster.ts";
 export class ContractCluster {
   readonly #cluster = new TestCluster();
 
-  /** Adds or replaces `ns/s<number>:p`, with so many endpoints. */
+  /** Adds or replaces `ns/s<number>:p`, with this many endpoints. */
   set(number: number, endpoints: number, overrides: Partial<ServicePort> = {}): ServicePort {
     const name = servicePortName("ns", `s${number}`, "p", "TCP");
     const port = makeServicePort({ name, clusterIP: ip(`10.96.0.${number}`), ...overrides });
@@ -22,12 +22,12 @@ export class ContractCluster {
     this.#cluster.delete(port);
   }
 
-  /** Syncs the backend of the test. */
+  /** Syncs the test's backend. */
   sync(backend: Backend, options?: DrivenSync): Promise<SyncOutcome> {
     return this.#cluster.driver.sync(backend, options);
   }
 
-  /** One full sync of another backend, which changes nothing for that of the test. */
+  /** One full sync of another backend, which does not affect the test's. */
   async syncOther(backend: Backend): Promise<void> {
     await this.#cluster.driver.syncOther(backend);
   }

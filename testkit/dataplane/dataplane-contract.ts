@@ -1,5 +1,5 @@
 /**
- * What every proxy mode's backend must do, in every mode. A mode passes this with its kernel in memory:
+ * What every proxy mode's backend must do. A mode passes this with its kernel in memory:
  *
  *     runDataplaneContract({ name: "nftables", open: async () => ({ backend, state, takeWrites, refuse }) });
  */
@@ -9,14 +9,14 @@ import type { ServicePort } from "../../src/model/service-port.ts";
 import type { Backend } from "../../src/sync/backend.ts";
 import { ContractCluster } from "./contract-cluster.ts";
 
-/** A backend on a node of its own. */
+/** A backend on its own node. */
 export interface ContractRig {
   readonly backend: Backend;
-  /** Everything that the mode has on the node, equal for equal rules in any order of time. */
+  /** Everything that the mode has on the node; equal for equal rules, independent of the order of changes. */
   state(): unknown;
-  /** How often something was asked to be changed since the last call. */
+  /** Number of change requests since the last call. */
   takeWrites(): number;
-  /** From now on the node refuses something of this service port, which it does not have yet. @returns how to end that. */
+  /** From now on the node rejects something of this service port, which it does not have yet. @returns a function that ends that. */
   refuse(port: ServicePort): () => void;
 }
 
@@ -26,9 +26,9 @@ export interface DataplaneContract {
   open(): Promise<ContractRig>;
   /** Why the tests cannot run here. */
   readonly skip?: string | false;
-  /** Whether its syncs say what they wrote, and how long they waited for the kernel. @default true */
+  /** Whether its syncs report what they wrote, and how long they waited for the kernel. @default true */
   readonly saysWritten?: boolean;
-  /** Whether time goes by in the rig. @default true */
+  /** Whether time passes in the rig. @default true */
   readonly hasClock?: boolean;
 }
 
@@ -114,7 +114,7 @@ export function runDataplaneContract(contract: DataplaneContract): void {
       const stop = new AbortController();
       const aborted = cluster.sync(backend, { full: true, signal: stop.signal });
       stop.abort();
-      // It may have been too late to stop anything.
+      // The abort may have come too late to stop anything.
       await aborted.catch((error: unknown) => assert.equal(stop.signal.aborted, true, String(error)));
       await cluster.sync(backend, { full: true });
       assert.deepEqual(await state(), await fromNothing(cluster));

@@ -1,4 +1,4 @@
-/** A logger that keeps what a test may ask for: everything but the verbose lines. */
+/** A logger that keeps what a test may check: everything but the verbose lines. */
 import { type Facts, type Logger, silentLogger } from "../../src/logging/logger.ts";
 
 export interface LogLine {
@@ -8,7 +8,7 @@ export interface LogLine {
   readonly facts: Facts;
 }
 
-/** @returns the logger, which adds to `lines`; loggers made of it with further facts do, too. */
+/** @returns the logger, which adds to `lines`; so do loggers derived from it with further facts. */
 export function recordingLogger(lines: LogLine[]): Logger {
   const log: Logger = {
     ...silentLogger,

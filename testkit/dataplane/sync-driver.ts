@@ -1,17 +1,17 @@
 /**
- * Drives a backend as the proxier does: it is handed the ports that changed since the last sync that resolved, and all that a
- * sync was given again, in full, after one that rejects. For tests and benchmarks of a mode without a proxier.
+ * Drives a backend as the proxier does: it gets the ports that changed since the last successful sync and, after a sync
+ * that rejects, all of that sync's ports again, in full. For tests and benchmarks of a mode without a proxier.
  */
 import type { Endpoint } from "../../src/model/endpoint.ts";
 import type { ServicePort } from "../../src/model/service-port.ts";
 import type { Backend, LostRules, SyncOutcome } from "../../src/sync/backend.ts";
 import { FULL_SYNC, merged, NO_WORK, type PendingWork } from "../../src/sync/pending-work.ts";
 
-/** What the model says; live. */
+/** The model's content; live. */
 export interface ModelView {
   readonly services: ReadonlyMap<string, ServicePort>;
   readonly endpoints: ReadonlyMap<string, readonly Endpoint[]>;
-  /** @default counted with every sync */
+  /** @default counted at every sync */
   readonly endpointCount?: number;
 }
 
@@ -31,28 +31,28 @@ export class SyncDriver {
     this.model = model;
   }
 
-  /** Whether a change, a failed sync or damage calls for another one. */
+  /** Whether a change, a failed sync or damage requires another sync. */
   get isSyncDue(): boolean {
     return this.#pending.isFull || this.#hasLost || this.#pending.ports.size > 0;
   }
 
-  /** These ports, or their endpoints, are not what they were. */
+  /** These ports or their endpoints have changed. */
   touch(keys: Iterable<string>): void {
     this.#owe({ ports: new Set(keys) });
   }
 
-  /** Something that concerns everything is not what it was. */
+  /** Something that affects everything has changed. */
   requireFullSync(): void {
     this.#owe({ isFull: true });
   }
 
-  /** As a backend says it when it watches. */
+  /** Called like a watching backend's `onLost`. */
   lose(lost?: LostRules): void {
     this.#hasLost = true;
     this.#owe(lost === undefined ? { isFull: true } : { ports: lost.ports });
   }
 
-  /** The next sync is the first one of another process. */
+  /** The next sync is another process's first one. */
   forget(): void {
     this.#pending = FULL_SYNC;
   }
@@ -69,7 +69,7 @@ export class SyncDriver {
     }
   }
 
-  /** One full sync of another backend, after which this one's owes what it owed. */
+  /** One full sync of another backend; what this one still owes stays as it was. */
   async syncOther(backend: Backend): Promise<SyncOutcome> {
     return await backend.sync(this.#inputOf(FULL_SYNC), NEVER);
   }

@@ -1,4 +1,4 @@
-/** A model of service ports that a test declares one by one, and the driver that hands its changes to a backend. */
+/** A model of service ports that a test declares one by one, and the driver that passes its changes to a backend. */
 import type { Endpoint } from "../../src/model/endpoint.ts";
 import type { ServicePort } from "../../src/model/service-port.ts";
 import { servicePortName } from "../../src/model/service-port-name.ts";
@@ -15,12 +15,12 @@ export class TestCluster implements ModelView {
     return this.#declared.services;
   }
 
-  /** As declared; {@link TestCluster.services} has what each owns of it. */
+  /** As declared; {@link TestCluster.services} has what each port owns of that. */
   get declared(): ReadonlyMap<string, ServicePort> {
     return this.#declared.declared;
   }
 
-  /** Adds or replaces; without endpoints given, those that it has stay. */
+  /** Adds or replaces a port; keeps its endpoints if none are given. */
   set(port: ServicePort, endpoints?: readonly Endpoint[]): void {
     if (endpoints !== undefined) this.setEndpoints(port, endpoints);
     this.driver.touch(this.#declared.set(port));
@@ -38,12 +38,12 @@ export class TestCluster implements ModelView {
   }
 }
 
-/** As the model hands them over. */
+/** In the model's order. */
 export function sortedEndpoints(endpoints: readonly Endpoint[]): readonly Endpoint[] {
   return endpoints.toSorted((a, b) => (a.text < b.text ? -1 : 1));
 }
 
-/** Port `p` of `ns/NAME`, TCP 80 unless said otherwise. */
+/** Port `p` of `ns/NAME`, TCP 80 unless overridden. */
 export function port(name: string, clusterIP: string, overrides: Partial<ServicePort> = {}): ServicePort {
   const { protocol = "TCP" } = overrides;
   const made = makeServicePort({

@@ -9,7 +9,7 @@ export interface MemorySysctls extends Sysctls {
   readonly readOnly: Set<string>;
 }
 
-/** Only the parameters given exist, as in a kernel. */
+/** Only the given parameters exist, as in a kernel. */
 export function memorySysctls(initial: Readonly<Record<string, number>> = {}): MemorySysctls {
   const values = new Map(Object.entries(initial));
   const writes: string[] = [];

@@ -44,7 +44,7 @@ function answerTo(name: string, peer: string | undefined): string {
 
 /** Answers anything as HTTP, so that `curl` works too. */
 function serve(name: string, socket: Socket): void {
-  // A client that got its answer resets the connection; that is its way to leave no TIME_WAIT behind.
+  // A client with its answer resets the connection: its way to leave no TIME_WAIT behind.
   socket.on("error", () => {});
   socket.once("data", () => {
     const body = answerTo(name, socket.remoteAddress);
@@ -53,13 +53,13 @@ function serve(name: string, socket: Socket): void {
 }
 
 interface Wanted {
-  /** Who answers. */
+  /** The pod that answers. */
   readonly name: string;
   readonly port: number;
   readonly address: IpAddress | undefined;
   /** Its connections. */
   readonly sockets: Set<Socket>;
-  /** Runs what opens sockets in the namespace of the backend. */
+  /** Runs the code that opens sockets in the backend's namespace. */
   inside<T>(work: () => T): T;
 }
 
@@ -106,7 +106,7 @@ const openTcp: Opener = (wanted) => {
 const openUdp: Opener = async ({ name, port, address = unspecifiedAddress("IPv6"), inside }) => {
   const socket = createSocket({ type: familyOf(address) === "IPv6" ? "udp6" : "udp4" });
   socket.on("message", (_text, from) => socket.send(answerTo(name, from.address), from.port, from.address, () => {}));
-  // Listens at once, for the descriptor is bound.
+  // Listens at once, because the descriptor is bound.
   socket.bind({ fd: inside(() => bound(SOCK_DGRAM, address, port)) });
   return socket;
 };
@@ -130,7 +130,7 @@ function keyOf({ protocol, port, address, pod: name }: ListenSpec): string {
   return [protocol, address, port, name].filter((part) => part !== undefined).join(" ");
 }
 
-/** The address that was given. @throws Error when it is none. */
+/** The given address. @throws Error if it is invalid. */
 function parsed(address: string | undefined): IpAddress | undefined {
   if (address === undefined) return undefined;
   const found = parseIpAddress(address);

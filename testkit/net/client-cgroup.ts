@@ -1,6 +1,6 @@
 /**
- * A cgroup for some threads of this process: what a test attaches to it sees their sockets, and no others of the machine. The process
- * itself is in the parent meanwhile, because threads can be apart only below the cgroup of their process.
+ * A cgroup for some threads of this process: what a test attaches to it sees their sockets, and no others of the machine.
+ * The process itself is in the parent meanwhile, because its threads can only be separated below the cgroup of the process.
  */
 import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ import { stretched } from "../support/patience.ts";
 const REMOVAL_LIMIT_MS = 5_000;
 const PAUSE_MS = 20;
 
-/** Where the cgroup2 file system is, or undefined. */
+/** The mount point of the cgroup2 file system, or undefined. */
 export function cgroupMount(): string | undefined {
   return cgroup2Mounts(readFileSync("/proc/self/mountinfo", "utf8"))[0];
 }
@@ -27,7 +27,7 @@ export class ClientCgroup {
     this.#parent = join(mount, `${name}-${process.pid}-${made++}`);
   }
 
-  /** @param name begins the cgroup's. @throws Error where no cgroup2 file system can be written. */
+  /** @param name prefix of the cgroup's name. @throws Error if no cgroup2 file system is writable. */
   static create(name: string): ClientCgroup {
     const mount = cgroupMount();
     if (mount === undefined) throw new Error("no cgroup2 file system is mounted");
@@ -44,12 +44,12 @@ export class ClientCgroup {
     return join(this.#parent, "threads");
   }
 
-  /** Ends what else still runs in it. */
+  /** Ends what still runs in it. */
   async remove(): Promise<void> {
     if (!existsSync(this.#parent)) return;
     writeFileSync(join(this.#mount, "cgroup.procs"), `${process.pid}`);
     writeFileSync(join(this.#parent, "cgroup.kill"), "1");
-    // The kernel lets go of a process some time after its end.
+    // The kernel releases a process some time after its end.
     await repeated(() => {
       if (existsSync(this.path)) rmdirSync(this.path);
       rmdirSync(this.#parent);

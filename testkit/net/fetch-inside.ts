@@ -1,6 +1,6 @@
 /**
- * Asks a server in a network namespace over HTTP, from a thread that stays outside: a socket belongs to the namespace that its
- * thread was in when it was opened. A prober, which is a thread, takes as long to start as a process.
+ * Sends an HTTP request to a server in a network namespace, from a thread that stays outside: a socket belongs to the
+ * namespace that its thread was in when it was opened. A prober, which is a thread, takes as long to start as a process.
  */
 import { closeSync } from "node:fs";
 import type { RequestOptions } from "node:http";
@@ -21,16 +21,16 @@ const REFUSALS: ReadonlySet<number> = new Set([
   ...[ECONNREFUSED, EHOSTUNREACH, ENETUNREACH, EADDRNOTAVAIL, EACCES, EPERM],
 ]);
 
-/** What a server said; status 0 means no HTTP answer, `body` then says why. */
+/** A server's answer; status 0 means no HTTP answer, and `body` says why. */
 export interface FetchAnswer {
   readonly status: number;
   readonly body: string;
 }
 
 /**
- * Asks once, on a connection of its own.
+ * Sends one request on a new connection.
  *
- * @param url its host must be an IP address. @param timeoutMs how long nothing may come.
+ * @param url its host must be an IP address. @param timeoutMs how long nothing may arrive.
  */
 export async function fetchInside(namespace: NetworkNamespace, url: string, timeoutMs: number): Promise<FetchAnswer> {
   const { hostname, port, pathname, search } = new URL(url);
@@ -42,7 +42,7 @@ export async function fetchInside(namespace: NetworkNamespace, url: string, time
   }
 }
 
-/** A connection that is open or on its way. @throws Error when it was refused, and where there is no address. */
+/** A connection that is open or in progress. @throws Error if it was refused, and without an address. */
 function connected(host: string, port: number): Socket {
   const address = parseIpAddress(host.replace(/^\[|\]$/g, ""));
   if (address === undefined) throw new TypeError(`no IP address: ${host}`);
@@ -60,8 +60,8 @@ function connected(host: string, port: number): Socket {
 }
 
 /**
- * Whether a connection cannot come about. Anything else than these is one on its way, or, where it has come about between two
- * looks at the cause, what the engine's own calls have left there: on a busy machine, ETIMEDOUT.
+ * Whether a connection is impossible. Any other errno means one in progress or, if it was established between two
+ * checks of errno, what the engine's own calls left there: on a busy machine, ETIMEDOUT.
  */
 export function isRefusal(errno: number): boolean {
   return REFUSALS.has(errno);

@@ -1,4 +1,4 @@
-/** The thread's side of helper-thread.ts: it has begun in its namespace, and answers requests. */
+/** The thread's side of helper-thread.ts: starts in its namespace and answers requests. */
 import { readlinkSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { type MessagePort, parentPort, workerData } from "node:worker_threads";
@@ -9,7 +9,7 @@ function portOfThread(): MessagePort {
   return parentPort;
 }
 
-/** Moves this thread alone: `/proc/thread-self` is a link to `PID/task/THREAD`. */
+/** Moves only this thread: `/proc/thread-self` is a link to `PID/task/THREAD`. */
 function enterCgroup(cgroup: string): void {
   writeFileSync(join(cgroup, "cgroup.threads"), basename(readlinkSync("/proc/thread-self")));
 }
@@ -17,7 +17,7 @@ function enterCgroup(cgroup: string): void {
 /**
  * Serves requests until the thread is ended. Every socket that this thread opens is in its namespace.
  *
- * @param prepare gets the argument that the thread was started with, and returns what answers one request.
+ * @param prepare gets the thread's argument and returns the function that answers a request.
  */
 export function serveRequests<Request extends Numbered, Reply extends Numbered>(
   prepare: (argument: string) => (request: Request) => Promise<Reply>,

@@ -1,18 +1,18 @@
 /**
- * A helper that lives in a network namespace, as a thread of this process: a namespace belongs to a thread, and a thread
- * starts ten times as fast as a process. It is asked with objects and answers with objects.
+ * A helper that lives in a network namespace, as a thread of this process: a namespace belongs to a thread, and a
+ * thread starts ten times as fast as a process. Requests and replies are objects.
  */
 import { basename } from "node:path";
 import { Worker } from "node:worker_threads";
 import { inNetworkNamespace } from "../../src/kernel/network-namespace.ts";
 import type { NetworkNamespace } from "./network-namespace.ts";
 
-/** What every request and reply have; replies may come in any order. */
+/** Common to all requests and replies; replies may come in any order. */
 export interface Numbered {
   readonly id: number;
 }
 
-/** Of each kind of request in a union. */
+/** For each kind of request in a union. */
 type WithoutId<Request> = Request extends Numbered ? Omit<Request, "id"> : never;
 
 interface Waiting<Reply> {
@@ -37,8 +37,8 @@ export class HelperThread<Request extends Numbered, Reply extends Numbered> {
   #ended: Error | undefined;
 
   /**
-   * @param namespace undefined: that of this thread. @param program the thread's code, which calls `serveRequests` (helper-side.ts).
-   * @param argument what the program is told.
+   * @param namespace undefined: this thread's. @param program the thread's code, which calls `serveRequests` (helper-side.ts).
+   * @param argument for the program.
    */
   constructor(namespace: NetworkNamespace | undefined, program: URL, argument = "", cgroup?: string) {
     this.#title = `${basename(program.pathname, ".ts")} in ${namespace?.name ?? "all namespaces"}`;
@@ -46,12 +46,12 @@ export class HelperThread<Request extends Numbered, Reply extends Numbered> {
     const start = () =>
       new Worker(program, {
         workerData,
-        // Sockets are opened and closed by the C library as well.
+        // The C library also opens and closes sockets.
         trackUnmanagedFds: false,
         // This process may have been started with its program as text.
         execArgv: [],
       });
-    // A thread begins in the namespace of the thread that starts it.
+    // A thread starts in the namespace of the thread that creates it.
     this.#worker = namespace === undefined ? start() : inNetworkNamespace(namespace.path, start);
     this.#worker.on("message", (reply: Reply) => this.#receive(reply));
     this.#worker.on("error", (error) => this.#end(error instanceof Error ? error.message : String(error)));
@@ -59,7 +59,7 @@ export class HelperThread<Request extends Numbered, Reply extends Numbered> {
     this.#leave = namespace?.onRemove(() => this.#terminate()) ?? (() => {});
   }
 
-  /** Sends a request. Rejects when the thread has ended or ends meanwhile. */
+  /** Sends a request. Rejects if the thread has ended or ends meanwhile. */
   ask(request: WithoutId<Request>): Promise<Reply> {
     if (this.#ended !== undefined) return Promise.reject(this.#ended);
     const id = this.#nextId;
@@ -75,7 +75,7 @@ export class HelperThread<Request extends Numbered, Reply extends Numbered> {
     void this.end();
   }
 
-  /** As {@link HelperThread.close}. Resolves when it has ended. */
+  /** Like {@link HelperThread.close}. Resolves when it has ended. */
   async end(): Promise<void> {
     this.#leave();
     await this.#terminate();

@@ -12,7 +12,7 @@ const requiredTools = [
   { tool: "ip6tables", package: "iptables" },
 ] as const;
 
-/** What to try in a fresh namespace, each with what it means when it fails. */
+/** What to try in a fresh namespace, each with the meaning of its failure. */
 const kernelProbes: readonly { readonly argv: readonly [string, ...string[]]; readonly missing: string }[] = [
   { argv: ["ip", "link", "add", "kpts0", "type", "bridge"], missing: "the kernel has no bridge devices" },
   {
@@ -28,7 +28,7 @@ function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Everything that is missing to build a topology and run the proxy in it; empty when nothing is. Leaves nothing behind. */
+/** Everything that is missing to build a topology and run the proxy in it; empty if nothing is. Leaves nothing behind. */
 export async function missingForTopology(): Promise<string[]> {
   if (process.platform !== "linux") return [`this is ${process.platform}: network namespaces are a feature of Linux`];
   if (process.getuid?.() !== 0)

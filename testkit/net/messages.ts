@@ -1,4 +1,4 @@
-/** What the helper threads (backend.ts, prober.ts) are told and answer. */
+/** Requests and replies of the helper threads (backend.ts, prober.ts). */
 import type { Protocol } from "../../src/net/protocol.ts";
 
 /** A socket that a backend listens on. */
@@ -7,11 +7,11 @@ export interface ListenSpec {
   readonly port: number;
   /** @default all its addresses */
   readonly address?: string;
-  /** Who answers there. @default the backend's own pod */
+  /** The pod that answers there. @default the backend's own pod */
   readonly pod?: string;
 }
 
-/** To the thread of all backends: have this one listen on exactly these, closing others. */
+/** To the thread of all backends: make this backend listen on exactly these sockets, closing others. */
 export interface BackendRequest {
   readonly id: number;
   /** Which backend. */
@@ -19,7 +19,7 @@ export interface BackendRequest {
   readonly pod: string;
   /** The file that stands for its namespace. */
   readonly namespace: string;
-  /** Its connections end as well. */
+  /** Also ends its connections. */
   readonly hasEnded: boolean;
   readonly listen: readonly ListenSpec[];
 }
@@ -31,14 +31,14 @@ export interface BackendReply {
   readonly failed: readonly string[];
 }
 
-/** Body of every answer of a backend, over TCP and SCTP (as an HTTP body) and UDP (as the datagram). */
+/** Body of a backend's every answer, over TCP and SCTP (as an HTTP body) and UDP (as the datagram). */
 export interface BackendAnswer {
   readonly pod: string;
   /** The source address that the backend saw, in canonical text. */
   readonly peer: string;
 }
 
-/** To a prober: ask `count` times, each on a new socket. */
+/** To a prober: send `count` requests, each on a new socket. */
 export interface ConnectRequest {
   readonly id: number;
   readonly kind: "connect";
@@ -47,7 +47,7 @@ export interface ConnectRequest {
   readonly port: number;
   /** Default 1. */
   readonly count?: number;
-  /** One after the other instead of all at once, up to the first that fails; session affinity needs it. */
+  /** One after the other instead of all at once, up to the first failure; session affinity needs it. */
   readonly sequential?: boolean;
   readonly timeoutMs: number;
   /** UDP only: send from this port, so that repeated requests are one flow to the kernel. */
@@ -65,8 +65,8 @@ export interface FetchRequest {
 export type ProbeRequest = ConnectRequest | FetchRequest;
 
 /**
- * Why no backend answered: an active refusal (RST or ICMP), a connection that was taken and ended without a word, silence, or
- * anything else.
+ * Why no backend answered: an active refusal (RST or ICMP), a connection that was accepted and closed without an
+ * answer, silence, or anything else.
  */
 export type ProbeFailure = "refused" | "closed" | "timeout" | "other";
 
@@ -83,14 +83,14 @@ export interface ConnectReply {
 export interface FetchReply {
   readonly id: number;
   readonly kind: "fetch";
-  /** HTTP status; 0 when there was no HTTP answer, `body` then tells why. */
+  /** HTTP status; 0 if there was no HTTP answer, and `body` says why. */
   readonly status: number;
   readonly body: string;
 }
 
 export type ProbeReply = ConnectReply | FetchReply;
 
-/** `::ffff:10.0.0.1` as a dual-stack socket reports it → `10.0.0.1`. Pure. */
+/** `::ffff:10.0.0.1` as a dual-stack socket reports it → `10.0.0.1`. */
 export function plainAddress(address: string): string {
   return address.startsWith("::ffff:") && address.includes(".") ? address.slice(7) : address;
 }

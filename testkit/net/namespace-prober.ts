@@ -5,16 +5,16 @@ import type { NetworkNamespace } from "./network-namespace.ts";
 
 const PROGRAM = new URL("prober.ts", import.meta.url);
 
-/** A running client. Requests run side by side. */
+/** A running client. Requests run concurrently. */
 export interface Prober {
-  /** Makes `count` requests and resolves with what each got; refusals and silence are answers, not rejections. */
+  /** Makes `count` requests and resolves with the outcome of each; refusals and silence are answers, not rejections. */
   connect(request: Omit<ConnectRequest, "id" | "kind">): Promise<readonly ProbeAnswer[]>;
-  /** Fetches a URL from inside the namespace. `status` 0 means no HTTP answer, `body` then says why. */
+  /** Fetches a URL from inside the namespace. `status` 0 means no HTTP answer, and `body` says why. */
   fetch(url: string, timeoutMs?: number): Promise<{ readonly status: number; readonly body: string }>;
   close(): void;
 }
 
-/** Starts a client in a namespace. @param cgroup a threaded one, for its sockets to be in. */
+/** Starts a client in a namespace. @param cgroup a threaded one for its sockets. */
 export function startProber(namespace: NetworkNamespace, cgroup?: string): Prober {
   const helper = new HelperThread<ProbeRequest, ProbeReply>(namespace, PROGRAM, "", cgroup);
   return {

@@ -1,4 +1,4 @@
-/** Network namespaces: create, run programs in them, remove them with everything that runs in them. */
+/** Network namespaces: create them, run programs in them, remove them with everything that runs in them. */
 import { type ChildProcess, execFileSync, type SpawnOptions, spawn } from "node:child_process";
 import { readdirSync, readFileSync, readlinkSync, statSync, writeFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -17,7 +17,7 @@ const batchOf = (lines: readonly string[]) => `${lines.join("\n")}\n`;
 export class NetworkNamespace {
   /** As `ip netns list` shows it. */
   readonly name: string;
-  /** What must end before the namespace goes: threads, which no list of processes shows. */
+  /** What must end before the namespace goes: threads, which no process list shows. */
   readonly #inhabitants = new Set<() => Promise<void>>();
 
   private constructor(name: string) {
@@ -35,12 +35,12 @@ export class NetworkNamespace {
   /** Creates several, in the order of the names, with nothing up yet. Rejects with CommandError. */
   static async createAll(names: readonly string[]): Promise<NetworkNamespace[]> {
     const input = batchOf(names.map((name) => `netns add ${name}`));
-    // The kernel makes no namespace while it takes down a large one, on this machine perhaps another program's.
+    // The kernel creates no namespace while it tears down a large one, perhaps another program's on this machine.
     await runCommand(["ip", "-batch", "-"], { input, timeoutMs: CREATION_LIMIT_MS });
     return names.map((name) => new NetworkNamespace(name));
   }
 
-  /** Ends every thread and process in them and removes them; never rejects for what is gone already. */
+  /** Ends every thread and process in them and removes them; never rejects for what is already gone. */
   static async removeAll(namespaces: readonly NetworkNamespace[]): Promise<void> {
     await Promise.all(namespaces.map((namespace) => namespace.#endInhabitants()));
     const names = namespaces.map(({ name }) => name);
@@ -58,36 +58,36 @@ export class NetworkNamespace {
     return namespacePath(this.name);
   }
 
-  /** Notes what ends a thread that lives inside; called before the namespace is removed. @returns forgets it. */
+  /** Registers what ends a thread living inside; called before the namespace is removed. @returns a function that unregisters it. */
   onRemove(end: () => Promise<void>): () => void {
     this.#inhabitants.add(end);
     return () => void this.#inhabitants.delete(end);
   }
 
-  /** Runs `ip` lines inside, in order, as one batch; stops at the first that fails and rejects with its text. */
+  /** Runs `ip` lines inside, in order, as one batch; stops at the first failure and rejects with its text. */
   async configure(lines: readonly string[]): Promise<void> {
     await runCommand(["ip", "-n", this.name, "-batch", "-"], { input: batchOf(lines) });
   }
 
-  /** Sets sysctls inside; keys in dotted form. A key that the kernel does not have is passed over. */
+  /** Sets sysctls inside; keys in dotted form. Skips keys that the kernel does not have. */
   sysctl(settings: Readonly<Record<string, string | number>>): void {
     inNetworkNamespace(this.path, () => {
       for (const [key, value] of Object.entries(settings)) writeSysctl(key, String(value));
     });
   }
 
-  /** The value of a sysctl inside, without its line end; its key in dotted form. @throws Error when the kernel does not have it. */
+  /** The value of a sysctl inside, without its line end; the key in dotted form. @throws Error if the kernel does not have it. */
   readSysctl(key: string): string {
     return inNetworkNamespace(this.path, () => readFileSync(sysctlPath(key), "utf8")).trimEnd();
   }
 
   /**
-   * A file of `/proc/net` as this namespace has it (`ip_vs`). For tests that look again and again: a program takes a hundred times as long.
+   * A file of `/proc/net` in this namespace (`ip_vs`). For tests that poll: a program takes a hundred times as long.
    *
-   * @throws Error when the kernel does not have it.
+   * @throws Error if the kernel does not have it.
    */
   readProcNet(name: string): string {
-    // /proc/net is what the main thread of the process sees, wherever this thread is; its own it sees anyhow.
+    // /proc/net shows the namespace of the process's main thread, wherever this thread is; /proc/thread-self/net shows this thread's.
     return inNetworkNamespace(this.path, () => readFileSync(`/proc/thread-self/net/${name}`, "utf8"));
   }
 
@@ -97,14 +97,14 @@ export class NetworkNamespace {
   }
 
   /**
-   * Starts a program inside and leaves it running. A child begins in the namespace of the thread that starts it, which costs less
-   * than `ip netns exec`: another program, and mounts of its own.
+   * Starts a program inside and leaves it running. A child starts in the namespace of the thread that creates it, which
+   * costs less than `ip netns exec`: another program, and mounts of its own.
    */
   spawn([file, ...args]: readonly [string, ...string[]], options: SpawnOptions = {}): ChildProcess {
     return inNetworkNamespace(this.path, () => spawn(file, args, options));
   }
 
-  /** {@link NetworkNamespace.removeAll} of this one. Safe to call twice. */
+  /** {@link NetworkNamespace.removeAll} for this one. Safe to call twice. */
   remove(): Promise<void> {
     return NetworkNamespace.removeAll([this]);
   }
@@ -128,20 +128,20 @@ function writeSysctl(key: string, value: string): void {
 
 const deletionOf = (names: readonly string[]) => batchOf(names.map((name) => `netns del ${name}`));
 
-/** What a link like `/proc/1/ns/net` says of the namespace with this name; undefined when there is none. */
+/** The target of a link like `/proc/1/ns/net` for the namespace with this name; undefined if there is none. */
 function identityOf(name: string): string | undefined {
   const status = statSync(namespacePath(name), { throwIfNoEntry: false });
   return status && `net:[${status.ino}]`;
 }
 
-/** The processes in these namespaces, this one left out. */
+/** The processes in these namespaces, except this one. */
 function processesIn(names: readonly string[]): number[] {
   const identities = new Set(names.map(identityOf));
   const pids = readdirSync("/proc").map(Number);
   return pids.filter((pid) => pid > 1 && pid !== process.pid && livesIn(pid, identities));
 }
 
-/** With all of its threads: a daemon of another test visits namespaces with one, to look at their sockets. */
+/** Requires all of its threads: a daemon of another test visits namespaces with one, to look at their sockets. */
 function livesIn(pid: number, identities: ReadonlySet<string | undefined>): boolean {
   if (!identities.has(namespaceAt(`/proc/${pid}`))) return false;
   const threads = threadsOf(pid).map((thread) => namespaceAt(`/proc/${pid}/task/${thread}`));
@@ -160,7 +160,7 @@ function namespaceAt(process: string): string {
   try {
     return readlinkSync(`${process}/ns/net`);
   } catch {
-    // It has ended, or is a thread of the kernel.
+    // It has ended, or is a kernel thread.
     return "";
   }
 }
@@ -175,14 +175,14 @@ function killAll(pids: readonly number[]): void {
   }
 }
 
-/** The same as {@link NetworkNamespace.removeAll} for an `exit` handler, where nothing asynchronous runs any more. */
+/** Like {@link NetworkNamespace.removeAll}, for an `exit` handler, where nothing asynchronous runs any more. */
 export function removeNamespacesNow(names: readonly string[]): void {
   if (names.length === 0) return;
   try {
     killAll(processesIn(names));
     execFileSync("ip", ["-force", "-batch", "-"], { input: deletionOf(names), stdio: ["pipe", "ignore", "ignore"] });
   } catch {
-    // Gone already; an exit handler has no one to tell.
+    // Already gone; an exit handler has no one to tell.
   }
 }
 

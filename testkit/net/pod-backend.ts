@@ -9,7 +9,7 @@ type Thread = HelperThread<BackendRequest, BackendReply>;
 
 /** One for all backends of this process: a thread costs 60 ms of processor time, and a topology has a dozen pods. */
 let thread: Thread | undefined;
-/** Those that are running. */
+/** The running ones. */
 const running = new Set<number>();
 let lastNumber = 0;
 
@@ -24,13 +24,13 @@ async function end(backend: number): Promise<void> {
 /** A running server of one pod. */
 export interface Backend {
   readonly pod: string;
-  /** Listens on exactly these sockets from the moment the promise resolves. Rejects naming those that cannot be had. */
+  /** Listens on exactly these sockets once the promise resolves. Rejects naming those that cannot be opened. */
   listen(specs: readonly ListenSpec[]): Promise<void>;
   /** Ends the server and its connections. */
   close(): Promise<void>;
 }
 
-/** Starts a pod's server in its namespace; it listens on nothing until told. */
+/** Starts a pod's server in its namespace; it listens on nothing until told to. */
 export function startBackend(namespace: NetworkNamespace, pod: string): Backend {
   lastNumber += 1;
   const backend = lastNumber;

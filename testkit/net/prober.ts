@@ -1,4 +1,4 @@
-/** A client that makes requests on demand, a thread in a namespace; it answers in the order in which they finish (messages.ts). */
+/** A client that makes requests on demand, a thread in a namespace; it replies in the order in which they finish (messages.ts). */
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { connect, Socket } from "node:net";
@@ -59,10 +59,10 @@ async function probeSctp(request: ConnectRequest): Promise<ProbeAnswer> {
   return await answer;
 }
 
-/** A port that no service has: one of a service would be led to an endpoint at once, in the mode that decides at the socket. */
+/** A port that no service has: the mode that decides at the socket would redirect a service's to an endpoint at once. */
 const NO_SERVICE_PORT = 9;
 
-/** The address that the kernel sends from to there; undefined without a route. */
+/** The source address that the kernel chooses for that destination; undefined without a route. */
 async function sourceAddress({ address }: ConnectRequest): Promise<IpAddress | undefined> {
   const socket = createSocket(address.includes(":") ? "udp6" : "udp4");
   try {
@@ -82,7 +82,7 @@ function askOver(socket: Socket, { timeoutMs }: ConnectRequest): Promise<ProbeAn
     let text = "";
     const finish = (answer: ProbeAnswer): void => {
       clearTimeout(timer);
-      // A reset instead of an orderly end: neither side keeps a TIME_WAIT that could meet the next request's tuple.
+      // A reset instead of an orderly close: neither side keeps a TIME_WAIT that could meet the next request's tuple.
       socket.resetAndDestroy();
       resolve(answer);
     };
@@ -111,9 +111,9 @@ function probeUdp(request: ConnectRequest): Promise<ProbeAnswer> {
     socket.on("error", (error) => finish(failureOf(error)));
     socket.on("message", (text) => finish(answered(text.toString())));
     const send = (): void => {
-      // Connected, so that the kernel hands an ICMP refusal to this socket.
+      // Connected, so that the kernel reports an ICMP error to this socket.
       socket.connect(request.port, request.address, () => {
-        // A local packet filter answers EPERM for a drop and for a reject alike; the ICMP error or the silence tells.
+        // A local packet filter answers EPERM for both drop and reject; the ICMP error or the silence tells them apart.
         socket.send("?", () => {});
       });
     };
@@ -140,7 +140,7 @@ async function probe(request: ConnectRequest): Promise<ConnectReply> {
 }
 
 function fetchText(request: FetchRequest): Promise<FetchReply> {
-  // An `import` would load all that it has, a WebSocket client included: half of what this thread takes to start.
+  // An `import` would load everything, including a WebSocket client: half of this thread's start time.
   const { get } = process.getBuiltinModule("node:http");
   return new Promise((resolve) => {
     const done = (status: number, body: string): void => resolve({ id: request.id, kind: "fetch", status, body });

@@ -3,14 +3,14 @@ import { spawn } from "node:child_process";
 import { ignorePipeErrors, signalChild } from "../../src/kernel/child-process.ts";
 import { whenLate } from "../support/patience.ts";
 
-/** What a command printed. */
+/** A command's output. */
 export interface CommandResult {
   readonly status: number;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-/** A command could not start, or ended with a non-zero status. */
+/** A command failed to start, or ended with a non-zero status. */
 export class CommandError extends Error {
   override readonly name = "CommandError";
   readonly command: string;
@@ -42,7 +42,7 @@ export function runCommand(argv: readonly [string, ...string[]], options: Comman
   const command = argv.join(" ");
   return new Promise((resolve, reject) => {
     const child = spawn(file, args, { cwd, stdio: ["pipe", "pipe", "pipe"] });
-    // A command that ends without reading its input closes the pipe; its exit status tells more than EPIPE.
+    // A command that ends without reading its input closes the pipe; its exit status says more than EPIPE.
     ignorePipeErrors(child);
     child.on("error", (cause) => reject(new CommandError(command, -1, cause.message, { cause })));
     if (child.pid === undefined) return;

@@ -1,13 +1,13 @@
 /**
- * Names of what a run leaves in the system (namespaces, temporary folders), so that a later run can tell the leftovers
- * of a dead one: `kpts-LABEL-PID.STARTTIME-SEQ`. The start time guards against a reused PID.
+ * Names of what a run leaves in the system (namespaces, temporary folders), which let a later run recognise a dead
+ * one's leftovers: `kpts-LABEL-PID.STARTTIME-SEQ`. The start time guards against a reused PID.
  */
 import { readFileSync } from "node:fs";
 
 const PATTERN = /^kpts-[a-z0-9]+-(\d+)\.(\d+)-\d+(?:-|$)/;
 let sequence = 0;
 
-/** Start time of a process in clock ticks since boot, or `undefined` when there is no such process. */
+/** Start time of a process in clock ticks since boot, or `undefined` if there is no such process. */
 export function processStartTime(pid: number): string | undefined {
   let stat: string;
   try {
@@ -15,11 +15,11 @@ export function processStartTime(pid: number): string | undefined {
   } catch {
     return undefined;
   }
-  // Field 2 is the command in parentheses and may hold anything, so count from its end; the start time is field 22.
+  // Field 2 is the command in parentheses and may contain anything, so count from its end; the start time is field 22.
   return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19];
 }
 
-/** A name that no other run of this machine has. @param label lower-case letters and digits. */
+/** A name that no other run on this machine has. @param label lower-case letters and digits. */
 export function newRunName(label: string): string {
   if (!/^[a-z0-9]+$/.test(label))
     throw new TypeError(`label ${JSON.stringify(label)}: want lower-case letters and digits`);
@@ -27,10 +27,7 @@ export function newRunName(label: string): string {
   return `kpts-${label}-${process.pid}.${processStartTime(process.pid) ?? "0"}-${sequence}`;
 }
 
-/**
- * Whether a name belongs to a run whose process is gone. Names of other makers are never leftovers. Pure but for
- * `startTimeOf`.
- */
+/** Whether a name belongs to a run whose process is gone. Names in another form are never leftovers. */
 export function isLeftover(name: string, startTimeOf: (pid: number) => string | undefined = processStartTime): boolean {
   const match = PATTERN.exec(name);
   if (match === null) return false;

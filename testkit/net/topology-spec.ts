@@ -1,6 +1,4 @@
-/**
- * The plan of a network as data, and the one that the demo and most kernel tests use.
- */
+/** The plan of a network as data, and the one that the demo and most kernel tests use. */
 import { type Cidr, parseCidr } from "../../src/net/ip.ts";
 
 /** An address of each family, with prefix length: `10.200.0.2/24`, `fd00:200::2/64`. */
@@ -17,15 +15,15 @@ export interface NodeSpec {
   readonly bridge: DualAddress;
 }
 
-/** A machine on the LAN that is no node. */
+/** A machine on the LAN that is not a node. */
 export interface HostSpec {
   readonly name: string;
   readonly lan: DualAddress;
-  /** The node that its default route points to. */
+  /** The node that is its default gateway. */
   readonly gateway: string;
 }
 
-/** A pod on a node's bridge; addresses are bare and lie in the node's pod CIDR. */
+/** A pod on a node's bridge; its addresses have no prefix length and lie in the node's pod CIDR. */
 export interface PodSpec {
   readonly name: string;
   readonly node: string;
@@ -34,7 +32,7 @@ export interface PodSpec {
 }
 
 export interface TopologySpec {
-  /** Address of the LAN's own router, which answers nothing: the way to nowhere. */
+  /** Address of the LAN's own router, which answers nothing: a black hole. */
   readonly lan: DualAddress;
   /** The first is the node under test. */
   readonly nodes: readonly NodeSpec[];
@@ -82,13 +80,13 @@ export const defaultTopology: TopologySpec = {
 /** `clusterCIDR` of the configuration that fits {@link defaultTopology}. */
 export const defaultClusterCidr = "10.180.0.0/16,fd00:10:180::/64";
 
-/** The address without its prefix length. Pure. */
+/** The address without its prefix length. */
 export function bareAddress(address: string): string {
   const slash = address.indexOf("/");
   return slash < 0 ? address : address.slice(0, slash);
 }
 
-/** The network of an address with prefix length, host bits cleared. Pure; throws on text that is none. */
+/** The network of an address with prefix length, host bits cleared. Throws on invalid text. */
 export function networkOf(address: string): Cidr {
   const cidr = parseCidr(address);
   if (cidr === undefined) throw new TypeError(`not an address with prefix length: ${address}`);

@@ -28,7 +28,7 @@ import {
 // Pod addresses have no subnet of their own, so the gateway is reached through the link.
 const GATEWAY_MAC = "02:00:00:00:00:01";
 
-/** Sysctls that make IPv6 addresses usable at once and keep hosts on the routes that they are given. */
+/** Sysctls that make IPv6 addresses usable at once and keep hosts on their given routes. */
 const HOST_SYSCTLS = {
   "net.ipv6.conf.all.disable_ipv6": 0,
   "net.ipv6.conf.default.accept_dad": 0,
@@ -70,8 +70,8 @@ export class Topology {
   }
 
   /**
-   * Removes leftovers of dead runs, then builds the network; on any failure what was built is removed again and the
-   * promise rejects with CommandError. Needs root and the `ip` and `sysctl` tools.
+   * Removes leftovers of dead runs, then builds the network; on any failure, removes what was built and rejects with
+   * CommandError. Needs root and the `ip` and `sysctl` tools.
    *
    * @param label shows in the namespace names; lower-case letters and digits.
    */
@@ -88,7 +88,7 @@ export class Topology {
     return topology;
   }
 
-  /** The namespace of a node, a host or a pod. Throws on a name that the topology does not have. */
+  /** The namespace of a node, host or pod. Throws on an unknown name. */
   namespace(name: string): NetworkNamespace {
     const namespace = this.#namespaces.get(name);
     if (namespace === undefined) {
@@ -99,12 +99,12 @@ export class Topology {
     return namespace;
   }
 
-  /** The pods that run, by name. */
+  /** The running pods, by name. */
   get pods(): ReadonlyMap<string, PodSpec> {
     return this.#pods;
   }
 
-  /** Adds a pod to a node's bridge. Rejects when the name is taken or the node is unknown. */
+  /** Adds a pod to a node's bridge. Rejects if the name is taken or the node is unknown. */
   async addPod(pod: PodSpec): Promise<NetworkNamespace> {
     const node = this.spec.nodes.find((candidate) => candidate.name === pod.node);
     if (node === undefined) throw new TypeError(`pod ${pod.name}: the topology has no node ${pod.node}`);
@@ -124,7 +124,7 @@ export class Topology {
     process.removeListener("exit", this.#removeNow);
   }
 
-  /** One batch for each namespace: a process of the `ip` tool costs more than what it does. */
+  /** One batch per namespace: starting the `ip` tool costs more than its work. */
   async #build(): Promise<void> {
     const { nodes, hosts, pods, lan } = this.spec;
     for (const host of hosts) this.#gatewayOf(host);
@@ -177,7 +177,7 @@ export class Topology {
     ];
   }
 
-  /** On the node: the pod's end of a link, and the way to it. */
+  /** On the node: the pod's end of a link, and the route to it. */
   #podLinkLines(pod: PodSpec, namespace: NetworkNamespace): string[] {
     const link = `veth${this.#nextLink()}`;
     return [

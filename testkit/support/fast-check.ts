@@ -1,5 +1,5 @@
 /**
- * fast-check for all property tests, with what may be set for a run. What fails says its seed; `KPTS_PROPERTY_SEED=SEED npm test
+ * fast-check for all property tests, with a run's settings. A failure shows its seed; `KPTS_PROPERTY_SEED=SEED npm test
  * -- FILE` repeats it. `KPTS_PROPERTY_SCALE=10` tries ten times as many histories.
  */
 import fc from "fast-check";
@@ -15,8 +15,8 @@ const seed = numberFrom("KPTS_PROPERTY_SEED");
 fc.configureGlobal({ ...fc.readConfigureGlobal(), includeErrorInReport: true, ...(seed !== undefined && { seed }) });
 
 /**
- * How many histories to try.
- * @param variable of the environment that says so.
+ * Number of histories to try.
+ * @param variable environment variable that sets it.
  * @param usual without it.
  */
 export function historyRuns(variable: string, usual: number): number {

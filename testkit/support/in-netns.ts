@@ -1,12 +1,12 @@
 /**
- * Tests that need a network namespace of their own: a test file wraps its tests in {@link inNetns}, which runs the whole
+ * Tests that need their own network namespace: a test file wraps its tests in {@link inNetns}, which runs the whole
  * file once more as a child process inside a fresh namespace and reports the child's outcome as one test.
  *
  *     inNetns(import.meta.url, { name: "conntrack" }, () => {
  *       test("…", async () => { … real kernel, own namespace, loopback up … });
  *     });
  *
- * A process and not `setns`, since the calls of worker threads must see the namespace as well.
+ * Uses a process instead of `setns`, because calls from worker threads must also see the namespace.
  */
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
@@ -18,15 +18,15 @@ import { stretched } from "./patience.ts";
 export interface NetnsOptions {
   /** Part of the namespace's name, `kpts-NAME-PID`. */
   readonly name: string;
-  /** Limit for the child. @default 60 s */
+  /** Time limit for the child. @default 60 s */
   readonly timeoutMs?: number;
-  /** What needs the machine's own network; done first. @returns why there can be no such tests here, or `false`. */
+  /** Does first what needs the machine's own network. @returns why such tests cannot run here, or `false`. */
   readonly prepare?: () => Promise<string | false>;
 }
 
 const MARK = "KPTS_NETNS";
 
-/** Registers `body`'s tests inside the namespace, or, in the parent, the test that starts it. */
+/** Registers `body`'s tests inside the namespace or, in the parent, the test that starts it. */
 export function inNetns(moduleUrl: string, options: NetnsOptions, body: () => void): void {
   if (process.env[MARK] !== undefined) {
     body();
@@ -57,7 +57,7 @@ function reasonToSkip(): string | false {
 
 function runInside(namespace: string, file: string, timeoutMs: number): Promise<{ status: number; output: string }> {
   const env: NodeJS.ProcessEnv = { ...process.env, [MARK]: namespace };
-  // Set by the runner that runs this file; the child must report in plain text and not in the runner's protocol.
+  // Set by the runner that runs this file; the child must report in plain text, not in the runner's protocol.
   delete env.NODE_TEST_CONTEXT;
   const child = spawn(
     "ip",
@@ -74,7 +74,7 @@ function runInside(namespace: string, file: string, timeoutMs: number): Promise<
   return new Promise((resolve, reject) => {
     child.on("error", reject);
     child.on("close", (status, signal) => {
-      // What is wrong before what went well.
+      // Failures before passes.
       const at = Math.max(0, output.search(/^✖ failing tests:/m));
       resolve({ status: status ?? 1, output: `${output.slice(at)}${output.slice(0, at)}\n(${signal ?? status})` });
     });

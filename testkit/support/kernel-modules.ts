@@ -1,9 +1,9 @@
-/** What only some kernels have: reasons to skip a test, asked when the test file is read. */
+/** What only some kernels have: reasons to skip a test, evaluated when the test file is loaded. */
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import type { NetworkNamespace } from "../net/network-namespace.ts";
 
-/** Loads the module where it is one. Whether this network namespace has IPVS is seen by its list of virtual servers. */
+/** Loads it if it is a module. The list of virtual servers shows whether this network namespace has IPVS. */
 export function skipWithoutIpvs(): string | false {
   spawnSync("modprobe", ["-q", "ip_vs"]);
   return existsSync("/proc/net/ip_vs")
@@ -11,7 +11,7 @@ export function skipWithoutIpvs(): string | false {
     : "this kernel has no IPVS; the virtual machine has: testkit/vm/README.md";
 }
 
-/** Tries it in the current network namespace, and tidies up. */
+/** Tries it in the current network namespace, and cleans up. */
 export function skipWithoutDummyDevices(): string | false {
   const name = "kpts-probe";
   if (spawnSync("ip", ["link", "add", name, "type", "dummy"]).status !== 0) {
@@ -21,7 +21,7 @@ export function skipWithoutDummyDevices(): string | false {
   return false;
 }
 
-/** Whether the kernel has nftables for IPv4, which user-mode Linux has not. Tries it in the namespace, and tidies up. */
+/** Whether the kernel has nftables for IPv4, which user-mode Linux lacks. Tries it in the namespace, and cleans up. */
 export async function hasNftables(namespace: NetworkNamespace): Promise<boolean> {
   try {
     await namespace.exec(["nft", "add table ip kpts-probe; delete table ip kpts-probe"]);

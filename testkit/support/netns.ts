@@ -1,4 +1,4 @@
-/** Running the host's tools inside a network namespace of a test's own, from a process that stays outside. */
+/** Runs the host's tools inside a test's own network namespace, from a process that stays outside. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

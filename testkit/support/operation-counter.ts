@@ -1,11 +1,11 @@
 /**
- * Counts what is walked over: every element that an iteration or a method of a list, map or set visits, anywhere in the
- * program, while a piece of work runs. Two sizes of a cluster must give one count for one change; time need not be measured.
+ * Counts visits: every element that an iteration or a method of a list, map or set visits, anywhere in the program,
+ * during a piece of work. One change must give the same count in two sizes of a cluster; time need not be measured.
  *
- * While it counts, the engine's built-in prototypes are replaced, so that nothing else should run in the process.
+ * While it counts, the engine's built-in prototypes are replaced, so nothing else should run in the process.
  */
 
-/** Methods of lists that look at each element, however they end. */
+/** List methods that visit each element, however they end. */
 const LIST_METHODS = [
   "concat",
   "every",
@@ -28,7 +28,7 @@ const LIST_METHODS = [
 
 type Anything = Record<PropertyKey, unknown>;
 
-/** Runs the work and tells how many elements were visited meanwhile. */
+/** Runs the work and returns how many elements were visited meanwhile. */
 export async function countVisits(work: () => Promise<void>): Promise<number> {
   let visits = 0;
   const undo: (() => void)[] = [];

@@ -5,7 +5,7 @@ import { PATIENCE, stretched, until, whenLate } from "./patience.ts";
 test("a busy machine gets as much longer as it has more to do than processors", () => {
   assert.equal(stretched(1000, 0.3, 2), 1000 * PATIENCE);
   assert.equal(stretched(1000, 16, 2), 8000 * PATIENCE);
-  // spawn() takes whole milliseconds only.
+  // spawn() only accepts whole milliseconds.
   assert.ok(Number.isInteger(stretched(30_001, 4.07, 2)));
 });
 
@@ -20,7 +20,7 @@ test("what is waited for is looked at until it holds, and named when it does not
 test("a limit is longer where the machine has become busy by its end, and means nothing once it is called off", async () => {
   const startMs = performance.now();
   let asked = 0;
-  // Twice it has become longer, by however late the timer was.
+  // It is extended twice, however late the timer was.
   const limitNow = () => (++asked < 3 ? performance.now() - startMs + 16 : 0);
   await new Promise<void>((resolve) => void whenLate(0, resolve, limitNow));
   assert.equal(asked, 3);

@@ -12,7 +12,7 @@ const skip = !existsSync("/proc/self/schedstat") && "not on this machine: /proc/
 test("a clock stands still while its process waits for a processor, and goes on while it sleeps", {
   skip,
 }, async (t) => {
-  // Two of them on one processor: each waits half of the time.
+  // Two of them on one processor: each waits half the time.
   const [one, other] = [1, 2].map(() => spawn("taskset", ["--cpu-list", "0", process.execPath, "-e", LOOP]));
   const sleeping = spawn("sleep", ["60"]);
   t.after(() => {

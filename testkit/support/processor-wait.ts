@@ -1,9 +1,9 @@
-/** What a busy machine adds to the time that something takes: waiting for a processor. For limits that are the program's promise. */
+/** What a busy machine adds to the duration of something: waiting for a processor. For limits that the program promises. */
 import { readFileSync } from "node:fs";
 
 /**
- * How long the main thread of a process has been ready to run, and another had the processor, in milliseconds since its start. 0 where
- * the kernel does not say (`/proc/PID/schedstat`), and of a process that is gone.
+ * How long a process's main thread has been ready to run while another had the processor, in milliseconds since its
+ * start. 0 if the kernel does not say (`/proc/PID/schedstat`), and for a process that is gone.
  */
 export function waitedForProcessorMs(pid: number | "self"): number {
   try {
@@ -13,7 +13,7 @@ export function waitedForProcessorMs(pid: number | "self"): number {
   }
 }
 
-/** A clock that stands still while one of these processes waits for a processor. To be read while they are there. */
+/** A clock that stops while one of these processes waits for a processor. Read it while they exist. */
 export class BusyClock {
   readonly #pids: readonly (number | "self")[];
   readonly #waitedMs: number[];
@@ -26,11 +26,11 @@ export class BusyClock {
     this.#waitedMs = pids.map(() => 0);
   }
 
-  /** Milliseconds since it was made, without the waits. */
+  /** Milliseconds since it was created, without the waits. */
   elapsedMs(): number {
     for (const [index, pid] of this.#pids.entries()) {
       const waited = waitedForProcessorMs(pid) - (this.#beforeMs[index] ?? 0);
-      // One that is gone has waited as long as it was seen to.
+      // For one that is gone, the last known wait counts.
       this.#waitedMs[index] = Math.max(this.#waitedMs[index] ?? 0, waited);
     }
     return performance.now() - this.#startMs - this.#waitedMs.reduce((sum, waited) => sum + waited, 0);

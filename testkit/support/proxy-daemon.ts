@@ -1,6 +1,6 @@
 /**
- * The real program as a test's subject: `bin/kube-proxy` in a namespace, with a folder of manifests that the test edits,
- * watched through its log and its ports.
+ * The real program under test: `bin/kube-proxy` in a namespace, with a folder of manifests that the test edits, watched
+ * through its log and its ports.
  */
 import type { ChildProcess } from "node:child_process";
 import { mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
@@ -16,18 +16,18 @@ const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url
 /** On an idle machine. */
 const PATIENCE_MS = 30_000;
 
-/** Conntrack limits are the whole machine's, and read-only in a namespace: leave them alone. */
+/** Conntrack limits are machine-wide, and read-only in a namespace: leave them alone. */
 const CONNTRACK_AS_IS = { maxPerCore: 0, min: 0, tcpEstablishedTimeout: "0s", tcpCloseWaitTimeout: "0s" } as const;
 
 export interface DaemonOptions {
-  /** KubeProxyConfiguration, merged over one that a namespace can run with. */
+  /** KubeProxyConfiguration, merged over one that works in a namespace. */
   readonly config?: Readonly<Record<string, unknown>>;
   readonly hostnameOverride: string;
   /** Written as one List before the start. */
   readonly objects: readonly unknown[];
-  /** URL of an API server, which is asked instead of them. */
+  /** URL of an API server to use instead of them. */
   readonly master?: string;
-  /** More arguments. */
+  /** Further arguments. */
   readonly args?: readonly string[];
   readonly env?: NodeJS.ProcessEnv;
   /** @default `bin/kube-proxy` of this checkout */
@@ -39,7 +39,7 @@ export interface DaemonOptions {
 export class ProxyDaemon {
   readonly folder: string;
   readonly namespace: NetworkNamespace;
-  /** Everything it has logged. */
+  /** Its whole log so far. */
   log = "";
   readonly #options: DaemonOptions;
   #child: ChildProcess | undefined;
@@ -58,7 +58,7 @@ export class ProxyDaemon {
     writeFileSync(join(this.folder, "config.json"), JSON.stringify(config));
   }
 
-  /** Writes its files, for a test that wants to see the start. Remove with {@link ProxyDaemon.dispose}. */
+  /** Writes its files, for a test that wants to watch the start. Remove with {@link ProxyDaemon.dispose}. */
   static prepare(namespace: NetworkNamespace, options: DaemonOptions): ProxyDaemon {
     return new ProxyDaemon(namespace, options);
   }
@@ -123,7 +123,7 @@ export class ProxyDaemon {
     return fetchInside(this.namespace, url, stretched(5_000));
   }
 
-  /** One sample of /metrics; undefined when it is not there. `series` is the name with its labels. */
+  /** One sample of /metrics; undefined if it is absent. `series` is the name with its labels. */
   async metric(series: string): Promise<number | undefined> {
     const { body } = await this.fetch("http://127.0.0.1:10249/metrics");
     const line = body.split("\n").find((candidate) => candidate.startsWith(`${series} `));
@@ -151,13 +151,13 @@ export class ProxyDaemon {
     await until(what, condition, {
       patienceMs: PATIENCE_MS,
       exactLimitMs: limitMs,
-      // Each look costs the daemon, too: where processors are emulated it is what makes it late.
+      // Each check costs the daemon, too: on emulated processors that is what makes it late.
       pauseMs: 50 * PATIENCE,
       evidence: () => `the daemon's log:\n${this.log}`,
     });
   }
 
-  /** Waits until the log has it: what the daemon writes may arrive after what it did has been seen. */
+  /** Waits until the log contains it: log lines may arrive after the effect has been seen. */
   async logged(pattern: RegExp): Promise<void> {
     await this.until(`${pattern} in the log`, () => pattern.test(this.log));
   }
@@ -168,7 +168,7 @@ export class ProxyDaemon {
     return stdout.replaceAll(/^#.*\n/gm, "").replaceAll(/ \[\d+:\d+\]$/gm, "");
   }
 
-  /** Waits for the end of the process. @returns the exit status, or the signal that ended it; null without one. */
+  /** Waits for the process to end. @returns the exit status, or the signal that ended it; null without one. */
   async ended(): Promise<number | NodeJS.Signals | null> {
     const child = this.#child;
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) {

@@ -54,7 +54,7 @@ const match: fc.Arbitrary<KernelMatch> = fc.oneof(
     hitCount: maybe(fc.nat(255)),
     reap: fc.boolean(),
     mask: ipv4,
-    // What is printed always has a mask.
+    // The printed form always has a mask.
     hasDefaultMask: fc.constant(false),
     side: fc.constantFrom("source" as const, "destination" as const),
   }),

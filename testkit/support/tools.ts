@@ -1,10 +1,10 @@
-/** Programs that only tests need, which a machine may lack. */
+/** Programs that only tests need and that a machine may lack. */
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 
 /**
- * For the `skip` option of a test: why it cannot run here, or `false`. In `.ci/run` a test that is skipped for this reason has
- * failed (scripts/run-tests.mjs).
+ * For the `skip` option of a test: why it cannot run here, or `false`. In `.ci/run`, a test skipped for this reason
+ * counts as failed (scripts/run-tests.mjs).
  */
 export function skipWithoutTool(tool: string, debianPackage: string): string | false {
   return isOnPath(tool) ? false : `no program ${tool} on PATH: install the package ${debianPackage}`;

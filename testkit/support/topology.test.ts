@@ -17,7 +17,7 @@ function outcomes(answers: readonly ProbeAnswer[]): string[] {
   return [...new Set(answers.map((answer) => (answer.ok ? `${answer.pod} saw ${answer.peer}` : answer.error)))].sort();
 }
 
-/** Whether the process exists and is no zombie that is yet to be collected. */
+/** Whether the process exists and is not a zombie. */
 function isRunning(pid: string): boolean {
   try {
     return !/^\d+ \(.*\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, "utf8"));

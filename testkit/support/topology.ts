@@ -1,5 +1,5 @@
 /**
- * The network of namespaces for tests: built per test, removed after it, and a reason to skip where the kernel cannot.
+ * The network of namespaces for tests: built per test, removed after it, and a reason to skip if the kernel cannot provide it.
  *
  * ```ts
  * test("a pod reaches a cluster IP", { skip: kernelSkip }, async (t) => {
@@ -16,7 +16,7 @@ import { type Backend, startBackend } from "../net/pod-backend.ts";
 import { Topology } from "../net/topology.ts";
 import { defaultTopology, type PodSpec, type TopologySpec } from "../net/topology-spec.ts";
 
-/** The run of all tests has looked once (scripts/run-tests.mjs, testkit/vm/guest), and says what it found: a look takes a namespace. */
+/** The run of all tests has checked once (scripts/run-tests.mjs, testkit/vm/guest), and passes on the result: a check takes a namespace. */
 const told = process.env.KPTS_MISSING;
 const missing = told === undefined ? await missingForTopology() : (JSON.parse(told) as readonly string[]);
 
@@ -40,10 +40,10 @@ export async function addServingPod(topology: Topology, pod: PodSpec, listen: re
   return backend;
 }
 
-/** Of some clients, the cgroup of the test's that they are in. */
+/** The test cgroup of some clients. */
 export interface CgroupOfProbers {
   readonly cgroup?: string;
-  /** Namespaces whose clients are not. */
+  /** Namespaces whose clients are not in it. */
   readonly except?: readonly string[];
 }
 

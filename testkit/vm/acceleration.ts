@@ -1,7 +1,7 @@
 /**
- * Whether the processor can run the qemu machine's code itself (KVM). Neither `/dev/kvm` nor a processor's flags say so for
- * sure: inside another virtual machine the device may be there and no usual kernel boot. So a boot is tried, once per boot of
- * the host.
+ * Whether the processor can run the qemu machine's code directly (KVM). Neither `/dev/kvm` nor the processor's flags
+ * prove it: inside another virtual machine the device may exist although no ordinary kernel boots. So a boot is tried,
+ * once per boot of the host.
  */
 import { spawnSync } from "node:child_process";
 import { accessSync, constants, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -19,13 +19,13 @@ export interface Acceleration {
 }
 
 const KVM: Acceleration = { accel: "kvm", cpu: "host" };
-// Without AVX, which is slow to emulate and which Node.js uses where it is: a quarter faster than `max`.
+// Without AVX, which is slow to emulate and which Node.js uses if present: a quarter faster than `max`.
 const EMULATION: Acceleration = { accel: "tcg,thread=multi", cpu: "Nehalem" };
 
 const BOOT_LIMIT_MS = 10_000;
 const MARK = "kpts-booted";
 
-/** @param device of KVM, a test's own. */
+/** @param device the KVM device; a test passes its own. */
 export function acceleration(cache: string, files: MachineFiles, device = "/dev/kvm"): Acceleration {
   try {
     accessSync(device, constants.R_OK | constants.W_OK);
@@ -48,7 +48,7 @@ function remembered(memory: string, key: string): boolean | undefined {
   }
 }
 
-/** Starts the kernel with a program that says so and ends. */
+/** Starts the kernel with a program that prints a message and exits. */
 function boots({ kernel, busybox }: MachineFiles): boolean {
   const folder = mkdtempSync(join(tmpdir(), "kpts-kvm-"));
   const init = `#!/bin/busybox sh\necho ${MARK}\n/bin/busybox poweroff -f\n`;

@@ -1,4 +1,4 @@
-/** Archives in the "new ASCII" cpio format, which is what the kernel unpacks at boot (Documentation/driver-api/early-userspace). */
+/** Archives in the "new ASCII" cpio format, which the kernel unpacks at boot (Documentation/driver-api/early-userspace). */
 
 export interface CpioEntry {
   /** Without a leading slash; its folders must come before it. */
@@ -24,7 +24,7 @@ function member(inode: number, { path, mode, content = new Uint8Array() }: CpioE
   return [padded([Buffer.from(header), name]), padded([Buffer.from(content)])];
 }
 
-/** Everything belongs to root. */
+/** Root owns everything. */
 export function cpioArchive(entries: readonly CpioEntry[]): Buffer {
   const members = [...entries, { path: "TRAILER!!!", mode: 0 }];
   return Buffer.concat(members.flatMap((entry, index) => member(index + 1, entry)));

@@ -1,6 +1,6 @@
 /**
- * Debian packages that the virtual machine is made of, downloaded and unpacked into the cache and never installed.
- * A package's folder appears under its final name only when it is whole, so an interrupted download is simply repeated.
+ * Debian packages that make up the virtual machine, downloaded and unpacked into the cache but never installed. A
+ * package's folder gets its final name only when it is complete, so an interrupted download is simply repeated.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
@@ -11,7 +11,7 @@ const LIMIT_MS = 600_000;
 const SYSTEM_TOOLS = fileURLToPath(new URL("../../scripts/system-tools.mjs", import.meta.url));
 
 export interface CachedPackage {
-  /** Of the package; the most recent version that this system's package lists know. */
+  /** The package's name; the most recent version in this system's package lists is used. */
   readonly name: string;
   /** A file it must contain, as a regular expression over paths; a folder without it is made again. */
   readonly proof: RegExp;
@@ -30,19 +30,19 @@ function isRoot(): boolean {
   return process.getuid?.() === 0;
 }
 
-/** What `print` says, after an update of the package lists when it says nothing and we may update them. */
+/** The output of `print`, after updating the package lists if it is empty and we may update them. */
 function askApt(file: string, args: readonly string[]): string | undefined {
   const ask = () => run(file, args, "/").stdout.trim();
   let answer = ask();
   if (answer === "" && isRoot()) {
-    // A test may be installing packages: in turn with it.
+    // A test may be installing packages: this waits its turn.
     run(process.execPath, [SYSTEM_TOOLS, "update"], "/");
     answer = ask();
   }
   return answer === "" ? undefined : answer;
 }
 
-/** The package that a metapackage stands for at present, such as `linux-image-6.1.0-56-cloud-amd64`. */
+/** The package that a metapackage currently stands for, such as `linux-image-6.1.0-56-cloud-amd64`. */
 export function dependencyOf(metapackage: string): string | undefined {
   const text = askApt("apt-cache", ["depends", "--no-recommends", "--no-suggests", metapackage]);
   return /^\s*Depends: (\S+)$/m.exec(text ?? "")?.[1];
@@ -58,7 +58,7 @@ function hasProof(folder: string, proof: RegExp): boolean {
   return readdirSync(folder, { recursive: true, encoding: "utf8" }).some((path) => proof.test(path));
 }
 
-/** The folder of the newest version that is in the cache, for a machine without package lists or network. */
+/** The folder of the newest cached version, for a machine without package lists or network. */
 function newestCached(cache: string, { name, proof }: CachedPackage): string | undefined {
   const folders = readdirSync(cache)
     .filter((entry) => entry.startsWith(`${name}_`))
@@ -89,7 +89,7 @@ function download(wanted: CachedPackage, folder: string): void {
 
 /**
  * The folder with the unpacked package. Blocks while it downloads.
- * @throws Error that says what could not be had.
+ * @throws Error that says what is unavailable.
  */
 export function ensurePackage(cache: string, wanted: CachedPackage): string {
   mkdirSync(cache, { recursive: true });

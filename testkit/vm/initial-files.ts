@@ -1,4 +1,4 @@
-/** The first root file system of a virtual machine, made for one job. */
+/** The initial root file system of a virtual machine, made for one job. */
 import { readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { type CpioEntry, cpioArchive, FOLDER, PROGRAM } from "./cpio.ts";
@@ -13,7 +13,7 @@ export interface GuestJob {
 
 const stem = (path: string) => basename(path).replace(/\.ko(\..*)?$/, "");
 
-/** The modules with these names and what they need, as paths below the modules' folder, in the order of loading. */
+/** The modules with these names and their dependencies, as paths below the modules' folder, in loading order. */
 function inOrder(names: readonly string[], modules: string): string[] {
   const lines = readFileSync(join(modules, "modules.dep"), "utf8").split("\n");
   const wanted = names.flatMap((name) => {
@@ -27,7 +27,7 @@ function inOrder(names: readonly string[], modules: string): string[] {
 
 const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
 
-/** A line for a POSIX shell that runs these words. */
+/** A POSIX shell line that runs these words. */
 export function shellLine(words: readonly string[]): string {
   return words.map(quoted).join(" ");
 }

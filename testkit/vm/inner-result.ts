@@ -1,4 +1,4 @@
-/** What the tests inside the virtual machine did, as lines among the output that the host reads. Pure. */
+/** Results of the tests inside the virtual machine, as lines among the output that the host reads. */
 
 export interface InnerResult {
   /** Relative to the checkout. */
@@ -18,7 +18,7 @@ export function resultLine(result: InnerResult): string {
   return `\n${MARK}${JSON.stringify(result)}\n`;
 }
 
-/** The result in a line, or undefined when it is other output. */
+/** The result in a line, or undefined for other output. */
 export function parseResultLine(line: string): InnerResult | undefined {
   return line.startsWith(MARK) ? (JSON.parse(line.slice(MARK.length)) as InnerResult) : undefined;
 }

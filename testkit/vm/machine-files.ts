@@ -5,7 +5,7 @@ import { basename, join } from "node:path";
 import { ensurePackage } from "./debian-package.ts";
 import type { MachineFiles } from "./machine.ts";
 
-/** What the package lists say changes with them only, and asking takes seconds. */
+/** Answers depend only on the package lists, and asking takes seconds. */
 function listsStamp(): number {
   return statSync("/var/lib/apt/lists", { throwIfNoEntry: false })?.mtimeMs ?? 0;
 }
@@ -21,9 +21,9 @@ function remembered(memory: string): MachineFiles | undefined {
 }
 
 /**
- * The answer of the last time if it still holds; else what `find` says, which may download.
- * @param name of the machine, for the file that remembers.
- * @throws Error that says what could not be had.
+ * The previous answer if it still holds; else that of `find`, which may download.
+ * @param name the machine's, for the file with the answer.
+ * @throws Error that says what is unavailable.
  */
 export function rememberedFiles(
   cache: string,
@@ -46,9 +46,9 @@ export function modulesBelow(folder: string): string {
   return join(folder, version);
 }
 
-/** Debian's kernel packages come without the list of what needs what: an installation makes it. */
+/** Debian's kernel packages come without the module dependencies: installing one generates them. */
 export function listDependencies(busybox: string, root: string): void {
-  // Newer releases have it below usr only.
+  // Newer releases have it only below usr.
   if (!existsSync(join(root, "lib"))) symlinkSync("usr/lib", join(root, "lib"));
   const version = basename(modulesBelow(join(root, "lib/modules")));
   const { status, stderr } = spawnSync(busybox, ["depmod", "-b", root, version], { encoding: "utf8" });

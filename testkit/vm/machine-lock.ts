@@ -1,6 +1,6 @@
 /**
  * One virtual machine at a time on this host: software emulation takes both cores, and two would starve each other. A
- * lock of the kernel's (`flock`), held by a small process that ends with this one, so that no crash leaves it taken.
+ * kernel lock (`flock`), held by a small process that ends with this one, so that no crash leaves it taken.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdirSync, readFileSync, rmSync } from "node:fs";
@@ -10,20 +10,20 @@ import { signalChild } from "../../src/kernel/child-process.ts";
 
 /** What the lock protects. */
 export interface MachineLock {
-  /** An empty folder for sockets and logs; short, for the path of a socket may have 107 bytes only. */
+  /** An empty folder for sockets and logs; its path is short, because a socket's path is limited to 107 bytes. */
   readonly folder: string;
-  /** Removes the folder and lets the next one run. */
+  /** Removes the folder and lets the next run start. */
   release(): void;
 }
 
-/** Writes its parent's PID for those who wait, says so, and holds the lock until its standard input ends. */
+/** Writes its parent's PID for waiting runs, reports that it is locked, and holds the lock until its standard input ends. */
 const HOLDER = 'echo "$1" > "$2"; echo locked; exec cat';
 
 /**
  * Waits for its turn.
- * @param onWait told once, with the PID of the process that is ahead.
+ * @param onWait called once, with the PID of the process that is ahead.
  * @param home where the lock is, the same for all who share the machine.
- * @throws Error when the turn does not come within `timeoutMs`, or without the program `flock` (package util-linux).
+ * @throws Error if the turn does not come within `timeoutMs`, or without the program `flock` (package util-linux).
  */
 export async function lockMachine(
   timeoutMs: number,

@@ -1,6 +1,6 @@
 /**
- * Starts a virtual machine once and reports what each test in it did as a test of the calling file. `KPTS_VM_FILES` (JSON)
- * names other files than the usual ones, `KPTS_VM_FULL=1` adds all kernel tests, `KPTS_VM_NAMES` (JSON) picks tests by name.
+ * Starts a virtual machine once and reports the result of each test in it as a test of the calling file. `KPTS_VM_FILES`
+ * (JSON) replaces the usual files, `KPTS_VM_FULL=1` adds all kernel tests, `KPTS_VM_NAMES` (JSON) selects tests by name.
  */
 import assert from "node:assert/strict";
 import { availableParallelism } from "node:os";
@@ -12,7 +12,7 @@ import { FLOW_MODES, shareFiles, vmFiles } from "./vm-files.ts";
 const RUNNER = "testkit/vm/guest/run-test-files.ts";
 const isFull = process.env.KPTS_VM_FULL === "1";
 const LIMIT_MS = isFull ? 5_400_000 : 2_400_000;
-/** The clients and servers of a flow test are processes enough for two processors. */
+/** The clients and servers of a flow test are enough processes for two processors. */
 const CONCURRENCY = "1";
 
 const isUsual = !isFull && process.env.KPTS_MODES === undefined && process.env.KPTS_VM_FILES === undefined;
@@ -24,7 +24,7 @@ function listFrom(name: string): string[] | undefined {
 
 const names = listFrom("KPTS_VM_NAMES") ?? [];
 
-/** Of tests that show what a kernel does without something: the host's. */
+/** Tests of a kernel without a feature: they are for the host. */
 const HAS_IT = /^this one has /;
 
 /** Registers a test whose outcome is known. */
@@ -35,7 +35,7 @@ function report(t: TestContext, { file, title, outcome, reason }: InnerResult): 
   });
 }
 
-/** How long each file took, from the end of the one before it; they come one after the other. */
+/** How long each file took, from the end of the previous one; they run one after the other. */
 class FileTimes {
   readonly #seconds = new Map<string, number>();
   #last = performance.now();
@@ -92,7 +92,7 @@ async function runTests(t: TestContext, machine: MachineName): Promise<void> {
   assert.deepEqual([...seen].sort(), [...files].sort(), `files without a test:\n${tail}`);
 }
 
-/** Finds results in output that comes in pieces. */
+/** Finds results in output that arrives in pieces. */
 function resultReader(onResult: (result: InnerResult) => void): (text: string) => void {
   let line = "";
   return (text) => {

@@ -1,4 +1,4 @@
-/** What the two virtual machines have in common: how they are told what to run, and how they are watched. */
+/** What the virtual machines have in common: how they are told what to run, and how they are watched. */
 import { type ChildProcess, spawn } from "node:child_process";
 
 /** What a machine boots. */
@@ -9,11 +9,11 @@ export interface MachineFiles {
   readonly modules: string;
 }
 
-/** What the first program inside has to know of the machine. */
+/** What the first program inside must know about the machine. */
 export interface GuestSettings {
-  /** Words of `mount` for the host's files, read-only. */
+  /** `mount` arguments for the host's files, read-only. */
   readonly hostFiles: string;
-  /** Needed to see the host's files and to talk to the host, and what the kernel does not load when it is asked for. */
+  /** Modules needed to see the host's files and to talk to the host, and those that the kernel does not load on demand. */
   readonly bootModules: readonly string[];
   /** Where output and the exit status go; may be patterns. */
   readonly outputDevice: string;
@@ -26,13 +26,13 @@ export interface GuestSettings {
 
 /** A machine that has been started. */
 export interface RunningMachine {
-  /** Ends with the machine; its standard output is what the job prints. */
+  /** Ends with the machine; its standard output is the job's. */
   readonly process: ChildProcess;
-  /** What the job has written as its exit status, empty as long as it has not. */
+  /** The exit status that the job has written; empty until then. */
   status(): string;
-  /** What the kernel, and the program that runs it, have said. */
+  /** Output of the kernel and of the program that runs it. */
   console(): string;
-  /** Ends what is beside the process. */
+  /** Ends what runs beside the process. */
   cleanUp(): void;
 }
 
@@ -40,20 +40,20 @@ export interface StartOptions {
   /** Empty, for sockets and logs. */
   readonly folder: string;
   readonly files: MachineFiles;
-  /** Keeps what is asked for once. */
+  /** Keeps what is determined once. */
   readonly cache: string;
   /** The initial file system. */
   readonly initrd: string;
   readonly memoryMegabytes: number;
-  /** Counts the machines that run side by side, from 0. */
+  /** Number among the machines that run side by side, from 0. */
   readonly index: number;
 }
 
 export interface Machine {
   readonly guest: GuestSettings;
-  /** Why it cannot be had here, or `false`. */
+  /** Why it is unavailable here, or `false`. */
   skip(): string | false;
-  /** Downloads what is not in the cache yet. @throws Error that says what could not be had. */
+  /** Downloads what is not cached yet. @throws Error that says what is unavailable. */
   files(cache: string): MachineFiles;
   start(options: StartOptions): Promise<RunningMachine>;
 }
@@ -65,7 +65,7 @@ export function skipEveryMachine(): string | false {
   return false;
 }
 
-/** Starts a program that the kernel ends when this process is gone, however it went. */
+/** Starts a program that the kernel ends when this process is gone, however it ended. */
 export function startBound(
   file: string,
   args: readonly string[],

@@ -1,4 +1,4 @@
-/** Debian's own kernels (the small flavour, as `linux-image-cloud-amd64`) in qemu, emulated where KVM does not work. */
+/** Debian's own kernels (the small flavour, such as `linux-image-cloud-amd64`) in qemu, emulated where KVM does not work. */
 import { type ChildProcess, spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -16,7 +16,7 @@ import {
 } from "./machine.ts";
 import { listDependencies, modulesBelow, rememberedFiles } from "./machine-files.ts";
 
-/** Where Debian's releases have it. */
+/** Its paths in Debian's releases. */
 const VIRTIOFSD = ["/usr/lib/qemu/virtiofsd", "/usr/libexec/virtiofsd"];
 const SOCKET_LIMIT_MS = 10_000;
 
@@ -53,7 +53,7 @@ async function shareFiles(socket: string): Promise<ChildProcess> {
   return share;
 }
 
-/** No device but these: shared files, a console for the kernel, one port for output and one for the exit status. */
+/** Only these devices: shared files, a console for the kernel, one port for output and one for the exit status. */
 function machineArguments(
   { folder, files, initrd, cache, memoryMegabytes }: StartOptions,
   processors: number,
@@ -75,7 +75,7 @@ function machineArguments(
     append: ["console=ttyS0 quiet panic=-1 mitigations=off"],
     chardev: [
       `socket,id=files,path=${socket}`,
-      // Its input stays open as long as this process lives; the guest cannot write to a port whose other end is gone.
+      // Its input stays open as long as this process lives; the guest cannot write to a port whose other end is closed.
       "stdio,id=output,signal=off",
       `file,id=status,path=${join(folder, "status")}`,
     ],
@@ -116,13 +116,13 @@ async function start(options: StartOptions, processors: number): Promise<Running
 }
 
 export interface QemuKernel {
-  /** Of the machine, for what is remembered of it. */
+  /** The machine's name, for remembered answers. */
   readonly name: string;
-  /** Of a kernel that has what a node's network needs, and virtiofs. */
+  /** Of a kernel with virtiofs and what a node's network needs. */
   readonly metapackage: string;
-  /** Whether a release of Debian may be without it. */
+  /** Whether some Debian release may lack it. */
   readonly mayBeAbsent: boolean;
-  /** How many it has. */
+  /** Number of processors. */
   readonly processors: number;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Runs a program as root in a virtual machine, whose kernel has what the kernel of a container host may lack: IPVS, dummy
- * devices, SCTP. The machine sees the host's files under their own paths; what it writes is gone with it.
+ * Runs a program as root in a virtual machine, whose kernel has what a container host's may lack: IPVS, dummy devices,
+ * SCTP. The machine sees the host's files under their own paths; its writes are lost with it.
  */
 import { once } from "node:events";
 import { mkdirSync, writeFileSync } from "node:fs";
@@ -15,7 +15,7 @@ import { qemuMachine } from "./qemu-machine.ts";
 import { writeStrippedSources } from "./stripped-sources.ts";
 import { umlMachine } from "./uml-machine.ts";
 
-/** The folder of the whole project. */
+/** The root folder of the project. */
 export const CHECKOUT = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "");
 const CACHE = join(CHECKOUT, ".cache/vm");
 const SOURCES = join(CACHE, "sources");
@@ -24,7 +24,7 @@ const MEMORY_MEGABYTES = 2048;
 /** Another run may be ahead of this one. */
 const TURN_LIMIT_MS = 1_800_000;
 
-/** The machines by the names that commands and settings use. */
+/** The machines by the names used in commands and settings. */
 export const MACHINES: Readonly<Record<MachineName, Machine>> = {
   uml: umlMachine,
   qemu: qemuMachine({
@@ -37,7 +37,7 @@ export const MACHINES: Readonly<Record<MachineName, Machine>> = {
     name: "qemu-6.12",
     metapackage: "linux-image-6.12-cloud-amd64",
     mayBeAbsent: true,
-    // Of two that are emulated, one ran into a breakpoint with which the other had patched the kernel's code, in 1 of 3 runs: a panic.
+    // With two emulated ones, one hit a breakpoint with which the other had patched the kernel's code, in 1 of 3 runs: a panic.
     processors: 1,
   }),
 };
@@ -50,35 +50,35 @@ export function isMachineName(text: string): text is MachineName {
 
 export interface VmJob {
   readonly machine: MachineName;
-  /** A program with its arguments; with `files`, what they are given to. @default `node --test` */
+  /** A program with its arguments; with `files`, these follow. @default `node --test` */
   readonly argv?: readonly string[];
   /** Test files, relative to the checkout or absolute. */
   readonly files?: readonly string[];
   /** Added to the environment. */
   readonly env?: Readonly<Record<string, string>>;
-  /** From the boot on; waiting for the machine and downloads do not count. @default 10 minutes */
+  /** From boot; waiting for the machine and downloads do not count. @default 10 minutes */
   readonly timeoutMs?: number;
-  /** Told what the program prints while it prints it. */
+  /** Called with the program's output as it arrives. */
   readonly onOutput?: (text: string) => void;
 }
 
 export interface VmResult {
-  /** The program's exit status; undefined when the machine ended before it, or was ended by the time limit. */
+  /** The program's exit status; undefined if the machine ended before it, or by the time limit. */
   readonly status: number | undefined;
-  /** Everything it printed, on either stream; when the machine failed, the kernel's console follows. */
+  /** Its whole output, from both streams; if the machine failed, the kernel's console follows. */
   readonly output: string;
   /** From the start of the machine to its end. */
   readonly durationMs: number;
 }
 
-/** Runs the job to its end. Ask the machine's `skip` before. @throws Error when the machine cannot be had. */
+/** Runs the job to its end. Check the machine's `skip` first. @throws Error if the machine is unavailable. */
 export async function runInVm(job: VmJob): Promise<VmResult> {
   const [result] = await runInVms([job]);
   if (result === undefined) throw new Error("a machine without a result");
   return result;
 }
 
-/** Runs each job in a machine of its own, side by side, to the end of all. */
+/** Runs each job in its own machine, side by side, until all have ended. */
 export async function runInVms(jobs: readonly VmJob[]): Promise<readonly VmResult[]> {
   const lock = await lockMachine(TURN_LIMIT_MS, (holder) =>
     process.stderr.write(`waiting for the virtual machine of process ${holder}\n`),
@@ -110,7 +110,7 @@ function commandOf({ machine, argv = ["node", "--test"], files = [], env = {} }:
     KPTS_VM_CHECKOUT: CHECKOUT,
     KPTS_VM_SOURCES: SOURCES,
     NODE_OPTIONS: `--require ${JSON.stringify(PRELOAD)}`,
-    // What the host has compiled; what is compiled inside is gone with the layer in memory.
+    // The host's compiled code; what is compiled inside is lost with the layer in memory.
     NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? join(CHECKOUT, ".cache/compiled"),
     ...env,
   };

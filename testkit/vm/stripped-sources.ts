@@ -1,6 +1,6 @@
 /**
- * The checkout's TypeScript as JavaScript, for the virtual machine. Node.js removes types with a WebAssembly program, and in
- * an emulated processor that takes most of a short program's time and crashes it now and then (SIGSEGV, 1 in 40 starts).
+ * The checkout's TypeScript as JavaScript, for the virtual machine. Node.js strips types with a WebAssembly program, which
+ * on an emulated processor takes most of a short program's time and crashes it now and then (SIGSEGV, 1 in 40 starts).
  */
 import { globSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { stripTypeScriptTypes } from "node:module";
@@ -19,7 +19,7 @@ export function writeStrippedSources(root: string, folder: string): void {
   }
 }
 
-/** The text of a source without its types, to the byte as Node.js itself has it: what the host has compiled counts inside as well. */
+/** The text of a source without its types, byte for byte as Node.js itself has it: so the host's compiled code is valid inside, too. */
 export function strippedSource(file: string): string {
   return stripTypeScriptTypes(readFileSync(file, "utf8"), { sourceUrl: pathToFileURL(file).href });
 }

@@ -14,7 +14,7 @@ const READ_WINDOW = hex("41f644242110 75d3 48a1089a6b6000000000 488b5588 498b0c2
 const CODE_AT = 0x100;
 const WINDOW_AT = 0x300;
 
-/** An ELF file of one segment, at 0x606b9000 but for its last bytes. */
+/** An ELF file with one segment, at 0x606b9000 except for its last bytes. */
 function kernel({ window = 0x10000n, flushPage = FLUSH_PAGE } = {}): Buffer {
   const file = Buffer.alloc(0x400);
   file.writeBigUInt64LE(64n, 32);

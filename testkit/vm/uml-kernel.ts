@@ -1,24 +1,24 @@
 /**
- * Debian's user-mode Linux with page faults in batches. A process inside is one of the host, followed by ptrace: each of its page faults is
- * three rounds between two processes, 0.12 ms, and was three quarters of what a test took: a start of Node.js has 5,400 of them.
+ * Debian's user-mode Linux with batched page faults. A process inside is a host process under ptrace: each of its page faults is three
+ * round trips between two processes, 0.12 ms, which was three quarters of a test's time: a start of Node.js has 5,400 of them.
  *
- * The kernel itself prepares up to sixteen pages of a file at each fault (`do_fault_around`). But the one of 6.1 shows only one of them
- * to the host (`flush_tlb_page`, arch/um/kernel/tlb.c), and the others fault all the same. The changed program shows all that are ready
- * around it (`flush_tlb_range`, which the kernel uses for larger changes), and prepares more of them.
+ * The kernel itself prepares up to sixteen pages of a file at each fault (`do_fault_around`). But that of 6.1 shows only one of them
+ * to the host (`flush_tlb_page`, arch/um/kernel/tlb.c), and the others fault all the same. The patched program shows all that are
+ * ready around it (`flush_tlb_range`, which the kernel uses for larger changes), and prepares more of them.
  */
 import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 
 /** A power of two. With more, programs that use little of large files pay for what they do not use. */
 const WINDOW_BYTES = 0x40000;
-/** Its usual value in all kernels. */
+/** The usual value in all kernels. */
 const FAULT_AROUND_BYTES = 0x10000n;
 
-/** `flush_tlb_range`, and behind it the beginning of `flush_tlb_page`. Two dots are any byte: of addresses. */
+/** `flush_tlb_range`, followed by the beginning of `flush_tlb_page`. Two dots are any byte: of addresses. */
 const FLUSH_RANGE =
   "55 48 8b 7f 10 48 89 f0 48 89 e5 48 85 ff 75 14 48 89 c7 48 89 d6 48 b8 .. .. .. .. .. .. .. .. ff d0 eb 0e " +
   "48 b8 .. .. .. .. .. .. .. .. 31 c9 ff d0 5d c3";
 const FLUSH_PAGE = "55 48 89 e5 41 56 41 55 41 54 53 48 89 f3 48 c1 ee 1e 81 e6 ff 01 00 00 48 81 e3 00 f0 ff ff";
-/** Where `do_fault_around` reads `fault_around_bytes`, by an address of eight bytes. */
+/** Where `do_fault_around` reads `fault_around_bytes`, through an eight-byte address. */
 const READ_WINDOW =
   "41 f6 44 24 21 10 75 d3 48 a1 .. .. .. .. .. .. .. .. 48 8b 55 88 49 8b 0c 24 4c 8b 6d 80 48 89 c6";
 const ADDRESS_IN_READ_WINDOW = 10;
@@ -26,7 +26,7 @@ const ADDRESS_IN_READ_WINDOW = 10;
 const bytesOf = (pattern: string) => pattern.split(" ");
 const length = (pattern: string) => bytesOf(pattern).length;
 
-/** Where the pattern begins in the file; undefined unless it is there once. */
+/** Where the pattern begins in the file; undefined unless it occurs exactly once. */
 function placeOf(pattern: string, file: Buffer): number | undefined {
   const bytes = bytesOf(pattern).map((byte) => (byte === ".." ? undefined : Number.parseInt(byte, 16)));
   const end = bytes.indexOf(undefined);
@@ -38,7 +38,7 @@ function placeOf(pattern: string, file: Buffer): number | undefined {
   return places.length === 1 ? places[0] : undefined;
 }
 
-/** Where a program of 64-bit ELF has the eight bytes of this address in its file. */
+/** The file offset of the eight bytes at this address in a 64-bit ELF program. */
 function placeOfAddress(address: bigint, file: Buffer): number | undefined {
   const headers = Number(file.readBigUInt64LE(32));
   const size = file.readUInt16LE(54);
@@ -66,7 +66,7 @@ function flushWindow(distanceToRange: number): Buffer {
   return code;
 }
 
-/** The program with page faults in batches; undefined when it is another one than expected. Pure. */
+/** The program with batched page faults; undefined if it is not the expected one. */
 export function withBatchedFaults(kernel: Buffer): Buffer | undefined {
   const flushRange = placeOf(`${FLUSH_RANGE} ${FLUSH_PAGE}`, kernel);
   const readWindow = placeOf(READ_WINDOW, kernel);
@@ -80,7 +80,7 @@ export function withBatchedFaults(kernel: Buffer): Buffer | undefined {
   return changed;
 }
 
-/** The path of the changed program, beside the one that is given; that one itself when it is not what is expected: it is right, and slow. */
+/** The path of the patched program, beside the given one; the given one itself if it is not as expected: it is correct, but slow. */
 export function batchingKernel(kernel: string): string {
   const path = `${kernel}.${WINDOW_BYTES}`;
   if (existsSync(path)) return path;

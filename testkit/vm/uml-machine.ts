@@ -1,5 +1,5 @@
 /**
- * Debian's user-mode Linux: a kernel that is a program of the host. It runs at nearly the host's speed on one processor, has
+ * Debian's user-mode Linux: a kernel that is a host program. It runs at nearly the host's speed on one processor, has
  * IPVS, SCTP, dummy devices and the legacy iptables, and no nftables for IPv4 or IPv6.
  */
 import { execFileSync } from "node:child_process";
@@ -20,7 +20,7 @@ import { batchingKernel } from "./uml-kernel.ts";
 
 const guest: GuestSettings = {
   hostFiles: "-t hostfs -o ro none",
-  // The kernel does not ask for ipv6 when an address is added.
+  // The kernel does not request ipv6 when an address is added.
   bootModules: ["overlay", "ipv6"],
   outputDevice: "/dev/ttyS0",
   statusDevice: "/dev/ttyS1",
@@ -29,8 +29,8 @@ const guest: GuestSettings = {
 };
 
 /**
- * Where the machine's memory becomes a file: it must be large enough, or the machine is ended in the middle (a container's
- * /dev/shm often has 64 MB), and programs must be allowed there.
+ * Where the machine's memory becomes a file: it must be large enough, or the machine is killed midway (a container's
+ * /dev/shm often has 64 MB), and it must allow executables.
  */
 function memoryFolder(megabytes: number, other: string): string {
   const folder = "/dev/shm";
@@ -44,7 +44,7 @@ function memoryFolder(megabytes: number, other: string): string {
 }
 
 /**
- * Each system call inside switches between two processes of the host, one of which always waits: on one processor that takes
+ * Each system call inside switches between two host processes, one of which always waits: on one processor that takes
  * half as long as on two.
  */
 function processorFor(index: number): string {
@@ -57,8 +57,8 @@ function processorFor(index: number): string {
 }
 
 /**
- * The kernel 6.1 keeps a fixed part of a process's extended registers, and with the larger state of AMX the host takes no part back: the
- * first program dies ("Attempted to kill init"). There `whole-xstate.c` is loaded into it. @returns undefined where it does without.
+ * Kernel 6.1 keeps a fixed part of a process's extended registers, but with AMX's larger state the host accepts no part back: the
+ * first program dies ("Attempted to kill init"). There `whole-xstate.c` is loaded into it. @returns undefined if it is not needed.
  */
 function wholeXstate(folder: string): string | undefined {
   if (!/^flags\s*:.* amx_tile/m.test(readFileSync("/proc/cpuinfo", "utf8"))) return undefined;
@@ -68,18 +68,18 @@ function wholeXstate(folder: string): string | undefined {
   return library;
 }
 
-/** Tests of the host may run beside it, more than there are processors: about as much for it as for them. */
+/** Host tests may run beside it, more than there are processors: about as much for it as for them. */
 const NICE = "-4";
 
 async function start({ folder, files, initrd, memoryMegabytes, index }: StartOptions): Promise<RunningMachine> {
-  // The kernel is many processes, which would stay if only the first one were killed: a PID namespace ends them all.
+  // The kernel is many processes, which would survive if only the first one were killed: a PID namespace ends them all.
   const inNamespace = ["unshare", "--pid", "--fork", "--kill-child=KILL", "--", files.kernel, `initrd=${initrd}`];
   const words = ["--cpu-list", processorFor(index), "nice", "-n", NICE, ...inNamespace];
   const options = [
     `mem=${memoryMegabytes}M`,
     `uml_dir=${folder}`,
     "panic=-1",
-    // The kernel speaks on standard error; the job's output is the first serial line, its exit status the second.
+    // The kernel's output goes to standard error; the job's output is the first serial line, its exit status the second.
     ...["con=null", "con0=null,fd:2", "ssl=null", "ssl0=null,fd:1", "ssl1=null,fd:3"],
   ];
   const library = wholeXstate(folder);

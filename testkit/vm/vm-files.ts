@@ -2,7 +2,7 @@
 import { globSync } from "node:fs";
 import type { MachineName } from "./run-in-vm.ts";
 
-/** What each machine runs unless it is told otherwise. */
+/** What each machine runs by default. */
 const USUAL: Readonly<Record<MachineName, readonly string[]>> = {
   /** What the host's kernel may not have: IPVS, dummy devices, SCTP; and the legacy iptables. */
   uml: [
@@ -13,7 +13,7 @@ const USUAL: Readonly<Record<MachineName, readonly string[]>> = {
     "src/kernel/route/*.test.ts",
     "test/kernel/flows/{conntrack-cases,features,flow-histories,gone-connections,matrix,named-flows}.test.ts",
   ],
-  /** What a second kernel with nftables may answer otherwise. */
+  /** Where a second kernel with nftables may answer differently. */
   qemu: [
     "src/kernel/bpf/socket-balancer/*.test.ts",
     "src/kernel/ipvs/netlink-ipvs.test.ts",
@@ -32,20 +32,20 @@ const USUAL: Readonly<Record<MachineName, readonly string[]>> = {
 /** For `KPTS_VM_FULL=1`: all kernel tests, once more. Needs an idle host and most of an hour. */
 const FULL = ["src/kernel/**/*.test.ts", "test/conformance/*.test.ts", "test/kernel/**/*.test.ts"];
 
-/** The modes that the flow tests have in each machine. The host asks over TCP and UDP, so those of its modes ask over SCTP only. */
+/** The flow tests' modes in each machine. The host tests TCP and UDP, so the machine tests the host's modes over SCTP only. */
 export const FLOW_MODES: Readonly<Record<MachineName, string>> = {
   uml: "iptables,ipvs",
   qemu: "iptables,nftables,ipvs,ebpf",
   "qemu-6.12": "ebpf",
 };
 
-/** @param isFull all kernel tests, and not only the usual ones. */
+/** @param isFull all kernel tests, not only the usual ones. */
 export function vmFiles(root: string, machine: MachineName, isFull: boolean): string[] {
   const patterns = [...USUAL[machine], ...(isFull ? FULL : [])];
   return [...new Set(globSync(patterns, { cwd: root }))].sort();
 }
 
-/** Seconds that the longest take in user-mode Linux, roughly; others take less than half a minute. */
+/** Rough durations in seconds of the longest in user-mode Linux; others take less than half a minute. */
 const SECONDS: Readonly<Record<string, number>> = {
   "demo/run-demo.test.ts": 66,
   "test/conformance/ipvs-mode-switch.vm.test.ts": 77,
@@ -62,7 +62,7 @@ const SECONDS: Readonly<Record<string, number>> = {
   "test/property/trace-ipvs.vm.test.ts": 15,
 };
 
-/** Shares the files between machines that run side by side, so that all take about as long. No share is empty. Pure. */
+/** Shares the files between machines that run side by side, so that all take about as long. No share is empty. */
 export function shareFiles(files: readonly string[], machines: number): readonly (readonly string[])[] {
   const shares = Array.from({ length: Math.min(machines, files.length) }, () => ({
     seconds: 0,

@@ -1,4 +1,4 @@
-/** What Node.js for Windows runs under Wine: the contracts of what is reached on Windows only. */
+/** What Node.js for Windows runs under Wine: the contracts of Windows-only interfaces. */
 import "./hcn-contract-main.ts";
 import { runNetshContract } from "../../src/dataplane/userspace/testing/netsh-contract.ts";
 import { windowsNetsh } from "../../src/dataplane/userspace/windows-host.ts";

@@ -1,4 +1,4 @@
-/** The contract of HCN with the real boundary, over the library of `fake-hns.c`. */
+/** The HCN contract over the real interface, with the library of `fake-hns.c`. */
 import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
 import { openHcn } from "../../src/kernel/hcn/computenetwork.ts";
 import type { HcnCalls } from "../../src/kernel/hcn/hcn-calls.ts";
@@ -8,7 +8,7 @@ const file = process.env.FAKE_HNS_STATE ?? "";
 const notices = process.env.FAKE_HNS_NOTICES ?? "";
 let calls: HcnCalls | undefined;
 
-/** The host that the contract begins with. */
+/** The contract's initial host. */
 const CONTRACT_STATE = [
   "V 15 5",
   "C 2",

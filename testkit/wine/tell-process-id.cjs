@@ -1,2 +1,2 @@
-/** Preloaded: writes which process this is, as Windows numbers them, into a file that the environment names. */
+/** Preloaded: writes this process's Windows process ID to a file named in the environment. */
 require("node:fs").writeFileSync(process.env.KPTS_PROCESS_ID, String(process.pid));

@@ -1,6 +1,6 @@
 /**
- * Windows programs on this machine, with Wine: the folder that Windows nodes get, the library of `fake-hns.c` in the place of HNS's, the
- * program of `fake-netsh.c` in the place of `netsh`, and a prefix that is made once. Facts: docs/reference/windows-practice.md §12.
+ * Windows programs on this machine, with Wine: the folder that Windows nodes get, the library of `fake-hns.c` in place of HNS's, the
+ * program of `fake-netsh.c` in place of `netsh`, and a prefix that is created once. Facts: docs/reference/windows-practice.md §12.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import {
@@ -28,14 +28,14 @@ const folder = join(root, ".cache", "wine");
 const COMPILER = "x86_64-w64-mingw32-gcc";
 const TOOLS = [COMPILER, "script", "unshare", "apt-get", "dpkg-deb"];
 
-/** What Windows nodes get, made again with every run, in a folder with blanks, as Windows has them. */
+/** What Windows nodes get, rebuilt for every run, in a folder with spaces, as on Windows. */
 const programFolder = join(folder, "Program Files/kube proxy");
 export const windowsProgram: WindowsProgram = {
   node: join(programFolder, "node.exe"),
   script: join(programFolder, "dist/bundle/main.js"),
 };
 
-/** Without what makes a test runner of Node.js a part of another one. */
+/** Without the variable that makes one Node.js test runner part of another. */
 const { NODE_TEST_CONTEXT: _, ...inherited } = process.env;
 const environment = {
   ...inherited,
@@ -43,7 +43,7 @@ const environment = {
   WINEARCH: "win64",
   WINESERVER: WINE_SERVER,
   WINEDEBUG: "-all",
-  // A debugger would keep a process that has crashed, and the test would wait for it. There are no windows to explore.
+  // A debugger would keep a crashed process alive, and the test would wait for it. There are no windows to explore.
   WINEDLLOVERRIDES: "mscoree,mshtml,winedbg.exe,explorer.exe=",
   DISPLAY: "",
 };
@@ -56,12 +56,12 @@ function wineSkip(): string | false {
   return `no program ${missing.join(", ")} on PATH: install the package gcc-mingw-w64-x86-64-win32`;
 }
 
-/** A path of this machine as Windows programs see it. Pure. */
+/** A path of this machine as Windows programs see it. */
 export const windowsPath = (path: string): string => `Z:${path.replaceAll("/", "\\")}`;
 
 /**
- * Installs and makes what is missing: Wine, the prefix, the libraries and programs of this folder; collects the program, for which dist/
- * must be built. Rejects when it cannot be made.
+ * Installs and builds what is missing: Wine, the prefix, the libraries and programs of this folder; collects the
+ * program, for which dist/ must be built. Rejects if it cannot be built.
  *
  * @returns why there can be no Wine here, or `false`.
  */
@@ -84,30 +84,30 @@ async function makePrefix(): Promise<void> {
   if (existsSync(marker)) return;
   rmSync(environment.WINEPREFIX, { recursive: true, force: true });
   await must(wine(folder, "wineboot", "-i"));
-  // Node.js refuses older ones.
+  // Node.js rejects older ones.
   await setRegistry("HKCU\\Software\\Wine", "Version", "win10");
-  // Wine's own does nothing. In the registry, since services get no environment of ours.
+  // Wine's own does nothing. Set in the registry, because services do not get our environment.
   await setRegistry("HKCU\\Software\\Wine\\DllOverrides", "netsh.exe", "native");
-  // What waits for more programs to come would not let it end.
+  // Processes that wait for further programs would keep it from ending.
   await must(underWine(folder, WINE_SERVER, "-k"));
   writeFileSync(marker, "");
 }
 
-/** Sets a text in the registry of Windows. */
+/** Sets a string in the Windows registry. */
 const setRegistry = (key: string, name: string, text: string): Promise<void> =>
   must(wine(folder, "reg", "add", key, "/v", name, "/d", text, "/f"));
 
-/** Says something to the service control manager. @returns what it answers. */
+/** Sends a command to the service control manager. @returns its answer. */
 export async function serviceControl(...words: readonly string[]): Promise<string> {
   const { output } = await runToEnd(wine(folder, "sc", ...words));
   return output;
 }
 
-/** What starts the program: a command line of Windows. */
+/** Starts the program: a Windows command line. */
 export const programCommand = (args: readonly string[]): string =>
   [windowsPath(windowsProgram.node), windowsPath(windowsProgram.script), ...args].map((word) => `"${word}"`).join(" ");
 
-/** What is made for Windows, and from what. */
+/** What is built for Windows, and from what. */
 const BINARIES = {
   "computenetwork.dll": { source: "fake-hns.c", options: ["-shared"], libraries: ["-lole32"] },
   "netsh.exe": { source: "fake-netsh.c", options: [], libraries: ["-lws2_32"] },
@@ -124,7 +124,7 @@ async function compile(name: Binary): Promise<void> {
   await must([COMPILER, "-O1", "-Wall", "-Wextra", "-Werror", ...options, "-o", to, from, ...libraries]);
 }
 
-/** Puts one of {@link BINARIES} where Windows has its own. */
+/** Puts one of {@link BINARIES} in place of Windows' own. */
 function install(binary: Binary, name: string): void {
   copyFileSync(join(folder, binary), join(environment.WINEPREFIX, "drive_c/windows/system32", name));
 }
@@ -135,10 +135,10 @@ const ENVIRONMENT = "HKLM\\System\\CurrentControlSet\\Control\\Session Manager\\
 export const programData = join(folder, "prefix/drive_c/ProgramData");
 
 /**
- * Begins to run Windows in the network of this process: what makes its sockets runs on until the returned function is called, so that
- * no program has to wait for it.
+ * Starts Windows in this process's network namespace: the part that creates its sockets keeps running until the
+ * returned function is called, so that no program has to wait for it.
  *
- * @param serviceEnvironment what services find in their environment.
+ * @param serviceEnvironment environment of services.
  */
 export async function startWindows(serviceEnvironment: Readonly<Record<string, string>>): Promise<() => Promise<void>> {
   const end = async (): Promise<void> => {
@@ -146,7 +146,7 @@ export async function startWindows(serviceEnvironment: Readonly<Record<string, s
   };
   await end();
   for (const [name, text] of Object.entries(serviceEnvironment)) await setRegistry(ENVIRONMENT, name, text);
-  // What starts services has read its environment when it began.
+  // The service starter read its environment when it began.
   await end();
   await must(underWine(folder, WINE_SERVER, "-p"));
   return end;
@@ -157,19 +157,19 @@ async function must(words: readonly string[]): Promise<void> {
   if (status !== 0) throw new Error(`${words.join(" ")} ended with ${status}: ${output.trim()}`);
 }
 
-/** Rejects when it cannot be started. */
+/** Rejects if it cannot be started. */
 function runToEnd([file = "", ...words]: readonly string[]): Promise<{ status: number; output: string }> {
   const child = spawn(file, words, { env: environment, stdio: ["ignore", "pipe", "pipe"] });
   let output = "";
   for (const stream of [child.stdout, child.stderr]) stream.on("data", (text: Buffer) => (output += String(text)));
   return new Promise((resolve, reject) => {
     child.once("error", reject);
-    // Its pipe may be in the hands of what it has left behind.
+    // A process that it left behind may hold its pipe.
     child.once("exit", (status) => resolve({ status: status ?? -1, output }));
   });
 }
 
-/** Bundles a module of the tests beside {@link windowsProgram}, whose packages it takes. */
+/** Bundles a test module beside {@link windowsProgram}, whose packages it uses. */
 export async function bundleForWindows(entry: string): Promise<WindowsProgram> {
   const script = join(programFolder, "tests", `${basename(entry, ".ts")}.mjs`);
   await build({
@@ -186,7 +186,7 @@ export async function bundleForWindows(entry: string): Promise<WindowsProgram> {
   return { node: windowsProgram.node, script };
 }
 
-/** What HNS of the fake library has: the file that it reads and writes. */
+/** The state of the fake library's HNS: the file that it reads and writes. */
 export class HnsFile {
   readonly path: string;
 
@@ -201,23 +201,23 @@ export class HnsFile {
     this.#replace([`V ${version}`, `C ${objects.length}`, ...objects, ""]);
   }
 
-  /** What HNS tells on its own, a number of `HCN_NOTIFICATIONS` a line. */
+  /** Notifications from HNS, one number of `HCN_NOTIFICATIONS` per line. */
   get noticesPath(): string {
     return `${this.path}.notices`;
   }
 
-  /** HNS tells something on its own. */
+  /** HNS sends a notification. */
   notify(type: number): void {
     appendFileSync(this.noticesPath, `${type}\n`);
   }
 
-  /** It is gone without notice. */
+  /** It disappears without notice. */
   lose(kind: HcnKind, id: string): void {
     const lines = readFileSync(this.path, "utf8").split("\n");
     this.#replace(lines.filter((line) => !line.startsWith(`${kind[0]} ${id} `)));
   }
 
-  /** At once: a file that is being written would be a host without a network. */
+  /** Atomic: a half-written file would be a host without a network. */
   #replace(lines: readonly string[]): void {
     const draft = `${this.path}.draft`;
     writeFileSync(draft, lines.join("\n"));
@@ -251,11 +251,11 @@ export interface WineRun extends WindowsProgram {
   readonly hns?: HnsFile;
   /** Added to the environment. */
   readonly env?: Readonly<Record<string, string>>;
-  /** Where the process writes: Node.js for Windows cannot write to a pipe of Wine's. */
+  /** The process's output: Node.js for Windows cannot write to a Wine pipe. */
   readonly output: string;
 }
 
-/** A program of Node.js for Windows, on a terminal of its own. */
+/** A Node.js for Windows program on its own terminal. */
 export class WineProcess {
   readonly #child: ChildProcess;
   readonly #output: string;
@@ -274,7 +274,7 @@ export class WineProcess {
       env: {
         ...environment,
         SHELL: "/bin/sh",
-        // Of what is between quotes, backslashes count double.
+        // Between quotes, backslashes count double.
         NODE_OPTIONS: `--require "${windowsPath(PRELOAD).replaceAll("\\", "\\\\")}"`,
         KPTS_PROCESS_ID: windowsPath(this.#processId),
         ...(hns !== undefined && {

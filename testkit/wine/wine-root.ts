@@ -1,6 +1,6 @@
 /**
- * Wine 10 of Debian 13 in a folder of its own, on every release of Debian: Node.js 24 dies in the Wine 8 of Debian 12. Its files
- * stand in the place of /usr for the programs that {@link underWine} starts, and for no others.
+ * Wine 10 of Debian 13 in its own folder, on every release of Debian: Node.js 24 crashes in the Wine 8 of Debian 12.
+ * Its files replace /usr for the programs that {@link underWine} starts, and for no others.
  */
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -9,19 +9,19 @@ import { runCommand } from "../net/run-command.ts";
 const RELEASE = "trixie";
 const KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /**
- * Wine, and of the libraries that it may load those without which no console program starts. None for windows: with FreeType and
- * without X, explorer.exe starts itself without end.
+ * Wine, and those of its optional libraries without which no console program starts. None for windows: with FreeType
+ * and without X, explorer.exe restarts itself endlessly.
  */
 const PACKAGES = ["wine64", "libwine", "libz-mingw-w64", "libc6", "libgcc-s1", "libunwind8", "liblzma5"];
 const LIMIT_MS = 200_000;
 const LOADER = "/usr/lib/wine/wine64";
 /** For the environment of what {@link underWine} starts. */
 export const WINE_SERVER = "/usr/lib/wine/wineserver64";
-/** Programs of 32 bits, which no test has. */
+/** 32-bit programs, which no test has. */
 const LEFT_OUT = "usr/lib/x86_64-linux-gnu/wine/i386-windows";
 const SCRIPT = 'mount --bind "$0" /usr && exec "$@"';
 
-/** The words that start a program with Wine's files in the place of /usr. @param folder of {@link installWine}. */
+/** The words that start a program with Wine's files in place of /usr. @param folder of {@link installWine}. */
 export function underWine(folder: string, program: string, ...words: readonly string[]): readonly string[] {
   return ["unshare", "--mount", "sh", "-c", SCRIPT, join(folder, "root/usr"), program, ...words];
 }
@@ -30,7 +30,7 @@ export function underWine(folder: string, program: string, ...words: readonly st
 export const wine = (folder: string, ...words: readonly string[]): readonly string[] =>
   underWine(folder, LOADER, ...words);
 
-/** Fetches and unpacks what is missing: 115 MB, from where this machine gets its packages. Rejects with what the tools say. */
+/** Fetches and unpacks what is missing: 115 MB, from this machine's package mirror. Rejects with the tools' error output. */
 export async function installWine(folder: string): Promise<void> {
   const root = join(folder, "root");
   if (existsSync(root)) return;
@@ -48,7 +48,7 @@ export async function installWine(folder: string): Promise<void> {
   renameSync(draft, root);
 }
 
-/** With lists of packages of its own, so that the machine's stay as they are. */
+/** With its own package lists, so that the machine's stay as they are. */
 async function download(state: string, archives: string): Promise<void> {
   rmSync(state, { recursive: true, force: true });
   for (const path of ["state/lists/partial", "cache/archives/partial", "etc/apt.conf.d", "etc/preferences.d"]) {
@@ -82,7 +82,7 @@ async function download(state: string, archives: string): Promise<void> {
   await apt("download", ...PACKAGES);
 }
 
-/** As libwine's own postinst does: a library of mingw becomes one of Wine's by these bytes of its head. */
+/** As libwine's own postinst does: these header bytes turn a mingw library into one of Wine's. */
 function addZlib(usr: string): void {
   const name = "zlib1.dll";
   const from = join(usr, "x86_64-w64-mingw32/lib", name);

@@ -1,7 +1,7 @@
-/** Arithmetic and comparisons as the instruction set has them, on numbers of 64 bits without a sign (reference ebpf-programs.md §4.1). */
+/** Arithmetic and comparisons of the instruction set, on unsigned 64-bit numbers (reference ebpf-programs.md §4.1). */
 import type { AluOperation, Bits, Comparison } from "./instruction.ts";
 
-/** The result of an operation. Operands of 32 bits are the lower halves, and the upper half of their result is 0. */
+/** The result of an operation. 32-bit operands are the lower halves, and the upper half of their result is 0. */
 export function compute(operation: AluOperation, bits: Bits, left: bigint, right: bigint): bigint {
   const [one, two] = [BigInt.asUintN(bits, left), BigInt.asUintN(bits, right)];
   return BigInt.asUintN(bits, operate(operation, bits, one, two));
@@ -66,7 +66,7 @@ export function compare(comparison: Comparison, bits: Bits, left: bigint, right:
   }
 }
 
-/** The low `bits` in the other or the same order; the rest is 0. For a little-endian host. */
+/** The low `bits` in the opposite or the same order; the rest is 0. For a little-endian host. */
 export function convertOrder(order: "le" | "be", bits: 16 | 32 | 64, value: bigint): bigint {
   const low = BigInt.asUintN(bits, value);
   if (order === "le") return low;

@@ -1,4 +1,4 @@
-/** Bytes to instructions, for what our own programs use. */
+/** Bytes to instructions, for the instructions that our own programs use. */
 import type { Width } from "../../../src/kernel/bpf/layout.ts";
 import type { Program } from "../../../src/kernel/bpf/map-definition.ts";
 import { SLOT_BYTES } from "./encode.ts";
@@ -19,7 +19,7 @@ const WIDTHS: ReadonlyMap<number, Width> = new Map([
   [0x18, 8],
 ]);
 
-/** One slot's fields. */
+/** The fields of one slot. */
 interface Slot {
   readonly opcode: number;
   readonly destination: Register;
@@ -28,7 +28,7 @@ interface Slot {
   readonly immediate: number;
 }
 
-/** @throws Error, with the slot's number, for an instruction that is not known here. */
+/** @throws Error, with the slot's number, for an unknown instruction. */
 export function decodeProgram({ code, references }: Program): readonly Instruction[] {
   if (code.length % SLOT_BYTES !== 0) throw new Error(`a program has ${SLOT_BYTES} bytes for each slot`);
   const maps = new Map(references.map(({ at, map }) => [at / SLOT_BYTES, map.name]));

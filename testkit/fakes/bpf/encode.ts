@@ -1,4 +1,4 @@
-/** Small programs of tests, out of instructions: 8 bytes for each, 16 for a wide immediate (reference ebpf-programs.md §4.1). */
+/** Small test programs, built from instructions: 8 bytes for each, 16 for a wide immediate (reference ebpf-programs.md §4.1). */
 import type { MapDefinition, Program } from "../../../src/kernel/bpf/map-definition.ts";
 import { HELPERS, type Instruction, type Operand, REGISTERS, type Register, slotNumbers } from "./instruction.ts";
 import * as op from "./opcodes.ts";
@@ -7,9 +7,9 @@ import * as op from "./opcodes.ts";
 export const SLOT_BYTES = 8;
 
 /**
- * A program of these instructions. Pure.
+ * A program of these instructions.
  *
- * @param maps those that `load-map` names. @throws RangeError for an offset, an immediate or a distance that has no room in its field.
+ * @param maps those that `load-map` names. @throws RangeError for an offset, immediate or distance that does not fit into its field.
  */
 export function assemble(
   name: string,
@@ -36,7 +36,7 @@ export function assemble(
   return { name, code: writer.bytes, references };
 }
 
-/** A program that does nothing. @param result 0 refuses, where a hook can. */
+/** A program that does nothing. @param result 0 rejects, where a hook can. */
 export const passing = (name = "passing", result: 0 | 1 = 1): Program =>
   assemble(name, [{ kind: "alu", operation: "mov", bits: 64, destination: "r0", source: result }, { kind: "exit" }]);
 

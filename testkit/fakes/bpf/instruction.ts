@@ -1,7 +1,7 @@
-/** Instructions as values: a register is a word and an immediate a number, so that one cannot be taken for the other. */
+/** Instructions as values: a register is a word and an immediate a number, so that they cannot be confused. */
 import type { Width } from "../../../src/kernel/bpf/layout.ts";
 
-/** The kernel's helper functions by their numbers, without `bpf_` (reference ebpf-programs.md §4.3). */
+/** The kernel's helper functions by number, without `bpf_` (reference ebpf-programs.md §4.3). */
 export const HELPERS = {
   map_lookup_elem: 1,
   map_update_elem: 2,
@@ -15,7 +15,7 @@ export const HELPERS = {
 
 export type HelperName = keyof typeof HELPERS;
 
-/** `r0` result, `r1`–`r5` arguments (lost in every call), `r6`–`r9` kept, `r10` frame pointer. */
+/** `r0` result, `r1`–`r5` arguments (clobbered by every call), `r6`–`r9` preserved, `r10` frame pointer. */
 export type Register = "r0" | "r1" | "r2" | "r3" | "r4" | "r5" | "r6" | "r7" | "r8" | "r9" | "r10";
 export type Operand = Register | number;
 
@@ -23,10 +23,10 @@ export const REGISTERS: readonly Register[] = ["r0", "r1", "r2", "r3", "r4", "r5
 
 export type AluOperation =
   | ("add" | "sub" | "mul" | "div" | "or" | "and" | "lsh" | "rsh" | "mod" | "xor" | "mov")
-  /** Shifts copies of the sign in. */
+  /** Shifts in copies of the sign. */
   | "arsh";
 export type Comparison = "==" | ">" | ">=" | "&" | "!=" | "s>" | "s>=" | "<" | "<=" | "s<" | "s<=";
-/** Of an operation: 32 bits clear the upper half of the result. */
+/** Operation width: 32 bits clear the upper half of the result. */
 export type Bits = 32 | 64;
 
 export type Instruction =
@@ -58,10 +58,10 @@ export type Instruction =
       readonly offset: number;
       readonly source: Operand;
     }
-  /** Adds to a word in memory, and returns nothing. */
+  /** Adds to a word in memory; returns nothing. */
   | { readonly kind: "atomic-add"; readonly base: Register; readonly offset: number; readonly source: Register }
   | { readonly kind: "load-wide"; readonly destination: Register; readonly value: bigint }
-  /** The map itself, for helpers. `map` is its name; the descriptor comes in when the program is loaded. */
+  /** The map itself, for helpers. `map` is its name; loading the program fills in the descriptor. */
   | { readonly kind: "load-map"; readonly destination: Register; readonly map: string }
   /** `target` is an index into the list of instructions. */
   | { readonly kind: "jump"; readonly target: number }
@@ -76,12 +76,12 @@ export type Instruction =
   | { readonly kind: "call"; readonly helper: HelperName }
   | { readonly kind: "exit" };
 
-/** How many 8-byte slots an instruction takes: jumps count slots. */
+/** Number of 8-byte slots of an instruction: jumps count slots. */
 function slotsOf(instruction: Instruction): 1 | 2 {
   return instruction.kind === "load-wide" || instruction.kind === "load-map" ? 2 : 1;
 }
 
-/** The slot in which each instruction begins; one more entry for the end. */
+/** The slot in which each instruction begins, and a last entry for the end. */
 export function slotNumbers(instructions: readonly Instruction[]): readonly number[] {
   const numbers = [0];
   for (const instruction of instructions) numbers.push((numbers.at(-1) ?? 0) + slotsOf(instruction));

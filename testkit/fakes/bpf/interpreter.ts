@@ -1,6 +1,6 @@
 /**
- * Runs a program without a kernel, over memory whose limits it checks: what the verifier promises is looked at here once more. A
- * register holds a number of 64 bits, an address in a region, or a map.
+ * Runs a program without a kernel, over memory whose bounds it checks: it verifies the verifier's promises once more. A
+ * register holds a 64-bit number, an address in a region, or a map.
  */
 import type { Program } from "../../../src/kernel/bpf/map-definition.ts";
 import { compare, compute, convertOrder } from "./arithmetic.ts";
@@ -11,7 +11,7 @@ import { MemoryFault, MemoryRegion, type Pointer } from "./memory-region.ts";
 
 type Value = bigint | Pointer | MemoryMap;
 
-/** What helpers answer that does not come from maps. */
+/** What helpers return that does not come from maps. */
 export interface Surroundings {
   readonly monotonicNs?: () => bigint;
   readonly random32?: () => number;
@@ -22,7 +22,7 @@ export interface Surroundings {
 export interface Outcome {
   /** r0 at the exit. */
   readonly result: bigint;
-  /** What the system call is to return, if the program said so. */
+  /** The system call's return value, if the program set it. */
   readonly returnValue: number | undefined;
 }
 
@@ -48,7 +48,7 @@ class Machine {
   readonly #maps: ReadonlyMap<string, MemoryMap>;
   readonly #surroundings: Surroundings;
   readonly #stack = MemoryRegion.unwritten("the stack", STACK_BYTES);
-  /** Addresses in the stack, by where they are. */
+  /** Addresses stored in the stack, by position. */
   readonly #spilled = new Map<bigint, Value>();
   #returnValue: number | undefined;
 
@@ -74,7 +74,7 @@ class Machine {
     }
   }
 
-  /** @returns where to go on, when it is not the next instruction. */
+  /** @returns where to continue, if not at the next instruction. */
   #step(one: Instruction): number | undefined {
     switch (one.kind) {
       case "alu":
@@ -94,7 +94,7 @@ class Machine {
         const { region, offset } = this.#pointer(one.base);
         const at = offset + BigInt(one.offset);
         const value = this.#value(one.source);
-        // An address goes to the stack and back, and nowhere else.
+        // Addresses can only be stored in the stack and loaded back.
         if (region === this.#stack) this.#spill(at, one.width, value);
         if (region !== this.#stack || typeof value === "bigint") region.write(at, one.width, this.#number(one.source));
         return undefined;
@@ -196,7 +196,7 @@ class Machine {
     return value;
   }
 
-  /** Of an address only that it is not 0 may be known. */
+  /** Of an address, only whether it is 0 may be known. */
   #comparable(operand: Operand): bigint {
     const value = this.#value(operand);
     return typeof value === "bigint" ? value : 1n;

@@ -15,9 +15,9 @@ import { interpret } from "./interpreter.ts";
 import { type MapWriteResult, MemoryMap } from "./memory-map.ts";
 import { memoryPins, type Pinnable, PinnedNames } from "./memory-pins.ts";
 
-/** What is in the kernel, whichever process has made it. */
+/** What is in the kernel, whichever process created it. */
 export class BpfMachine {
-  /** By folder; may be changed: a cgroup that is taken away is gone, and its links lose it. */
+  /** By folder; may be changed: a removed cgroup is gone, and its links lose it. */
   readonly cgroups: Map<string, bigint>;
   readonly names = new PinnedNames();
   readonly links = new Set<AttachedLink>();
@@ -30,7 +30,7 @@ export class BpfMachine {
     this.cgroups = new Map(cgroups);
   }
 
-  /** Programs of a hook, in the order in which they run. */
+  /** A hook's programs, in the order in which they run. */
   attached(hook: Hook, cgroup: string): readonly number[] {
     const id = this.cgroups.get(cgroup);
     const there = [...this.links].filter((link) => link.isThere && link.hook === hook && link.cgroupId === id);
@@ -45,8 +45,8 @@ export interface MemoryBpf extends Bpf {
 }
 
 /**
- * @param machine it, or the number of the directory of each cgroup.
- * @param elements what maps hold, by name, for those that a test reads itself.
+ * @param machine the machine, or the directory number of each cgroup.
+ * @param elements contents of maps, by name, for those that a test reads itself.
  */
 export function memoryBpf(
   machine: BpfMachine | ReadonlyMap<string, bigint> = new BpfMachine(),
@@ -116,7 +116,7 @@ export function memoryBpf(
   };
 }
 
-/** A program that runs when a test says so. @throws BpfError when one of its maps is not given. */
+/** A program that runs when a test says so. @throws BpfError if one of its maps is not given. */
 export function memoryRunnable(program: Program, maps: readonly BpfMap[]): RunnableProgram {
   const elements = openMaps(program, maps);
   const run = (context: Uint8Array): number => Number(BigInt.asUintN(32, interpret(program, context, elements).result));
@@ -128,7 +128,7 @@ function ours(program: BpfProgram): MemoryProgram {
   throw new BpfError("invalid", "bpf: a program of another kernel");
 }
 
-/** What a map of this kernel holds, for programs that a test runs itself. */
+/** The contents of one of this kernel's maps, for programs that a test runs itself. */
 export function elementsOf(map: BpfMap): MemoryMap {
   if (map instanceof OpenMap) return map.memory;
   throw new BpfError("invalid", `bpf: map ${map.definition.name} is of another kernel`);
@@ -208,7 +208,7 @@ function openMaps(program: Program, maps: readonly BpfMap[]): ReadonlyMap<string
   );
 }
 
-/** The one thing of the verifier's that is done here: a register that nothing wrote before the first jump. */
+/** The only check of the verifier's that is done here: a register that nothing wrote before the first jump. */
 function refuseUnset(program: string, instructions: readonly Instruction[]): void {
   const written = new Set<Register>(["r1", "r10"]);
   for (const [index, one] of instructions.entries()) {
@@ -223,7 +223,7 @@ function refuseUnset(program: string, instructions: readonly Instruction[]): voi
   }
 }
 
-/** Helpers that a program can reach: as the verifier does, a branch is left out that a constant excludes. */
+/** Helpers that a program can reach: like the verifier, leaves out branches that a constant excludes. */
 function callsOf(instructions: readonly Instruction[]): readonly HelperName[] {
   const calls: HelperName[] = [];
   const seen = new Set<string>();
@@ -263,7 +263,7 @@ class MemoryProgram implements BpfProgram, Pinnable {
   readonly kind = "program";
   readonly id: number;
   readonly tag: string;
-  /** By name: those that it reads and writes. */
+  /** By name: the maps that it reads and writes. */
   readonly maps: ReadonlyMap<string, MemoryMap>;
   readonly #program: Program;
 
@@ -283,7 +283,7 @@ class MemoryProgram implements BpfProgram, Pinnable {
   onNamed(): void {}
 }
 
-/** A link in the kernel: there while it has a name or is open somewhere. */
+/** A link in the kernel: exists while it has a name or is open somewhere. */
 class AttachedLink implements Pinnable {
   readonly kind = "link";
   readonly id: number;
@@ -357,7 +357,7 @@ class MemoryLink implements BpfLink {
     this.drop();
   }
 
-  /** As the kernel does it for a process that has ended. */
+  /** As the kernel does for a process that has ended. */
   drop(): void {
     if (!this.#isOpen) return;
     this.#isOpen = false;

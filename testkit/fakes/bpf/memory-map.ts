@@ -1,20 +1,20 @@
-/** A map's elements in memory, for the interpreter and for the kernel in memory. */
+/** A map's elements in memory, for the interpreter and the kernel in memory. */
 import { arrayBytes, type MapDefinition } from "../../../src/kernel/bpf/map-definition.ts";
 import { MemoryRegion } from "./memory-region.ts";
 
-/** The kernel's answers to a write: 0, or an errno. */
+/** The kernel's result of a write: 0 or an errno. */
 export type MapWriteResult = 0 | 2 | 7 | 17 | 22;
 const ENOENT = 2;
 const E2BIG = 7;
 const EEXIST = 17;
 const EINVAL = 22;
 
-/** As the helpers have it: 0 writes, 1 creates only, 2 replaces only. */
+/** As the helpers define it: 0 writes, 1 only creates, 2 only replaces. */
 export type UpdateFlags = 0 | 1 | 2;
 
 export class MemoryMap {
   readonly definition: MapDefinition;
-  /** Of an array: all elements, one after the other. */
+  /** For an array: all elements, one after the other. */
   readonly memory: ArrayBuffer;
   readonly #elements = new Map<string, { readonly key: Uint8Array; readonly value: MemoryRegion }>();
 
@@ -23,7 +23,7 @@ export class MemoryMap {
     this.memory = new ArrayBuffer(definition.type === "array" ? arrayBytes(definition) : 0);
   }
 
-  /** The value itself: what is written to it is in the map. */
+  /** The value itself: writing to it writes to the map. */
   lookup(key: Uint8Array): MemoryRegion | undefined {
     if (this.definition.type === "array") return this.#arrayElement(key);
     const id = hex(key);
@@ -40,7 +40,7 @@ export class MemoryMap {
       const element = this.#arrayElement(key);
       if (element === undefined) return E2BIG;
       if (flags === 1) return EEXIST;
-      // An array's elements stay where they are, and are written in place.
+      // An array's elements stay in place and are overwritten.
       element.bytes.set(value);
       return 0;
     }
@@ -52,7 +52,7 @@ export class MemoryMap {
       const [oldest] = this.#elements.keys();
       if (oldest !== undefined) this.#elements.delete(oldest);
     }
-    // A slice of a Buffer is no copy.
+    // A slice of a Buffer is not a copy.
     this.#put(key, Uint8Array.from(value));
     return 0;
   }
@@ -74,7 +74,7 @@ export class MemoryMap {
     return [...this.#elements.values()].map(({ key, value }) => [key.slice(), value.bytes.slice()]);
   }
 
-  /** Made when it is asked for: arrays are large, and tests make many. */
+  /** Created on first use: arrays are large, and tests make many. */
   #arrayElement(key: Uint8Array): MemoryRegion | undefined {
     const index = Buffer.from(key).readUInt32LE();
     if (index >= this.definition.maxEntries) return undefined;

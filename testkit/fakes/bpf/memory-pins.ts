@@ -9,7 +9,7 @@ const FOLDER = "folder";
 /** What a name stands for. */
 export interface Pinnable {
   readonly kind: "map" | "program" | "link";
-  /** A name more or less. */
+  /** A name was added or removed. */
   onNamed(isNamed: boolean): void;
 }
 
@@ -17,7 +17,7 @@ export interface Pinnable {
 export class PinnedNames {
   readonly #names = new Map<string, Pinnable | typeof FOLDER>();
 
-  /** All of them, sorted, folders with a slash at the end. */
+  /** All of them, sorted; folders end with a slash. */
   get paths(): readonly string[] {
     return [...this.#names].map(([path, what]) => (what === FOLDER ? `${path}/` : path)).sort();
   }

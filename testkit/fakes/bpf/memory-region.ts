@@ -1,4 +1,4 @@
-/** Memory as the interpreter sees it: ranges of bytes with a name, outside of which nothing can be read or written. */
+/** Memory as the interpreter sees it: named ranges of bytes, outside of which nothing can be read or written. */
 import type { Width } from "../../../src/kernel/bpf/layout.ts";
 
 /** An address. Pointers into different regions cannot be compared or subtracted. */
@@ -7,7 +7,7 @@ export interface Pointer {
   readonly offset: bigint;
 }
 
-/** A program touched what it must not. */
+/** A program accessed memory that it must not. */
 export class MemoryFault extends Error {
   override readonly name = "MemoryFault";
 }
@@ -24,7 +24,7 @@ export class MemoryRegion {
     this.#written = written;
   }
 
-  /** Bytes that all have a value. The region is a view: what is written is written to them. */
+  /** Bytes that all have a value. The region is a view: writes go to these bytes. */
   static of(name: string, bytes: Uint8Array): MemoryRegion {
     return new MemoryRegion(name, bytes, undefined);
   }
@@ -52,7 +52,7 @@ export class MemoryRegion {
     else view.setUint8(0, Number(fitted));
   }
 
-  /** A view of bytes that were all written. */
+  /** A view of bytes, all of which were written. */
   slice(offset: bigint, size: number): Uint8Array {
     const at = this.#position(offset, size);
     if (this.#written?.subarray(at, at + size).includes(0) === true) {

@@ -7,13 +7,13 @@ export const CLASS = { LD: 0, LDX: 1, ST: 2, STX: 3, ALU: 4, JMP: 5, JMP32: 6, A
 /** The second operand is a register. */
 export const SOURCE_REGISTER = 0x08;
 export const MODE_MEMORY = 0x60;
-/** Of 64 bits; the immediate is the operation, and 0 adds. */
+/** 64 bits wide; the immediate is the operation, and 0 adds. */
 export const ATOMIC_WIDE = 0xdb;
 export const OP_BYTE_ORDER = 0xd0;
 export const OP_JUMP = 0x00;
 export const OP_CALL = 0x80;
 export const OP_EXIT = 0x90;
-/** A 64-bit immediate; it takes two slots. */
+/** A 64-bit immediate; takes two slots. */
 export const LOAD_WIDE = 0x18;
 
 export const ALU_CODES: Readonly<Record<AluOperation, number>> = {

@@ -1,4 +1,4 @@
-/** Random programs whose result does not depend on a machine. */
+/** Random programs whose result does not depend on the machine. */
 import fc from "../../support/fast-check.ts";
 import type { Instruction, Register } from "./instruction.ts";
 import { ALU_CODES, JUMP_CODES } from "./opcodes.ts";
@@ -14,8 +14,8 @@ const bits = fc.constantFrom(32 as const, 64 as const);
 const SCALARS: readonly Register[] = ["r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9"];
 
 /**
- * Programs that the verifier accepts and that give a number: all registers set, then arithmetic and jumps forwards, then `exit`
- * with the registers mixed into r0.
+ * Programs that the verifier accepts and that return a number: all registers set, then arithmetic and forward jumps,
+ * then `exit` with the registers mixed into r0.
  */
 export const arithmeticProgram: fc.Arbitrary<readonly Instruction[]> = fc
   .integer({ min: 1, max: 40 })
@@ -41,7 +41,7 @@ export const arithmeticProgram: fc.Arbitrary<readonly Instruction[]> = fc
       { kind: "alu", operation: "mul", bits: 64, destination: "r0", source: 31 },
       { kind: "alu", operation: "xor", bits: 64, destination: "r0", source },
     ]),
-    // What a program returns has 32 bits: fold the upper half in.
+    // A program returns 32 bits: fold the upper half in.
     { kind: "alu", operation: "mov", bits: 64, destination: "r1", source: "r0" },
     { kind: "alu", operation: "rsh", bits: 64, destination: "r1", source: 32 },
     { kind: "alu", operation: "xor", bits: 64, destination: "r0", source: "r1" },
@@ -81,7 +81,7 @@ function arithmeticStep(register: fc.Arbitrary<Register>, index: number, count: 
   );
 }
 
-/** The verifier refuses a division by an immediate 0 and a shift by an immediate beyond the width. */
+/** The verifier rejects a division by an immediate 0 and a shift by an immediate beyond the width. */
 function acceptable(step: Extract<Instruction, { kind: "alu" }>): Instruction {
   if (typeof step.source !== "number") return step;
   if (["lsh", "rsh", "arsh"].includes(step.operation)) return { ...step, source: Math.abs(step.source) % step.bits };

@@ -1,13 +1,13 @@
-/** A connection tracking table in memory: for tests. */
+/** A connection tracking table in memory, for tests. */
 
 import type { ConntrackTable } from "../../../src/kernel/conntrack/conntrack.ts";
 import { type Flow, isSameFlow } from "../../../src/net/flow.ts";
 import { familyOf, type IpFamily } from "../../../src/net/ip.ts";
 
 export interface MemoryConntrack extends ConntrackTable {
-  /** The kernel has one entry per original tuple: an older one with the same is replaced. */
+  /** The kernel has one entry per original tuple: adding one replaces an older one. */
   add(flow: Flow): void;
-  /** What is in the table, in order of appearance. */
+  /** The contents of the table, in order of appearance. */
   readonly flows: readonly Flow[];
 }
 

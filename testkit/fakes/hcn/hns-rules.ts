@@ -1,4 +1,4 @@
-/** What the HNS in memory says of documents: what is in them, what is wrong with them, and in which words it refuses them. */
+/** How the HNS in memory judges documents: what is in them, what is wrong with them, and the error message. */
 import type { HcnKind } from "../../../src/kernel/hcn/hcn-calls.ts";
 import { HcnError } from "../../../src/kernel/hcn/hcn-error.ts";
 import { type JsonObject, listOf, numberOf, objectOf, textOf } from "../../../src/kernel/hcn/json-fields.ts";
@@ -24,7 +24,7 @@ export const HR = {
 
 export type HcnVerb = "Enumerate" | "Open" | "Query" | "Close" | "Create" | "Modify" | "Delete" | "Call" | "Watch";
 
-/** Where a load balancer answers: `family-and-address protocol port`. */
+/** The frontends of a load balancer: `family-and-address protocol port`. */
 export function frontendsOf(document: JsonObject): string[] {
   const isIpv6 = (numberOf(document.Flags) & 2) !== 0;
   const vips: readonly (IpAddress | undefined)[] = listOf(document.FrontendVIPs).map((vip) =>

@@ -1,7 +1,7 @@
 /**
- * HNS of one host in memory: networks, endpoints and load balancers as documents, with the behaviour that is documented or
- * reported (reference windows-practice.md §7). What is only guessed is a switch. `testkit/wine/fake-hns.c` is the same in C;
- * both pass `src/kernel/hcn/testing/hcn-contract.ts`.
+ * HNS of one host in memory: networks, endpoints and load balancers as documents, with the documented or reported
+ * behaviour (reference windows-practice.md §7). What is only guessed is a switch. `testkit/wine/fake-hns.c` is the same
+ * in C; both pass `src/kernel/hcn/testing/hcn-contract.ts`.
  */
 import { type Guid, parseGuid } from "../../../src/kernel/hcn/guid.ts";
 import { type HcnCalls, type HcnHandle, type HcnKind, HNS_NOTICES } from "../../../src/kernel/hcn/hcn-calls.ts";
@@ -21,19 +21,19 @@ export interface HcnCall {
   readonly about: string;
 }
 
-/** Decides whether a call is refused, in any state, by giving the HRESULT. */
+/** Decides by returning an HRESULT whether a call is rejected, in any state. */
 export type HcnFault = (call: HcnCall) => number | undefined;
 
 export interface MemoryHcnOptions {
-  /** @default 15.5, which modifies */
+  /** @default 15.5, which supports modification */
   readonly version?: HnsVersion;
-  /** A modification says that it worked and changes nothing, as 15.4 does. */
+  /** A modification reports success but changes nothing, as in 15.4. */
   readonly modifiesSilently?: boolean;
-  /** Endpoints may have any address, as in upstream's tests. @default as the subnets of the network say */
+  /** Endpoints may have any address, as in upstream's tests. @default only those in the network's subnets */
   readonly takesAnyAddress?: boolean;
   /** An endpoint that load balancers name cannot be deleted. */
   readonly keepsReferenced?: boolean;
-  /** What it says of the node behind every endpoint that is made. */
+  /** What it reports about the node behind every endpoint that is created. */
   readonly toldProvider?: string;
   /** What an L2Bridge writes into an empty `SourceVIP`. */
   readonly filledSourceVip?: string;
@@ -63,7 +63,7 @@ export class MemoryHcn implements HcnCalls {
   readonly #faults = new Set<HcnFault>();
   readonly #watchers = new Set<(type: number) => void>();
   readonly #calls: HcnCall[] = [];
-  /** `protocol port` that sockets of the host hold, or that are reserved. */
+  /** `protocol port` of ports that the host's sockets hold, or that are reserved. */
   readonly #heldPorts = new Set<string>();
   #total = 0;
   #nextHandle = 0x1000n;
@@ -79,46 +79,46 @@ export class MemoryHcn implements HcnCalls {
     this.#version = version;
   }
 
-  /** Calls so far. */
+  /** Number of calls so far. */
   get total(): number {
     return this.#total;
   }
 
-  /** Handles that are still open. */
+  /** Number of open handles. */
   get openHandles(): number {
     return this.#handles.size;
   }
 
-  /** Forgets the calls that arrived since the last time. @returns them, oldest first. */
+  /** Clears the calls since the last time. @returns them, oldest first. */
   takeCalls(): HcnCall[] {
     return this.#calls.splice(0);
   }
 
-  /** Of {@link takeCalls}, those that ask for a change. */
+  /** Those of {@link takeCalls} that request a change. */
   takeWrites(): HcnCall[] {
     return this.takeCalls().filter(({ verb }) => WRITES.has(verb));
   }
 
-  /** From now on refuses calls for which `fault` gives an HRESULT. @returns how to end that. */
+  /** From now on rejects calls for which `fault` returns an HRESULT. @returns a function that ends that. */
   refuse(fault: HcnFault): () => void {
     this.#faults.add(fault);
     return () => this.#faults.delete(fault);
   }
 
-  /** HNS tells something on its own: a number of `HCN_NOTIFICATIONS`. */
+  /** HNS sends a notification: a number of `HCN_NOTIFICATIONS`. */
   notify(type: number): void {
     const watchers = [...this.#watchers];
-    // After its end HNS knows no registration any more.
+    // Once it has ended, HNS knows no registration any more.
     if (type === HNS_NOTICES.serviceGone) this.#watchers.clear();
     for (const watcher of watchers) watcher(type);
   }
 
-  /** How many are told. */
+  /** Number of registrations. */
   get watchers(): number {
     return this.#watchers.size;
   }
 
-  /** Every call fails until the returned function is called; all objects are there again then, as after HNS's own restart. */
+  /** Every call fails until the returned function is called; then all objects are there again, as after HNS's own restart. */
   stop(): () => void {
     this.#handles.clear();
     this.notify(HNS_NOTICES.serviceGone);
@@ -135,7 +135,7 @@ export class MemoryHcn implements HcnCalls {
     return this.#add("Network", { Name: name, Type: type, Policies: policies, Ipams: ipams });
   }
 
-  /** Another network of the same document, the first of the host again. */
+  /** Adds another network with the same document as the host's first. */
   addNetworkAgain(document: JsonObject): Guid {
     const others = [...this.#stores.Network];
     this.#stores.Network.clear();
@@ -152,7 +152,7 @@ export class MemoryHcn implements HcnCalls {
     this.#stores.Network.delete(id);
   }
 
-  /** What the CNI plugin, or another program, makes. */
+  /** Created by the CNI plugin, or another program. */
   addEndpoint({ name, network, addresses, mac = "00-15-5D-00-00-01", isRemote = false }: MemoryEndpoint): Guid {
     const [first] = this.#stores.Network.keys();
     return this.#add("Endpoint", {
@@ -168,17 +168,17 @@ export class MemoryHcn implements HcnCalls {
     this.#stores.Endpoint.delete(id);
   }
 
-  /** What another program makes, or an earlier one has left; nothing is checked. */
+  /** Created by another program, or left by an earlier one; nothing is checked. */
   addLoadBalancer(settings: JsonObject): Guid {
     return this.#add("LoadBalancer", settings);
   }
 
-  /** Another program changes it. */
+  /** Another program changes a load balancer. */
   setLoadBalancer(id: Guid, change: JsonObject): void {
     this.#stores.LoadBalancer.set(id, { ...this.#stores.LoadBalancer.get(id), ...change });
   }
 
-  /** It is gone without notice. */
+  /** It disappears without notice. */
   loseLoadBalancer(id: Guid): void {
     this.#stores.LoadBalancer.delete(id);
   }
@@ -216,7 +216,7 @@ export class MemoryHcn implements HcnCalls {
   }
 
   async close(kind: HcnKind, handle: HcnHandle): Promise<void> {
-    // A handle is closed in any case.
+    // The handle is closed even if the call fails.
     this.#handles.delete(handle);
     await this.#call({ verb: "Close", kind, about: "" }, () => {}).catch(() => {});
   }
@@ -274,7 +274,7 @@ export class MemoryHcn implements HcnCalls {
 
   async watch(onNotice: (type: number) => void): Promise<() => Promise<void>> {
     return await this.#call({ verb: "Watch", kind: undefined, about: "" }, () => {
-      // Each registration is one of its own, also of the same function.
+      // Each registration is separate, even of the same function.
       const watcher = (type: number): void => onNotice(type);
       this.#watchers.add(watcher);
       return async () => void this.#watchers.delete(watcher);
@@ -293,7 +293,7 @@ export class MemoryHcn implements HcnCalls {
     });
   }
 
-  /** Calls take their time, and two at once would be a fault of the caller. */
+  /** Calls take time, and two at once would be the caller's fault. */
   async #call<T>(call: HcnCall, run: () => T): Promise<T> {
     if (this.#isCalled) throw new Error(`${call.verb} was called while another call was under way`);
     this.#isCalled = true;
@@ -332,7 +332,7 @@ export class MemoryHcn implements HcnCalls {
     for (const configuration of listOf(document.IpConfigurations)) {
       const address = parseIpAddress(textOf(objectOf(configuration).IpAddress));
       if (address === undefined) throw failed("Create", "Endpoint", HR.reservedAddress);
-      // What a remote endpoint stands for is elsewhere.
+      // A remote endpoint stands for something elsewhere.
       if (numberOf(document.Flags) === 1 || prefixes.length === 0) continue;
       if (!prefixes.some((prefix) => cidrContains(prefix, address))) {
         throw failed("Create", "Endpoint", HR.reservedAddress);

@@ -1,6 +1,6 @@
 /**
- * IP sets of one network namespace in memory. Behaves like the kernel (`testing/ipset-contract.ts`), and can be told to
- * refuse operations and which sets rules refer to.
+ * IP sets of one network namespace in memory. Behaves like the kernel (`testing/ipset-contract.ts`); tests can make it
+ * reject operations and declare which sets rules refer to.
  */
 
 import {
@@ -15,7 +15,7 @@ import {
 import { creationOf, ipsetError, ipsetFailure } from "../../../src/kernel/ipset/netlink-ipset.ts";
 import { familyOf, type IpFamily, isZeroCidr } from "../../../src/net/ip.ts";
 
-/** What the mode asks for, and the kernel's default: reference ipvs.md §6. */
+/** The mode's value, and the kernel's default: reference ipvs.md §6. */
 const MAX_ELEMENTS = 65_536;
 
 const KIND_OF: Readonly<Record<IpsetType, IpsetEntry["kind"]>> = {
@@ -26,11 +26,11 @@ const KIND_OF: Readonly<Record<IpsetType, IpsetEntry["kind"]>> = {
   "bitmap:port": "port",
 };
 
-/** Decides whether an operation is refused, in any state, by giving a code. */
+/** Decides by returning a code whether an operation is rejected, in any state. */
 export type IpsetFault = (operation: IpsetOperation) => string | undefined;
 
 interface MemorySet {
-  /** The kernel's name of any type. */
+  /** The kernel's name of the type; any type. */
   type: string;
   family: IpFamily | undefined;
   /** By their text. */
@@ -60,23 +60,23 @@ export class MemoryIpset implements Ipset {
     return this.#sets.has(name);
   }
 
-  /** Requests so far, reading ones included: what a netlink implementation would send. */
+  /** Number of requests so far, including reads: what a netlink implementation would send. */
   get messages(): number {
     return this.#messages;
   }
 
-  /** Forgets the operations that were carried out. @returns them, oldest first. */
+  /** Clears the operations that were carried out. @returns them, oldest first. */
   takeOperations(): IpsetOperation[] {
     return this.#operations.splice(0);
   }
 
-  /** From now on refuses operations for which `fault` gives a code. @returns how to end that. */
+  /** From now on rejects operations for which `fault` returns a code. @returns a function that ends that. */
   refuse(fault: IpsetFault): () => void {
     this.#faults.add(fault);
     return () => this.#faults.delete(fault);
   }
 
-  /** Another program creates a set, of any type; one of the same name goes. */
+  /** Another program creates a set of any type, replacing one of the same name. */
   createForeign(name: string, type: string, family: IpFamily | undefined): void {
     this.#sets.set(name, { type, family, members: new Map() });
   }
@@ -136,7 +136,7 @@ export class MemoryIpset implements Ipset {
     return undefined;
   }
 
-  /** @returns the code of a refusal, or `undefined` when it was done. */
+  /** @returns the error code, or `undefined` on success. */
   #execute({ kind, set: name, entry }: IpsetOperation): string | undefined {
     const set = this.#sets.get(name);
     if (set === undefined) return "ENOENT";

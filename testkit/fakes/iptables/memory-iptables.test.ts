@@ -1,4 +1,4 @@
-/** The in-memory kernel against the real one: random histories of payloads end in the same answers and the same text. */
+/** The in-memory kernel against the real one: random histories of payloads end with the same results and the same text. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { createIptables } from "../../../src/kernel/iptables/exec-iptables.ts";
@@ -22,7 +22,7 @@ async function stateOf(iptables: Iptables): Promise<string> {
   return (await iptables.save("nat")).replace(/^#.*\n/gm, "");
 }
 
-/** Of several faults in one payload each back end finds another first, so only the answer counts; not the line. */
+/** Of several faults in one payload, each back end finds a different one first, so only the result counts, not the line. */
 async function outcomeOf(restoring: Promise<void>): Promise<"accepted" | "refused"> {
   try {
     await restoring;
@@ -53,7 +53,7 @@ const command = fc.oneof(
   chain.map((name) => `-X ${name}`),
   chain.map((name) => `-N ${name}`),
 );
-/** Mostly whole: a payload of random commands alone would hardly ever be accepted. */
+/** Mostly valid: a payload of random commands alone would hardly ever be accepted. */
 const payload = fc
   .tuple(fc.subarray([":KUBE-A - [0:0]", ":KUBE-B - [0:0]", ":KUBE-C - [0:0]"]), fc.array(command, { maxLength: 4 }))
   .map(([declared, commands]) => ["*nat", ...declared, ...commands, "COMMIT", ""].join("\n"))
@@ -91,7 +91,7 @@ for (const backEnd of BACK_ENDS) {
   });
 }
 
-/** Rules that the nat table of this test takes: no foreign chains, counters or sets, nothing for filter, no IPVS. */
+/** Rules that this test's nat table accepts: no foreign chains, counters or sets, nothing for filter, no IPVS. */
 function isForNat(text: string): boolean {
   return !/-[jg] KUBE-|-j DROP|-j REJECT|-m nfacct|-m set|-m ipvs|[^\x20-\x7e]/.test(text);
 }

@@ -1,7 +1,7 @@
 /**
- * An in-memory kernel behind {@link Iptables}, with the real one's semantics and refusals: what it accepts, the host's
- * tools accept, and `save` prints what iptables-save would. For tests, rendering and the tracer. Passes the same contract
- * test as the real thing (`iptables-contract.ts`).
+ * An in-memory kernel behind {@link Iptables}, with the real one's semantics and rejections: it accepts what the host's
+ * tools accept, and `save` prints what iptables-save would. For tests, rendering and the tracer. Passes the same
+ * contract test as the real thing (`iptables-contract.ts`).
  */
 
 import {
@@ -20,12 +20,12 @@ import { runRestore, storedRuleOfWords } from "./memory-restore.ts";
 import { emptyTable, type NamedObjects, Refusal, TableDraft, type TableState } from "./memory-table.ts";
 
 export interface MemoryIptablesOptions {
-  /** Names of nfacct objects; rules that name others are refused. Read at every use. @default none */
+  /** Names of nfacct objects; rules that name others are rejected. Read at every use. @default none */
   readonly counters?: ReadonlySet<string>;
-  /** Whether there is an IP set of that name; rules that name others are refused. Asked at every use. @default none */
+  /** Whether there is an IP set of that name; rules that name others are rejected. Called at every use. @default none */
   readonly hasSet?: (name: string) => boolean;
   /**
-   * Whose errors are imitated: nft names the line of most refusals, legacy only that of those it finds while reading.
+   * The back end whose errors are imitated: nft names the line of most rejections, legacy only of those it finds while reading.
    * @default "nft"
    */
   readonly backEnd?: "nft" | "legacy";
@@ -35,9 +35,9 @@ const LOCK_MESSAGE = "Another app is currently holding the xtables lock. Stopped
 
 export class MemoryIptables implements Iptables {
   readonly family: IpFamily;
-  /** Whether another program holds the xtables lock: all but `save` then fails. */
+  /** Whether another program holds the xtables lock: everything but `save` then fails. */
   isLocked = false;
-  /** Number of restores that were tried. */
+  /** Number of attempted restores. */
   restoreCount = 0;
   readonly #backEnd: "nft" | "legacy";
   readonly #objects: NamedObjects;
@@ -153,7 +153,7 @@ export class MemoryIptables implements Iptables {
     return [...builtIn, ...others.sort()];
   }
 
-  /** The rules of a chain, or nothing when there is no such chain. */
+  /** The rules of a chain; empty if there is no such chain. */
   rules(table: IptablesTable, chain: string): readonly KernelRule[] {
     return this.#tables[table].get(chain)?.rules.map(({ rule }) => rule) ?? [];
   }

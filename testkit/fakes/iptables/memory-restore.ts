@@ -1,4 +1,4 @@
-/** Runs the text of iptables-restore on the in-memory kernel, line by line. */
+/** Runs iptables-restore text on the in-memory kernel, line by line. */
 
 import { IptablesRestoreError, type IptablesTable } from "../../../src/kernel/iptables/iptables.ts";
 import { RuleSyntaxError } from "../../../src/kernel/iptables/parser/rule-options.ts";
@@ -15,7 +15,7 @@ import { Refusal, type StoredRule, type TableDraft } from "./memory-table.ts";
 /** Where the text takes effect. */
 export interface RestoreTarget {
   readonly family: IpFamily;
-  /** Whose error messages are imitated. */
+  /** The back end whose error messages are imitated. */
   readonly backEnd: "nft" | "legacy";
   begin(table: IptablesTable): TableDraft;
   commit(draft: TableDraft): void;
@@ -28,7 +28,7 @@ const CACHE_LIMIT = 50_000;
 /** Parsed rules by text: histories of changes repeat the same few. */
 const caches: Readonly<Record<IpFamily, Map<string, StoredRule>>> = { IPv4: new Map(), IPv6: new Map() };
 
-/** A rule by its text. Throws RuleSyntaxError. */
+/** Parses a rule. Throws RuleSyntaxError. */
 export function storedRule(text: string, family: IpFamily): StoredRule {
   const cache = caches[family];
   const known = cache.get(text);
@@ -38,7 +38,7 @@ export function storedRule(text: string, family: IpFamily): StoredRule {
   return stored;
 }
 
-/** A rule by its unquoted words. Throws RuleSyntaxError. */
+/** Parses a rule from its unquoted words. Throws RuleSyntaxError. */
 export function storedRuleOfWords(words: readonly string[], family: IpFamily): StoredRule {
   return storedOf(parseRule(words, family));
 }
@@ -56,9 +56,9 @@ function intern(stored: StoredRule, cache: Map<string, StoredRule>): StoredRule 
 }
 
 /**
- * Runs a payload. Throws {@link IptablesRestoreError} with the line, where the imitated tool would name it; the table at
+ * Runs a payload. Throws {@link IptablesRestoreError}, with the line if the imitated tool would name it; the table at
  * fault and later ones are then unchanged.
- * @param only the table that is wanted; others are skipped.
+ * @param only the table to apply; others are skipped.
  */
 export function runRestore(payload: Iterable<string>, target: RestoreTarget, only?: IptablesTable): void {
   const run = new RestoreRun(target, only);
@@ -179,8 +179,8 @@ function tableName(name: string): IptablesTable {
 }
 
 /**
- * Equal for two rules exactly when `-D` and `-C` of the real tools take one for the other: the print, and what does not
- * show in it. Pure.
+ * Equal for two rules exactly if `-D` and `-C` of the real tools take one for the other: the printed form, and what
+ * does not show in it.
  */
 export function ruleIdentity(rule: KernelRule): string {
   const text = printRule(rule);

@@ -1,13 +1,13 @@
 /**
  * One table of the in-memory kernel, and the transaction that changes it: chains, rules, references between chains, and
- * the refusals that the real kernel and tools have.
+ * the rejections of the real kernel and tools.
  */
 
 import { BUILT_IN_CHAINS, type BuiltInChain, type IptablesTable } from "../../../src/kernel/iptables/iptables.ts";
 import { checkChainName, type KernelRule } from "../../../src/kernel/iptables/parser/rule-syntax.ts";
 import { isTargetName, type TargetKind } from "../../../src/kernel/iptables/parser/rule-targets.ts";
 
-/** A rule with its print and what it is compared by. Shared between chains and transactions; never changed. */
+/** A rule with its printed form and its identity for comparisons. Shared between chains and transactions; never changed. */
 export interface StoredRule {
   readonly rule: KernelRule;
   readonly text: string;
@@ -29,7 +29,7 @@ export function emptyTable(table: IptablesTable): TableState {
   return new Map(BUILT_IN_CHAINS[table].map((name) => [name, { policy: "ACCEPT", rules: [], references: 0 }]));
 }
 
-/** Where the kernel takes targets: tables, and built-in chains from which the rule may be reached. */
+/** Where the kernel accepts targets: tables, and built-in chains from which the rule may be reached. */
 const PLACES: Partial<
   Record<TargetKind, { readonly tables: readonly IptablesTable[]; readonly hooks?: readonly BuiltInChain[] }>
 > = {
@@ -41,10 +41,10 @@ const PLACES: Partial<
   DNAT: { tables: ["nat"], hooks: ["PREROUTING", "OUTPUT"] },
 };
 
-/** Whose error message names the line at fault: the nf_tables tools', the legacy ones', both, or neither for sure. */
+/** Whose error message names the line at fault: the nf_tables tools', the legacy ones', both, or neither for certain. */
 export type NamedBy = "both" | "legacy" | "nft" | "neither";
 
-/** The kernel or the tool says no. */
+/** A rejection by the kernel or the tool. */
 export class Refusal extends Error {
   override readonly name = "Refusal";
   readonly namedBy: NamedBy;
@@ -62,7 +62,7 @@ interface DraftChain {
   references: number;
 }
 
-/** What rules refer to that is not theirs. */
+/** Named objects outside the table that rules refer to. */
 export interface NamedObjects {
   /** An nfacct object. */
   hasCounter(name: string): boolean;
@@ -70,7 +70,7 @@ export interface NamedObjects {
   hasSet(name: string): boolean;
 }
 
-/** A transaction on one table. Nothing that it does shows before {@link TableDraft.commit}. */
+/** A transaction on one table. None of its changes show before {@link TableDraft.commit}. */
 export class TableDraft {
   readonly table: IptablesTable;
   readonly #chains: Map<string, StoredChain>;
@@ -151,7 +151,7 @@ export class TableDraft {
     this.#removeAt(name, position);
   }
 
-  /** The table after the transaction. Throws {@link Refusal} for what the kernel finds only now. */
+  /** The table after the transaction. Throws {@link Refusal} for what the kernel only finds now. */
   commit(): TableState {
     for (const hook of BUILT_IN_CHAINS[this.table]) this.#walk(hook, hook, new Set(), new Set());
     return this.#chains;
@@ -198,7 +198,7 @@ export class TableDraft {
     }
   }
 
-  /** Follows jumps from a built-in chain: no loops, and no target where it cannot work. */
+  /** Follows jumps from a built-in chain: no loops, and no target where it does not work. */
   #walk(hook: BuiltInChain, name: string, path: Set<string>, done: Set<string>): void {
     path.add(name);
     for (const { rule } of this.#chains.get(name)?.rules ?? []) {

@@ -1,6 +1,6 @@
 /**
- * IPVS of one network namespace in memory. Behaves like the kernel (`testing/ipvs-contract.ts`), and can be told to refuse
- * operations, to lose its module, and what connections real servers have.
+ * IPVS of one network namespace in memory. Behaves like the kernel (`testing/ipvs-contract.ts`); tests can make it
+ * reject operations, lose its module, and set the connections of real servers.
  */
 
 import {
@@ -32,7 +32,7 @@ export interface Connections {
 
 const NO_CONNECTIONS: Connections = { active: 0, inactive: 0 };
 
-/** Decides whether an operation is refused, in any state, by giving the errno's name. */
+/** Decides by returning an errno's name whether an operation is rejected, in any state. */
 export type IpvsFault = (operation: IpvsOperation) => string | undefined;
 
 export interface MemoryIpvsOptions {
@@ -49,7 +49,7 @@ interface Service {
 export class MemoryIpvs implements Ipvs {
   readonly #schedulers: ReadonlySet<string>;
   readonly #services = new Map<string, Service>();
-  /** By virtual and real server. The kernel remembers those of removed real servers until the last has ended. */
+  /** By virtual and real server. The kernel remembers those of removed real servers until the last one ends. */
   readonly #connections = new Map<string, Connections>();
   readonly #faults = new Set<IpvsFault>();
   readonly #operations: IpvsOperation[] = [];
@@ -61,23 +61,23 @@ export class MemoryIpvs implements Ipvs {
     this.#schedulers = new Set(options.schedulers ?? SCHEDULERS);
   }
 
-  /** Requests so far, reading ones included: what a netlink implementation would send. */
+  /** Number of requests so far, including reads: what a netlink implementation would send. */
   get messages(): number {
     return this.#messages;
   }
 
-  /** Forgets the operations that were carried out. @returns them, oldest first. */
+  /** Clears the operations that were carried out. @returns them, oldest first. */
   takeOperations(): IpvsOperation[] {
     return this.#operations.splice(0);
   }
 
-  /** From now on refuses operations for which `fault` gives a code. @returns how to end that. */
+  /** From now on rejects operations for which `fault` returns a code. @returns a function that ends that. */
   refuse(fault: IpvsFault): () => void {
     this.#faults.add(fault);
     return () => this.#faults.delete(fault);
   }
 
-  /** Another program removes the module, and all state with it. */
+  /** Another program removes the module, and all its state. */
   unload(): void {
     this.#isLoaded = false;
     this.#services.clear();
@@ -85,7 +85,7 @@ export class MemoryIpvs implements Ipvs {
     this.#timeouts = DEFAULT_TIMEOUTS;
   }
 
-  /** The module is there again, empty. */
+  /** The module is loaded again, empty. */
   load(): void {
     this.#isLoaded = true;
   }
@@ -162,7 +162,7 @@ export class MemoryIpvs implements Ipvs {
     return undefined;
   }
 
-  /** @returns the errno's name, or `undefined` when it was done. */
+  /** @returns the errno's name, or `undefined` on success. */
   #execute(operation: IpvsOperation): string | undefined {
     const key = virtualServerText(operation.virtualServer);
     const service = this.#services.get(key);

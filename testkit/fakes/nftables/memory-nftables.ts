@@ -1,6 +1,6 @@
 /**
- * nf_tables of one namespace in memory, as far as one table of one family goes. Several programs may be connected: each
- * sees what the others commit. Behaves like kernel 6.18 (`testing/nftables-contract.ts`), and can be told to refuse.
+ * nf_tables of one namespace in memory, limited to one table of one family. Several programs may be connected: each sees
+ * what the others commit. Behaves like kernel 6.18 (`testing/nftables-contract.ts`), and can be made to reject operations.
  */
 
 import { isDeepStrictEqual } from "node:util";
@@ -37,21 +37,21 @@ const OURSELVES: MemoryProgram = { pid: 1, name: "kube-proxy-ts", writesDigests:
 const ANOTHER: MemoryProgram = { pid: 4711, name: "nft", writesDigests: false };
 
 export interface MemoryNftKernelOptions {
-  /** Behave as before kernel 6.2: see {@link MemoryNftKernel.passTime}. @default false */
+  /** Behaves as before kernel 6.2: see {@link MemoryNftKernel.passTime}. @default false */
   readonly releasesLate?: boolean;
 }
 
-/** A refusal that has nothing to do with the state. */
+/** A rejection that is independent of the state. */
 export interface NftRefusal {
   readonly code: NftErrorCode;
-  /** Whether the error says which operation it was. @default true */
+  /** Whether the error names the operation. @default true */
   readonly isNamed?: boolean;
 }
 
-/** Decides whether an operation is refused, in any state. */
+/** Decides whether an operation is rejected, in any state. */
 export type NftFault = (operation: NftOperation) => NftRefusal | undefined;
 
-/** A set of any size is compared. */
+/** Compares sets of any size. */
 function comparedOrListed(
   set: NftSet,
   elements: ReadonlyMap<string, NftElement>,
@@ -95,7 +95,7 @@ export class MemoryNftKernel {
     this.#table = new MemoryTable(options.releasesLate ?? false);
   }
 
-  /** A handle of this project's. */
+  /** A handle for this project. */
   connect(program: MemoryProgram = OURSELVES): Nftables {
     return {
       family: this.family,
@@ -123,53 +123,53 @@ export class MemoryNftKernel {
     };
   }
 
-  /** A handle of some other program's: its rules carry no digest. */
+  /** A handle for another program: its rules carry no digest. */
   connectAnother(program: Omit<MemoryProgram, "writesDigests"> = ANOTHER): Nftables {
     return this.connect({ ...program, writesDigests: false });
   }
 
-  /** Operations of committed transactions of all programs, oldest first. */
+  /** Operations of all programs' committed transactions, oldest first. */
   get transactions(): readonly (readonly NftOperation[])[] {
     return this.#transactions;
   }
 
-  /** Transactions that were refused. */
+  /** Number of rejected transactions. */
   get refusals(): number {
     return this.#refusals;
   }
 
-  /** Forgets {@link MemoryNftKernel.transactions}. @returns all their operations. */
+  /** Clears {@link MemoryNftKernel.transactions}. @returns all their operations. */
   takeOperations(): NftOperation[] {
     return this.#transactions.splice(0).flat();
   }
 
-  /** From now on refuses operations of this project's for which `fault` gives a refusal. @returns how to end that. */
+  /** From now on rejects this project's operations for which `fault` returns a rejection. @returns a function that ends that. */
   refuse(fault: NftFault): () => void {
     this.#faults.add(fault);
     return () => this.#faults.delete(fault);
   }
 
-  /** The next transaction of this project's fails with this, no matter what it asks for. Repeated calls queue up. */
+  /** This project's next transaction fails with this error, independent of its content. Repeated calls queue up. */
   failOnce(error: Error): void {
     this.#failures.push(error);
   }
 
-  /** Another program does this just after this project reads the table for the next time. */
+  /** Another program does this right after this project's next read of the table. */
   afterNextRead(action: () => Promise<void>): void {
     this.#afterRead.push(action);
   }
 
-  /** All watching ends with this error, as when notifications cannot be received any more. */
+  /** All watches end with this error, as when notifications cannot be received any more. */
   failWatching(error: Error): void {
     for (const { fail } of [...this.#watchers]) fail(error);
   }
 
-  /** With `releasesLate`: chains that deleted elements went to can be deleted from now on. */
+  /** With `releasesLate`: from now on, chains that deleted elements went to can be deleted. */
   passTime(): void {
     this.#table.releaseReferences();
   }
 
-  /** A packet of this client's went through an `update` rule. */
+  /** A packet of this client went through an `update` rule. */
   putPacketEntry(set: string, address: string): void {
     const target = this.#table.sets.get(set);
     if (target === undefined) throw new NftError("not_found", `there is no set ${set}`, undefined);
@@ -184,13 +184,13 @@ export class MemoryNftKernel {
     if (!target.packetEntries.has(key)) target.packetEntries.set(key, element);
   }
 
-  /** What packets have put into a set; undefined when there is no such set. */
+  /** The entries that packets put into a set; undefined if there is no such set. */
   packetEntries(set: string): string[] | undefined {
     const target = this.#table.sets.get(set);
     return target && [...target.packetEntries.keys()];
   }
 
-  /** The ruleset in libnftables' JSON schema, without entries that packets made. Empty without a table. */
+  /** The ruleset in libnftables' JSON schema, without entries made by packets. Empty without a table. */
   list(table = "kube-proxy"): Json[] {
     if (!this.#table.exists) return [];
     const name = { family: this.family, table };
@@ -239,13 +239,13 @@ export class MemoryNftKernel {
     this.#committed(program, changeOf(operations));
   }
 
-  /** Another program gives a chain another name. @throws NftError as the kernel. */
+  /** Another program renames a chain. @throws NftError as the kernel does. */
   renameChain(from: string, to: string): void {
     this.#table.renameChain(from, to);
     this.#committed(ANOTHER, { chains: new Set([to]), sets: new Set(), defined: new Set([to]), isTotal: false });
   }
 
-  /** Keeps announcements back, as a busy kernel does. @returns what delivers them. */
+  /** Holds announcements back, as a busy kernel does. @returns a function that delivers them. */
   holdAnnouncements(): () => void {
     const held: (() => void)[] = [];
     this.#held = held;

@@ -1,6 +1,6 @@
 /**
- * The state of one table as a kernel would keep it: chains, rules, sets and elements that refer to each other, changed by
- * operations that the kernel would accept and refused otherwise. Every step can be taken back, so that a transaction is
+ * The state of one table as a kernel would keep it: chains, rules, sets and elements that refer to each other, changed
+ * by operations that the kernel would accept; others are rejected. Every step can be undone, so that a transaction is
  * all or nothing. Errors and their order were observed on kernel 6.18.
  */
 import { NftError, type NftErrorCode, type NftOperation } from "../../../src/kernel/nftables/nftables.ts";
@@ -28,16 +28,16 @@ export interface MemoryChain {
   hook: NftHook | undefined;
   readonly comment: string | undefined;
   readonly rules: MemoryRule[];
-  /** Rules and elements that go here. */
+  /** Number of rules and elements that go here. */
   uses: number;
 }
 
 export interface MemorySet {
   set: NftSet;
   readonly elements: Map<string, NftElement>;
-  /** Addresses that packets have put in, or for a map the elements by their keys. */
+  /** Addresses that packets have added or, for a map, the elements by key. */
   readonly packetEntries: Map<string, NftElement>;
-  /** Rules that look here. */
+  /** Number of rules that look up here. */
   uses: number;
 }
 
@@ -53,7 +53,7 @@ export class MemoryTable {
   /** How many rules name each counter. */
   counters = new Map<string, number>();
   readonly #undo: Undo[] = [];
-  /** Kernels before 6.2 give up the references of deleted elements only some time after the transaction. */
+  /** Kernels before 6.2 release the references of deleted elements only some time after the transaction. */
   readonly #releasesLate: boolean;
   #unreleased: MemoryChain[] = [];
 
@@ -61,7 +61,7 @@ export class MemoryTable {
     this.#releasesLate = releasesLate;
   }
 
-  /** Carries out one operation. @throws NftError naming `index` when the kernel would refuse it. */
+  /** Carries out one operation. @throws NftError naming `index` if the kernel would reject it. */
   apply(operation: NftOperation, index: number, writesDigests: boolean): void {
     const refuse = (code: NftErrorCode, why: string): never => {
       throw new NftError(code, `${operation.kind}: ${why}`, index);
@@ -116,17 +116,17 @@ export class MemoryTable {
     }
   }
 
-  /** What was applied since the last call stays. */
+  /** Keeps what was applied since the last call. */
   commit(): void {
     this.#undo.length = 0;
   }
 
-  /** What was applied since the last {@link MemoryTable.commit} did not happen. */
+  /** Undoes what was applied since the last {@link MemoryTable.commit}. */
   rollBack(): void {
     for (let undo = this.#undo.pop(); undo !== undefined; undo = this.#undo.pop()) undo();
   }
 
-  /** Gives a chain another name: what goes to it goes there still. @throws NftError as the kernel. */
+  /** Renames a chain: what goes to it still does. @throws NftError as the kernel does. */
   renameChain(from: string, to: string): void {
     const chain = this.chains.get(from);
     if (chain === undefined) throw new NftError("not_found", `there is no chain ${from}`, undefined);
@@ -145,13 +145,13 @@ export class MemoryTable {
     }
   }
 
-  /** The time has passed after which an old kernel gives up references of deleted elements. */
+  /** The time has passed after which an old kernel releases the references of deleted elements. */
   releaseReferences(): void {
     for (const chain of this.#unreleased) chain.uses -= 1;
     this.#unreleased = [];
   }
 
-  /** Runs a step that gives back its inverse. */
+  /** Runs a step that returns its inverse. */
   #change(step: () => Undo): void {
     this.#undo.push(step());
   }
@@ -277,7 +277,7 @@ export class MemoryTable {
       refuse("exists", `${set.name} is of another type`);
     }
     this.#change(() => {
-      // All else, its comment for one, stays as it was when it was made.
+      // Everything else, such as its comment, stays as it was created.
       const { timeoutSeconds } = set;
       present.set = timeoutSeconds === undefined ? known : { ...known, timeoutSeconds };
       return () => {
@@ -392,7 +392,7 @@ type MapValues = "verdicts" | "targets";
 
 interface SetUse {
   readonly name: string;
-  /** What the map must have for values; undefined for a set. */
+  /** The values that the map must have; undefined for a set. */
   readonly values: MapValues | undefined;
 }
 
@@ -401,7 +401,7 @@ function valuesOf({ isMap, hasTargets }: NftSet): MapValues | undefined {
   return hasTargets === true ? "targets" : undefined;
 }
 
-/** Sets and maps that a rule looks into or fills. Pure. */
+/** Sets and maps that a rule looks up or fills. */
 function setsOf(rule: NftRule): SetUse[] {
   return rule.statements.flatMap((statement): SetUse[] => {
     switch (statement.kind) {

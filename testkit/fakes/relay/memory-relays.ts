@@ -1,6 +1,6 @@
 /**
- * Sockets in memory: which ports are taken and who would be dialled, without a byte being carried. For tests of what
- * uses {@link Relays}; passes the same contract test as the real ones, for the parts that it has.
+ * Sockets in memory: which ports are taken and which destination would be dialled, without carrying a byte. For tests
+ * of the users of {@link Relays}; passes the applicable parts of the real ones' contract test.
  */
 import { familyOf, type IpAddress, isUnspecified } from "../../../src/net/ip.ts";
 import { ListenError, type ListenErrorCode, type ListenFacts } from "../../../src/relay/listen-error.ts";
@@ -42,7 +42,7 @@ class MemoryRelay implements Relay {
     return this.#open.length;
   }
 
-  /** Picks as for a new client, and counts a connection when there is a destination. */
+  /** Picks as for a new client, and counts a connection if there is a destination. */
   connect(client: Destination): Destination | undefined {
     const { pick, observer } = this.#options;
     const destination = pick(client, 0);
@@ -70,7 +70,7 @@ class MemoryRelay implements Relay {
     return this.#open.map((open) => ({ ...open, cut: () => this.endConnections((one) => one === open.destination) }));
   }
 
-  /** Ends those connections to which the question is answered with yes. */
+  /** Ends the connections for which `isMeant` returns true. */
   endConnections(isMeant: (destination: Destination) => boolean): void {
     const ended = this.#open.filter(({ destination }) => isMeant(destination));
     this.#open = this.#open.filter((one) => !ended.includes(one));
@@ -84,17 +84,17 @@ export class MemoryRelays implements Relays {
   readonly #byPort = new Map<string, Set<MemorySocket>>();
   #nextPort = FIRST_EPHEMERAL_PORT;
   readonly #relays = new Map<MemorySocket, MemoryRelay>();
-  /** The addresses of this host, or `undefined` for any. */
+  /** This host's addresses, or `undefined` for any. */
   localAddresses: readonly IpAddress[] | undefined;
-  /** Asked before anything is opened: a code makes it fail. */
+  /** Called before anything is opened: a code makes it fail. */
   failWith: (facts: ListenFacts) => ListenErrorCode | undefined = () => undefined;
 
-  /** Every socket there is, in the order of opening. */
+  /** All sockets, in the order of opening. */
   get sockets(): readonly MemorySocket[] {
     return [...this.#sockets];
   }
 
-  /** Another program takes a port; disposing gives it back. */
+  /** Another program takes a port; disposing releases it. */
   takePort(protocol: RelayProtocol, address: IpAddress, port: number): Disposable {
     const socket = this.#open({ protocol, address, port }, "other");
     return { [Symbol.dispose]: () => this.#drop(socket) };

@@ -1,6 +1,6 @@
 /**
- * Devices and addresses of one network namespace in memory. Behaves like the kernel (`testing/links-contract.ts`), and
- * can be told to refuse addresses and what other programs do.
+ * Devices and addresses of one network namespace in memory. Behaves like the kernel (`testing/links-contract.ts`);
+ * tests can make it reject addresses and act as other programs.
  */
 
 import {
@@ -16,7 +16,7 @@ import {
 } from "../../../src/kernel/route/links.ts";
 import { familyOf, type IpAddress, type IpFamily } from "../../../src/net/ip.ts";
 
-/** Decides whether a change of an address is refused, in any state, by giving the errno's name. */
+/** Decides by returning an errno's name whether a change of an address is rejected, in any state. */
 export type LinkFault = (change: {
   readonly kind: "add" | "remove";
   readonly link: string;
@@ -43,7 +43,7 @@ export class MemoryLinks implements Links {
   #nextIndex = 1;
   #messages = 0;
 
-  /** A namespace with a loopback device that has its addresses. */
+  /** A namespace with a loopback device and its addresses. */
   constructor(options: MemoryLinksOptions = {}) {
     this.#hasDummy = options.hasDummy ?? true;
     this.addForeignLink("lo", undefined);
@@ -51,29 +51,29 @@ export class MemoryLinks implements Links {
     this.addForeignAddress("lo", "::1" as IpAddress, 128);
   }
 
-  /** Requests so far, reading ones included: what a netlink implementation would send. */
+  /** Number of requests so far, including reads: what a netlink implementation would send. */
   get messages(): number {
     return this.#messages;
   }
 
-  /** From now on refuses changes for which `fault` gives a code. @returns how to end that. */
+  /** From now on rejects changes for which `fault` returns a code. @returns a function that ends that. */
   refuse(fault: LinkFault): () => void {
     this.#faults.add(fault);
     return () => this.#faults.delete(fault);
   }
 
-  /** Another program adds a device, up. */
+  /** Another program adds a device that is up. */
   addForeignLink(name: string, kind: string | undefined): void {
     this.#create(name, kind, true);
     this.#announce(name);
   }
 
-  /** Another program deletes a device, its addresses with it. */
+  /** Another program deletes a device along with its addresses. */
   deleteForeignLink(name: string): void {
     if (this.#devices.delete(name)) this.#announce(name);
   }
 
-  /** Another program adds an address. Throws when there is no such device. */
+  /** Another program adds an address. Throws if there is no such device. */
   addForeignAddress(link: string, address: IpAddress, prefixLength: number): void {
     const device = this.#devices.get(link);
     if (device === undefined) throw new Error(`no device ${link}`);
@@ -144,7 +144,7 @@ export class MemoryLinks implements Links {
 
   async addAddresses(link: string, addresses: readonly IpAddress[]): Promise<readonly LinkAddressFailure[]> {
     return this.#change("add", link, addresses, (device, address, prefixLength) => {
-      // A device has an IPv6 address once, of one prefix length or another: that is no failure, and nothing is done (ipv6_add_addr).
+      // A device has an IPv6 address only once, with any prefix length: adding it again is no failure and does nothing (ipv6_add_addr).
       const isThere = [...device.addresses.values()].some((found) => found.address === address);
       if (familyOf(address) === "IPv6" && isThere) return;
       device.addresses.set(`${address}/${prefixLength}`, { address, prefixLength, link });

@@ -1,5 +1,5 @@
 /**
- * SCTP associations in the one-to-one style (RFC 6458 §4), which Node.js has no sockets for. Once open they are streams
+ * SCTP associations in the one-to-one style (RFC 6458 §4), for which Node.js has no sockets. Once open they are streams
  * like TCP's, so `node:net` takes over the descriptor: a server listens on it, a socket reads and writes.
  */
 
@@ -14,23 +14,23 @@ import { PROTOCOL_NUMBERS } from "../../../src/net/protocol.ts";
 const SOCK_STREAM = 1;
 const SOCK_NONBLOCK = 0o4000;
 const SOCK_CLOEXEC = 0o2000000;
-/** So that the kernel hands an ICMP refusal to the socket, and does not go on asking: IP_RECVERR, IPV6_RECVERR. */
+/** IP_RECVERR, IPV6_RECVERR: so that the kernel reports an ICMP refusal to the socket instead of retrying. */
 const RECEIVE_ERRORS = { IPv4: { level: 0, option: 11 }, IPv6: { level: 41, option: 25 } } as const;
 const IPPROTO_IPV6 = 41;
 const IPV6_V6ONLY = 26;
 const SOL_SOCKET = 1;
 const SO_REUSEADDR = 2;
 const SO_ERROR = 4;
-/** struct sctp_rtoinfo: s32 association · u32 initial · u32 maximum · u32 minimum, in milliseconds, 0 for as it was. */
+/** struct sctp_rtoinfo: s32 association · u32 initial · u32 maximum · u32 minimum, in milliseconds; 0 leaves a value unchanged. */
 const SCTP_RTOINFO = 0;
 /**
- * How long until the first packet is sent again. The kernel's 3 s are what a refusal would take: while the first is being
- * sent the socket is busy, and hears no ICMP error.
+ * Delay before the first packet is sent again. The kernel's 3 s are what a refusal would take: while the first is being
+ * sent the socket is busy, and gets no ICMP error.
  */
 const INITIAL_RTO_MS = 250;
-/** How often an association under way is looked at. */
+/** How often an association in progress is checked. */
 const LOOK_MS = 5;
-/** struct pollfd: s32 descriptor · s16 events · s16 what happened. */
+/** struct pollfd: s32 descriptor · s16 requested events · s16 returned events. */
 const POLLOUT = 4;
 const ECONNREFUSED = 111;
 /** EISCONN, EALREADY, EINPROGRESS. */
@@ -58,11 +58,11 @@ export function hasSctp(): boolean {
   return true;
 }
 
-/** A descriptor that is bound and not listening yet. @throws Error when the kernel has no SCTP or the port is taken. */
+/** A descriptor that is bound but not listening yet. @throws Error if the kernel has no SCTP or the port is taken. */
 export function bindSctp(at: SctpEndpoint): number {
   const fd = socketFor(at);
   try {
-    // What is left of old associations is no obstacle; another server is.
+    // Remains of old associations do not prevent it; another server does.
     setOption(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     bindTo(fd, at);
   } catch (error) {
@@ -74,9 +74,9 @@ export function bindSctp(at: SctpEndpoint): number {
 
 /**
  * Opens an association.
- * @param from the one address to use; without it the peer is told of all addresses of this namespace and tries them, which
- *   no translation on the way survives. @default all
- * @throws Error when the kernel has no SCTP or the address is not ours.
+ * @param from the one address to use; without it the peer is told all addresses of this namespace and tries them, which
+ *   no translation on the path survives. @default all
+ * @throws Error if the kernel has no SCTP or the address is not ours.
  */
 export async function connectSctp(to: SctpEndpoint, timeoutMs: number, from?: IpAddress): Promise<SctpConnection> {
   const fd = socketFor(to);
@@ -106,20 +106,20 @@ async function established(fd: number, to: SctpEndpoint, timeoutMs: number): Pro
   const connect = () => calls.connect(fd, address, address.length);
   if (connect() >= 0) return { kind: "open", fd };
   const started = reliableErrno(calls, connect);
-  // Asking again starts over where the first attempt was refused already.
+  // Calling it again starts over if the first attempt was already refused.
   if (!UNDER_WAY.includes(started)) return { kind: "failed", detail: errnoName(started) };
-  // Waiting in `connect` itself would not end with an ICMP error.
+  // Waiting in `connect` itself would not end on an ICMP error.
   if (!(await becomesWritable(fd, timeoutMs))) return { kind: "timeout" };
   const cause = pendingError(fd);
   if (cause === 0) return { kind: "open", fd };
   return cause === ECONNREFUSED ? { kind: "refused" } : { kind: "failed", detail: errnoName(cause) };
 }
 
-/** Looks again and again: waiting would take one of few worker threads for every association. */
+/** Polls: waiting would take one of few worker threads for every association. */
 async function becomesWritable(fd: number, timeoutMs: number): Promise<boolean> {
   const asked = Buffer.from(new Int32Array([fd, POLLOUT]).buffer);
   const end = performance.now() + timeoutMs;
-  // A pending signal makes it fail.
+  // Fails on a pending signal.
   while (libc().pollNow(asked, 1) <= 0) {
     if (performance.now() > end) return false;
     await sleep(LOOK_MS);
@@ -135,7 +135,7 @@ function socketFor({ address }: SctpEndpoint): number {
   const family = familyOf(address);
   const fd = openSocket(family);
   if (fd < 0) throw new Error("the kernel has no SCTP sockets: load the module sctp (modprobe sctp)");
-  // Otherwise the peer is told the addresses of the other family as well, and talks to them past any translation.
+  // Otherwise the peer is also told the addresses of the other family, and uses them, bypassing any translation.
   if (family === "IPv6") setOption(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
   return fd;
 }

@@ -17,7 +17,7 @@ function ip(text: string): IpAddress {
   return address;
 }
 
-/** Answers everybody with the address that it sees. */
+/** Answers every client with the address that it sees. */
 async function serve(t: TestContext, address: IpAddress): Promise<void> {
   const accepted: Socket[] = [];
   const server = createServer((socket) => {

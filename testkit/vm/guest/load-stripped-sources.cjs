@@ -1,7 +1,7 @@
 /**
- * Loaded before every Node.js program inside: gives it the sources whose types the host has removed (stripped-sources.ts),
- * which are below KPTS_VM_SOURCES as the originals are below KPTS_VM_CHECKOUT. Required and not imported: each program, and each thread, would begin
- * with an import that waits for itself.
+ * Loaded before every Node.js program inside: gives it the sources whose types the host has stripped
+ * (stripped-sources.ts), which are below KPTS_VM_SOURCES as the originals are below KPTS_VM_CHECKOUT. Required instead
+ * of imported: each program, and each thread, would begin with an import that waits for itself.
  */
 const { readFileSync } = require("node:fs");
 const { registerHooks } = require("node:module");

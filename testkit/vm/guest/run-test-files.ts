@@ -1,6 +1,6 @@
 /**
- * `node run-test-files.ts CONCURRENCY NAMES FILE…`, inside the virtual machine: runs the files, of them the tests with these
- * NAMES (a JSON list of regular expressions) if there are any, and prints a line for each.
+ * `node run-test-files.ts CONCURRENCY NAMES FILE…`, inside the virtual machine: runs the files, limited to the tests
+ * with these NAMES (a JSON list of regular expressions) if there are any, and prints a line for each.
  */
 import { relative } from "node:path";
 import { run } from "node:test";
@@ -8,17 +8,17 @@ import { TEST_ENGINE } from "../../batches/test-engine.ts";
 import { missingForTopology } from "../../net/kernel-capabilities.ts";
 import { type InnerResult, resultLine } from "../inner-result.ts";
 
-/** A machine of emulated processors needs several times as long as the host. */
+/** Emulated processors need several times as long as the host. */
 const FILE_LIMIT_MS = 900_000;
 const NOISE_KEPT = 4000;
 
-/** Of a file whose process failed it says how that ended. */
+/** For a file whose process failed, says how it ended. */
 interface TestError extends Error {
   readonly exitCode?: number | null;
   readonly signal?: string | null;
 }
 
-/** What the events say, of which @types/node knows only a part. */
+/** The events' fields, of which @types/node knows only some. */
 interface TestEvent {
   readonly name: string;
   readonly nesting: number;
@@ -54,7 +54,7 @@ function errorText(error: TestError): string {
 function report(event: TestEvent, failed: boolean): void {
   const { name, nesting, skip, details } = event;
   const file = fileOf(event);
-  // Its parts have been reported; and a suite is no test.
+  // Its parts have already been reported; and a suite is not a test.
   if (failureType(details.error) === "subtestsFailed") return;
   if (details.type === "suite" && !failed && skip === undefined) return;
   const path = (openNames.get(file) ?? []).slice(0, nesting);
