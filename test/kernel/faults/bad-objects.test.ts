@@ -1,6 +1,6 @@
 /**
- * Objects that are wrong, added to a running cluster one by one: each is named in the log, none reaches a rule, and the
- * service beside it stays as it is and goes on being updated.
+ * Invalid objects, added to a running cluster one by one: each is named in the log, none reaches a rule, and the
+ * service beside it stays as it is and keeps being updated.
  */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
@@ -34,7 +34,7 @@ describe("objects that are wrong", { skip: kernelSkip, timeout: stretched(120_00
   });
 
   /**
-   * Writes the file, changes the good service as well, and waits until that is in the kernel and the log says what it must.
+   * Writes the file, also changes the good service, and waits until that is in the kernel and the log says what it must.
    *
    * @returns rules, log.
    */

@@ -1,4 +1,4 @@
-/** What the eBPF mode does without its file system, its cgroup or its capability: it serves, says why in one line, and comes back. */
+/** What the eBPF mode does without its file system, its cgroup or its capability: it serves, says why in one line, and recovers. */
 import assert from "node:assert/strict";
 import { mkdirSync, rmdirSync } from "node:fs";
 import { test } from "node:test";
@@ -22,7 +22,7 @@ test("ebpf: no bpf file system, a cgroup that goes and comes, no capability", {
     config: { mode: "ebpf", ebpf: { cgroupRoot, pinFolder: "/tmp/kept", syncPeriod: `${SYNC_PERIOD_MS}ms` } },
   });
   const linesWith = (text: string) => daemon.log.split("\n").filter((line) => line.includes(text));
-  /** What the health server says is done in a lesser way, and its status. */
+  /** What the health server reports as degraded, and its status. */
   const health = async (): Promise<readonly string[]> => {
     const { status, body } = await daemon.fetch("http://127.0.0.1:10256/livez?verbose");
     const { degraded = [], status: families } = JSON.parse(body);

@@ -6,7 +6,7 @@ import { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
 import { newRunName } from "../../../testkit/net/run-name.ts";
 import { type DaemonOptions, ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
 
-/** Failures are retried, and flushes looked for, this often. */
+/** How often failures are retried and flushes are looked for. */
 export const SYNC_PERIOD_MS = 1000;
 
 export const nodeObject = {
@@ -33,7 +33,7 @@ export async function faultNode(t: { after(work: () => unknown): void }): Promis
 
 export type FaultOptions = Partial<Omit<DaemonOptions, "hostnameOverride">>;
 
-/** The daemon's options: `node-a` and these objects, {@link SYNC_PERIOD_MS}, and what the test adds. */
+/** The daemon's options: `node-a` and these objects, {@link SYNC_PERIOD_MS}, and the test's additions. */
 export function daemonOptions({ config, objects = [], ...rest }: FaultOptions): DaemonOptions {
   return {
     hostnameOverride: "node-a",
@@ -55,7 +55,7 @@ export async function startDaemon(
   return daemon;
 }
 
-/** The same, not started: for tests that want to see the start fail. */
+/** The same without starting it: for tests that want to see the start fail. */
 export function prepareDaemon(
   t: Pick<TestContext, "after">,
   node: NetworkNamespace,
@@ -66,7 +66,7 @@ export function prepareDaemon(
   return daemon;
 }
 
-/** Adds or replaces a file of the manifests in one step. */
+/** Adds or replaces a manifest file atomically. */
 export function writeManifest(daemon: ProxyDaemon, name: string, content: unknown): void {
   const text = typeof content === "string" ? content : JSON.stringify(content);
   const draft = join(daemon.folder, `draft-${name}`);
@@ -121,7 +121,7 @@ export function isServed(saved: string, clusterIP: string, endpoints: readonly s
   );
 }
 
-/** As {@link isServed}, for a service of {@link served}. */
+/** Like {@link isServed}, for a service of {@link served}. */
 export function isServedAsMade(saved: string, number: number): boolean {
   return isServed(saved, `10.96.0.${number}`, [`10.180.0.${number}`, `10.180.1.${number}`]);
 }

@@ -1,4 +1,4 @@
-/** The flat layout of the nftables mode on the real kernel: other programs' hands, a sudden end, and the other layout. */
+/** The nftables mode's flat layout on the real kernel: interference by other programs, a sudden end, and the other layout. */
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { beforeEach, type TestContext, test } from "node:test";
@@ -23,7 +23,7 @@ function nft(commands: string): void {
 }
 
 function listed(): string {
-  // nft 1.0.6 writes a line about what it has no JSON for.
+  // nft 1.0.6 writes a line about what it cannot express in JSON.
   const text = execFileSync("nft", ["-j", "list", "ruleset"], {
     encoding: "utf8",
     stdio: ["ignore", "pipe", "ignore"],
@@ -113,7 +113,7 @@ inNetns(import.meta.url, { name: "nftflat" }, () => {
     test(`repaired: ${what}`, async (t) => {
       const model = await synced(t);
       const before = listed();
-      // Watching has begun when what others do is told.
+      // Watching has begun once other programs' changes are reported.
       while (model.rig.lost.length === 0) {
         nft(`flush chain ${TABLE} services`);
         await sleep(2);
@@ -149,7 +149,7 @@ inNetns(import.meta.url, { name: "nftflat" }, () => {
       const memory = await model.rig.fromNothing();
       const text = tableText(tableOf(nftFamily, "kube-proxy", memory.transactions.flat()));
       nft("flush ruleset");
-      // nft 1.0.6 gives up on a rule with two addresses and ports of IPv6 in it (docs/reference/flat-nftables.md §5).
+      // nft 1.0.6 gives up on a rule that contains two IPv6 addresses and ports (docs/reference/flat-nftables.md §5).
       if (family === "IPv6") return;
       nft(text);
       assert.equal(listed(), before);
@@ -170,7 +170,7 @@ inNetns(import.meta.url, { name: "nftflat" }, () => {
     await model.rig.sync();
     const compatible = listed();
     assert.doesNotMatch(compatible, /endpoints-\d/);
-    // As flat tables of version 0.1 have them.
+    // As in flat tables of version 0.1.
     nft(
       `add set ${TABLE} allowed-sources { type ipv4_addr . inet_proto . inet_service . ipv4_addr ; flags interval ; }`,
     );
@@ -211,7 +211,7 @@ inNetns(import.meta.url, { name: "nftflat" }, () => {
     assert.notEqual(listed(), before);
     model.setEndpoints(A, many(200));
     await model.rig.sync();
-    // The whole list in a message would hide what differs.
+    // The whole list in a message would hide the differences.
     const linesOf = (text: string) => new Set(text.split("\n"));
     const after = listed();
     const more = [...linesOf(after).difference(linesOf(before))];

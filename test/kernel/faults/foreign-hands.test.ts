@@ -1,4 +1,4 @@
-/** Other programs on the node: they flush tables, hold the lock, and have rules of their own. */
+/** Other programs on the node: they flush tables, hold the lock, and have their own rules. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -101,7 +101,7 @@ describe("other programs on the node", { concurrency: 2, skip: kernelSkip, timeo
         await tool("-w", "-t", "nat", ...args);
         assert.notEqual(canonicalIptables(await tool()), before);
         const same = async () => canonicalIptables(await tool()) === before;
-        // A look that took long on a busy machine is not repeated for four times as long.
+        // A check that took long on a busy machine is not repeated for four times as long.
         await daemon.until(`the rules after ${args.join(" ")}`, same, 20 * SYNC_PERIOD_MS);
         assert.match(
           daemon.log.slice(logged),

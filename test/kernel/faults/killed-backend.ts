@@ -1,6 +1,6 @@
 /**
- * A process that is killed when a batch has been built and is about to be sent: syncs a service with this many endpoints
- * (first argument) and dies with the last operation, or, with `whole`, lives to the end. The third argument names the layout.
+ * A process that is killed when a batch is complete and about to be sent: syncs a service with this many endpoints (first
+ * argument) and dies with the last operation or, with `whole`, lives to the end. The third argument names the layout.
  */
 
 import { layoutNameOf } from "../../../src/dataplane/nftables/layout-name.ts";
@@ -18,7 +18,7 @@ function* counted(operations: Iterable<NftOperation>): Iterable<NftOperation> {
     written += 1;
     yield operation;
   }
-  // All are encoded now; what follows is the call that sends them.
+  // All are encoded now; the next call sends them.
   if (end !== "whole") process.kill(process.pid, "SIGKILL");
 }
 

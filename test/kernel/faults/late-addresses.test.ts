@@ -1,4 +1,4 @@
-/** Addresses of the node that come and go: node ports and health-check ports follow them, where only some are selected. */
+/** Node addresses that come and go: node ports and health-check ports follow them, if only some are selected. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { signalChild } from "../../../src/kernel/child-process.ts";
@@ -24,7 +24,7 @@ const objects = [
   }),
 ];
 
-/** What curl inside the node gets, or undefined. */
+/** The response to curl inside the node, or undefined. */
 async function get(node: NetworkNamespace, url: string): Promise<string | undefined> {
   try {
     return (await node.exec(["curl", "-s", "--max-time", "1", url])).stdout;

@@ -1,6 +1,6 @@
 /**
- * Tables of other programs with what old versions of nft do not know: they die of it, and with them all syncs of a proxy that
- * runs them (kubernetes #136786, #140898, k0s #7293). Here they stand beside ours, and neither notices the other.
+ * Other programs' tables with features that old versions of nft do not know: they crash, and so does every sync of a proxy
+ * that runs them (kubernetes #136786, #140898, k0s #7293). Here they stand beside ours, and neither affects the other.
  */
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
@@ -29,14 +29,14 @@ function entry(type: number, ...values: readonly Uint8Array[]): Uint8Array {
 }
 
 /**
- * nft from 1.1.2 on writes `typeof` for keys that are no expression of a packet. Number 4 is a plain value: versions before 1.1.2
- * have no function that reads one, and call it all the same.
+ * nft from 1.1.2 on writes `typeof` for keys that are not packet expressions. Number 4 is a plain value: versions
+ * before 1.1.2 have no function that reads one, but call it all the same.
  */
 const KEY_OF_NEWER_NFT = entry(3, entry(0, hostU32(4)), entry(1, entry(0, hostU32(1))));
-/** Of no version yet. */
+/** Not from any version yet. */
 const UNHEARD_OF = Buffer.concat([entry(200, Buffer.from("?")), entry(201), entry(255, Buffer.alloc(64, 0xff))]);
 
-/** A raw attribute of an expression, as netlink has it. */
+/** A raw attribute of an expression, as in netlink. */
 function attribute(type: number, value: Uint8Array): Uint8Array {
   const head = Buffer.alloc(4);
   head.writeUInt16LE(value.length + 4);
@@ -50,10 +50,10 @@ function bigEndian(value: number): Uint8Array {
   return bytes;
 }
 
-/** Expressions that nft 1.0.6 does not know, with the kernel from which on there are such. */
+/** Expressions that nft 1.0.6 does not know, with the kernel version that introduced them. */
 const EXPRESSIONS = [
   { since: "5.14", name: "last", data: Buffer.alloc(0) },
-  // `@r1 & @r2`: two registers, which came long after one and a number.
+  // `@r1 & @r2`: two registers, introduced long after one and a number.
   {
     since: "6.13",
     name: "bitwise",
@@ -95,7 +95,7 @@ inNetns(import.meta.url, { name: "newnft" }, () => {
     for (const family of NFPROTOS) for (const name of [NEWER, TABLE]) await remove(family, name);
   });
 
-  /** What a newer nft, and one that is still to come, leave in a family. */
+  /** What newer and future versions of nft leave in a family. */
   async function leaveTable(family: number): Promise<void> {
     const batch = new NftBatch(family);
     batch.add("table", { name: NEWER, userdata: UNHEARD_OF });
@@ -116,7 +116,7 @@ inNetns(import.meta.url, { name: "newnft" }, () => {
       const load = [8, 9].map((dreg) => ({ kind: "meta" as const, key: nft.NFT_META_MARK, dreg }));
       const expressions = [...load, { kind: "unknown" as const, name, data }];
       one.add("rule", { table: NEWER, chain: "input", userdata: UNHEARD_OF, expressions });
-      // An older kernel has no such expression: what it has is enough.
+      // An older kernel lacks this expression: those it has are enough.
       if ((await client.commit(one)).committed) committed.add(name);
     }
     assert.ok(committed.has("last"), "the kernel took no rule");

@@ -1,4 +1,4 @@
-/** `nft monitor` in a namespace: what every commit changed, and whose it was. */
+/** `nft monitor` in a namespace: what every commit changed, and who made it. */
 import type { ChildProcess } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { signalChild } from "../../../src/kernel/child-process.ts";
@@ -11,7 +11,7 @@ export interface Commit {
   readonly by: string;
 }
 
-/** A table that shows that the monitor is listening. */
+/** A table that proves that the monitor is listening. */
 const PROBE = "monitor-probe";
 
 export class NftMonitor {
@@ -22,12 +22,12 @@ export class NftMonitor {
   #rest = "";
 
   private constructor(node: NetworkNamespace) {
-    // Output that goes to no terminal is kept back, unless lines are asked for.
+    // Output that does not go to a terminal is buffered, unless line buffering is requested.
     this.#child = node.spawn(["stdbuf", "-oL", "nft", "monitor"], { stdio: ["ignore", "pipe", "inherit"] });
     this.#child.stdout?.setEncoding("utf8").on("data", (text: string) => this.#onText(text));
   }
 
-  /** Resolves when it sees what is committed from now on. */
+  /** Resolves once it sees new commits. */
   static async start(node: NetworkNamespace): Promise<NftMonitor> {
     const monitor = new NftMonitor(node);
     while (monitor.commits.length === 0) {
@@ -43,7 +43,7 @@ export class NftMonitor {
     return monitor;
   }
 
-  /** Complete ones, oldest first. @throws Error where events were lost, so that an absent commit proves nothing */
+  /** Complete ones, oldest first. @throws Error if events were lost: then an absent commit proves nothing */
   get commits(): Commit[] {
     if (this.#hasLost) throw new Error("nft monitor lost events");
     return this.#commits;

@@ -1,4 +1,4 @@
-/** Another program changes the table of the nftables mode: what it did is undone at once, with little, said and counted. */
+/** Another program changes the nftables mode's table: its change is undone at once, with little work, logged and counted. */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { signalChild } from "../../../src/kernel/child-process.ts";
@@ -31,7 +31,7 @@ const objects = [
   slice("everywhere", ["10.180.0.22", "10.180.1.22"]),
 ];
 
-/** Names of a service's chains begin with what and end with whose they are; the hash is in between. */
+/** Names of a service's chains begin with the kind and end with the owner; the hash is in between. */
 function chainOf(listed: string, what: string, name: string): string {
   return (
     new RegExp(`(${what}-[A-Z2-7]{8}-ns/${name}/tcp/http[^\\s,]*)`).exec(listed)?.[1] ?? assert.fail(`${what} ${name}`)
@@ -40,13 +40,13 @@ function chainOf(listed: string, what: string, name: string): string {
 
 interface Damage {
   readonly name: string;
-  /** What is fed to nft, given how nft lists the table. */
+  /** The input for nft, given nft's listing of the table. */
   readonly commands: (listed: string) => readonly string[];
   /** What the log must name. */
   readonly lost: RegExp;
-  /** Objects that the repair may touch at most; a rule that is replaced counts twice. */
+  /** Maximum number of objects that the repair may touch; a replaced rule counts twice. */
   readonly touched: number;
-  /** Transactions that repair it. @default 1 */
+  /** Number of transactions for the repair. @default 1 */
   readonly batches?: number;
 }
 
@@ -294,7 +294,7 @@ describe("nftables mode: other programs on the node", { skip: kernelSkip, timeou
     await daemon.logged(new RegExp(`"Still in use, to be deleted by a later sync" .*chain ${chain}.*EBUSY`));
     assert.equal((await daemon.fetch("http://127.0.0.1:10256/healthz")).status, 200);
     await node.exec(["nft", `delete chain ${AT} theirs`]);
-    // A second after it was put off, with the next sync of any kind.
+    // With the next sync of any kind, once a second has passed since it was put off.
     for (let number = 5; (await list()).includes(chain); number += 1) {
       assert.ok(number < 100, "the chain is still there");
       daemon.writeObjects([nodeObject, ...left, ...served("late", number)]);

@@ -1,4 +1,4 @@
-/** A Service of many ports in the nftables mode: others need not wait for all of it. */
+/** A Service with many ports in the nftables mode: others need not wait for all of it. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { stretched } from "../../../testkit/support/patience.ts";

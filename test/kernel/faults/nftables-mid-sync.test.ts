@@ -1,4 +1,4 @@
-/** What happens to the table between a sync's beginning and its end: the backend on the real kernel, step by step. */
+/** Changes to the table between a sync's beginning and its end: the backend on the real kernel, step by step. */
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { beforeEach, type TestContext, test } from "node:test";
@@ -24,7 +24,7 @@ function listed(): string {
   return canonicalNftables(JSON.parse(text).nftables);
 }
 
-/** Things to do once, each just before a step of the backend's. */
+/** One-time actions, each just before a step of the backend's. */
 interface Hooks {
   beforeTransaction?: (() => void) | undefined;
   afterRead?: (() => void) | undefined;
@@ -121,7 +121,7 @@ inNetns(import.meta.url, { name: "nftmid" }, () => {
   test("announcements overrun the receive buffer: what was damaged behind it is repaired", async (t) => {
     const { model, a } = await syncedModel(t, { receiveBufferBytes: 4096 });
     const before = listed();
-    // Watching has begun when what others do is told.
+    // Watching has begun once other programs' changes are reported.
     while (model.rig.lost.length === 0) {
       nft(`add rule ip ${TABLE} ${clusterChain(a)} drop`);
       await sleep(5);
@@ -159,7 +159,7 @@ inNetns(import.meta.url, { name: "nftmid" }, () => {
   });
 });
 
-/** Without what makes a child part of this test run. */
+/** Without the variables that make a child part of this test run. */
 function plainEnvironment(): NodeJS.ProcessEnv {
   const { NODE_TEST_CONTEXT: _, ...env } = process.env;
   return env;

@@ -1,4 +1,4 @@
-/** Another program gives chains of the nftables mode other names, or puts its own beside them: packets and the daemon's words. */
+/** Another program renames chains of the nftables mode, or puts its own beside them: packets and the daemon's messages. */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { LAYOUT_NAMES, type LayoutName } from "../../../src/dataplane/nftables/layout-name.ts";
@@ -14,7 +14,7 @@ import { faultNode, nodeObject, service, slice, startDaemon } from "./fault-node
 const AT = "ip kube-proxy";
 const REPAIRS = 'kubeproxy_sync_proxy_rules_repairs_total{ip_family="IPv4"}';
 const CLUSTER_IP = "10.96.0.1";
-/** Open to machines of another network only. */
+/** Open only to machines of another network. */
 const RESTRICTED = "198.51.100.1";
 
 const objects = [
@@ -61,7 +61,7 @@ async function start(
   });
 }
 
-/** Whether a connection from the node is answered in time: a packet that is dropped is not, nor one on a node that is very busy. */
+/** Whether a connection from the node is answered in time: not if the packet is dropped, nor on a very busy node. */
 async function connects({ prober }: Serving, address: string): Promise<boolean> {
   const [answer] = await prober.connect({ protocol: "TCP", address, port: 80, timeoutMs: 500 });
   return answer?.ok === true || answer?.error === "closed";
@@ -85,7 +85,7 @@ for (const layout of LAYOUT_NAMES) {
       for (const chain of ["firewall-check", "services", "nat-output", "masquerading"]) {
         const repairs = (await daemon.metric(REPAIRS)) ?? 0;
         await nft(node, `rename chain ${AT} ${chain} evil`);
-        // Where it is not empty by the time of the repair it goes.
+        // If it is not empty at the time of the repair, it is deleted.
         const isLeft = await nft(node, `flush chain ${AT} evil`).then(
           () => true,
           () => false,

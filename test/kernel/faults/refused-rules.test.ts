@@ -1,6 +1,6 @@
 /**
- * iptables-restore refuses the rules of one service: the others are programmed, the failure has a name everywhere it
- * should, and it ends by itself when the reason is gone.
+ * iptables-restore rejects the rules of one service: the others are programmed, the failure is named everywhere it
+ * should be, and it ends by itself when its cause is gone.
  */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -85,7 +85,7 @@ describe("rules that are refused", { concurrency: 2, skip: kernelSkip, timeout: 
       const daemon = await startDaemon(t, node, { objects: [...good, ...bad], env: wrapper.env });
       assert.ok(isServedAsMade(await daemon.saved("iptables-save"), 9));
       wrapper.refuse("ns/bad");
-      // A change of the bad one, of a good one, and of the node, which makes the sync a full one.
+      // A change to the bad one, to a good one, and to the node, which makes the sync a full one.
       const moved = [service("bad", "10.96.0.9"), slice("bad", ["10.180.5.9"])];
       const changed = [service("good-1", "10.96.0.1"), slice("good-1", ["10.180.5.1"])];
       const otherZone = {

@@ -1,4 +1,4 @@
-/** What a process leaves in the kernel for the next one: when it counts, and everything that makes it void. */
+/** What a process leaves in the kernel for the next one: when it is valid, and everything that voids it. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { beforeEach, describe, test } from "node:test";
@@ -20,12 +20,12 @@ function nft(commands: string): void {
   execFileSync("nft", ["-f", "-"], { input: `${commands}\n`, stdio: ["pipe", "ignore", "pipe"] });
 }
 
-/** As people see it: a note is in no listing. */
+/** As users see it: a note is in no listing. */
 function listed(): string {
   return execFileSync("nft", ["list", "ruleset"], { encoding: "utf8" });
 }
 
-/** Sets in any order. */
+/** With sets in any order. */
 function compared(): string {
   const text = execFileSync("nft", ["-j", "list", "ruleset"], {
     encoding: "utf8",
@@ -37,11 +37,11 @@ function compared(): string {
 interface Start {
   readonly layout: LayoutName;
   readonly program?: string;
-  /** The kernel refuses what mentions this service port. */
+  /** The kernel rejects operations that mention this service port. */
   readonly refused?: string;
 }
 
-/** A process over the kernel of this namespace. */
+/** A process over this namespace's kernel. */
 class Process {
   readonly rig: BackendRig;
   reads = 0;
@@ -73,7 +73,7 @@ class Process {
     this.rig = new BackendRig(cluster.driver, { connect: () => counted, layout, restart: this.note });
   }
 
-  /** Told to stop, as the daemon does it. */
+  /** Stops as the daemon does when told to. */
   async stop(): Promise<void> {
     this.rig.close();
     await this.rig.watching;
@@ -88,7 +88,7 @@ class Process {
     await this.ruleset.close();
   }
 
-  /** Its own changes are announced: what others do from now on is told apart. */
+  /** Its own changes have been announced: from now on those of others are told apart. */
   async untilWatching(): Promise<void> {
     const endMs = performance.now() + stretched(10_000);
     while (this.rig.lost.length === 0) {
@@ -115,7 +115,7 @@ const ELEMENTS = {
   Compatible: "delete element ip kube-proxy cluster-ips { 10.96.0.1 }",
 } as const;
 
-/** What happens between two processes, and that the second one looks at the table then. */
+/** Events between two processes after which the second one must check the table. */
 const DOUBTS: readonly (readonly [what: string, meanwhile: (layout: LayoutName) => void])[] = [
   ["one element of ours", (layout) => nft(ELEMENTS[layout])],
   ["a chain of ours", () => nft("flush chain ip kube-proxy services")],
@@ -203,7 +203,7 @@ inNetns(import.meta.url, { name: "nftnote" }, () => {
         const process = new Process(cluster, { layout });
         await process.rig.sync();
         await process.untilWatching();
-        // What was repaired is compared once.
+        // What was repaired is compared once more.
         await process.rig.sync({ full: true });
         nft("add table ip theirs");
         await process.stop();

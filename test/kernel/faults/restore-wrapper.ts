@@ -1,10 +1,10 @@
-/** A stand-in for iptables-restore that a test can make fail: it runs the host's own tool unless told otherwise. */
+/** A stand-in for iptables-restore that a test can make fail: otherwise it runs the host's own tool. */
 import { execFileSync } from "node:child_process";
 import { chmodSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
 
-/** How the stand-in complains about a payload that has the text. */
+/** The stand-in's error message for a payload that contains the text. */
 export type Complaint = "names the line" | "names nothing";
 
 const MESSAGES: Readonly<Record<Complaint, string>> = {
@@ -13,11 +13,11 @@ const MESSAGES: Readonly<Record<Complaint, string>> = {
 };
 
 export class RestoreWrapper {
-  /** To be put in front of PATH. */
+  /** To be put first in PATH. */
   readonly folder: string;
   readonly #order: string;
 
-  /** @param folder of the test; removed by the test. */
+  /** @param folder the test's; removed by the test. */
   constructor(folder: string, complaint: Complaint) {
     this.folder = join(folder, "bin");
     this.#order = join(folder, "refuse");
@@ -41,7 +41,7 @@ printf '%s' "\${payload%end}" | '${real}' "$@"
     return { PATH: `${this.folder}:${process.env.PATH}` };
   }
 
-  /** From now on, payloads with this text are refused. */
+  /** From now on, payloads with this text are rejected. */
   refuse(text: string): void {
     writeFileSync(this.#order, `${text}\n`);
   }
@@ -51,7 +51,7 @@ printf '%s' "\${payload%end}" | '${real}' "$@"
   }
 }
 
-/** The failed restores that the metrics have counted for IPv4. */
+/** The failed restores counted in the metrics for IPv4. */
 export async function restoreFailures(daemon: ProxyDaemon): Promise<number> {
   const series = 'kubeproxy_sync_proxy_rules_iptables_restore_failures_total{ip_family="IPv4"}';
   return (await daemon.metric(series)) ?? Number.NaN;

@@ -1,4 +1,4 @@
-/** How the daemon starts, or says why it cannot; and what it does when what it was started with changes. */
+/** How the daemon starts or says why it cannot, and what it does when what it was started with changes. */
 import assert from "node:assert/strict";
 import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -18,7 +18,7 @@ function scratch(t: TestContext): string {
   return folder;
 }
 
-/** Starts a program where a folder of the system looks empty. */
+/** Starts a program with a system folder that looks empty. */
 const HIDE = 'mount --bind "$1" "$2" && shift 2 && exec "$@"';
 
 describe("start-up", { concurrency: 2, skip: kernelSkip, timeout: stretched(90_000) }, () => {
@@ -123,7 +123,7 @@ describe("start-up", { concurrency: 2, skip: kernelSkip, timeout: stretched(90_0
       const started = async (): Promise<string[]> => {
         const daemon = await startDaemon(t, node, options);
         const commands: string[] = [];
-        // The last to be started: they watch from then on.
+        // They start last, and watch from then on.
         await daemon.until("both canaries", async () => {
           commands.push(...log.taken());
           const saving = ["iptables", "ip6tables"].map((tool) => node.exec([`${tool}-${backEnd}-save`]));
@@ -133,7 +133,7 @@ describe("start-up", { concurrency: 2, skip: kernelSkip, timeout: stretched(90_0
         commands.push(...log.taken());
         await daemon.stop();
         log.taken();
-        // The canaries are made whenever there is time.
+        // The canaries are created when there is time.
         return commands
           .filter((command) => command.startsWith("iptables"))
           .map((command) => command.replace(/ -w 5/, ""))
@@ -142,7 +142,7 @@ describe("start-up", { concurrency: 2, skip: kernelSkip, timeout: stretched(90_0
       const restore = "iptables-restore --noflush --counters";
       const found = ["iptables --version", "iptables -t nat -S POSTROUTING", "iptables-save -t filter"];
       const names = backEnd === "nft" ? [] : ["iptables-save -t nat"];
-      // Whether another mode has left something, where only a tool can tell and there is a table by then.
+      // Leaves out the check for another mode's leftovers, where only a tool can tell and there is a table by then.
       const withoutLook = (commands: readonly string[]): string[] => {
         const others = commands.filter((command) => command !== "iptables-save");
         assert.ok(commands.length - others.length <= (backEnd === "nft" ? 0 : 1), commands.join("\n"));
@@ -204,7 +204,7 @@ exec sleep 600
       config: { mode: "iptables", detectLocalMode: "NodeCIDR" },
       env: { PATH: `${folder}:${process.env.PATH}` },
     });
-    // Something to be cleaned up, and a Node that has no pod network.
+    // Something to clean up, and a Node without a pod network.
     await daemon.namespace.exec(["iptables", "-t", "nat", "-N", "KUBE-PORTALS-CONTAINER"]);
     daemon.writeObjects([{ ...nodeObject, spec: {} }]);
     daemon.spawn();

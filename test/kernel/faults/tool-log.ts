@@ -1,15 +1,15 @@
-/** Writes down which of the host's programs a daemon starts. */
+/** Records which of the host's programs a daemon starts. */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** What some mode could start beside iptables' tools. */
+/** What some mode could start besides the iptables tools. */
 const OTHERS = ["ipset", "ipvsadm", "ip", "nft", "conntrack", "sysctl", "modprobe", "nfacct"];
 
 export class ToolLog {
   readonly env: NodeJS.ProcessEnv;
   readonly #log: string;
 
-  /** @param folder of the test, empty; removed by the test. @param backEnd which of the host's iptables is run. */
+  /** @param folder the test's, empty; removed by the test. @param backEnd which of the host's iptables to run. */
   constructor(folder: string, backEnd: "nft" | "legacy") {
     this.#log = join(folder, "log");
     this.env = { PATH: `${folder}:${process.env.PATH}`, XTABLES_LOCKFILE: join(folder, "xtables.lock") };

@@ -1,4 +1,4 @@
-/** What an operator meets when the userspace mode cannot have what it needs; and that it leaves nothing behind. */
+/** What an operator sees when the userspace mode cannot have what it needs; and that it leaves nothing behind. */
 import assert from "node:assert/strict";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -18,7 +18,7 @@ interface Failure {
   readonly reason: string;
 }
 
-/** What /healthz says of parts that do not work. */
+/** What /healthz says about failed parts. */
 async function failuresOf(daemon: ProxyDaemon): Promise<readonly Failure[]> {
   const { body } = await daemon.fetch("http://127.0.0.1:10256/healthz");
   if (!body.startsWith("{")) return [];
@@ -26,7 +26,7 @@ async function failuresOf(daemon: ProxyDaemon): Promise<readonly Failure[]> {
   return failures;
 }
 
-/** Where the rules send what is for a cluster IP. */
+/** Where the rules send traffic for a cluster IP. */
 async function proxyPort(daemon: ProxyDaemon, clusterIP: string): Promise<string | undefined> {
   const saved = await daemon.saved("iptables-save");
   return new RegExp(`^-A KUBE-PORTALS-CONTAINER -d ${clusterIP}/32 .* --to-destination \\S+:(\\d+)$`, "m").exec(
@@ -34,7 +34,7 @@ async function proxyPort(daemon: ProxyDaemon, clusterIP: string): Promise<string
   )?.[1];
 }
 
-/** Runs a program of Node's in the namespace until it prints its first line. */
+/** Runs a Node.js program in the namespace until it prints its first line. */
 async function runScript(node: NetworkNamespace, code: string): Promise<{ child: ChildProcess; line: string }> {
   const child = node.spawn([process.execPath, "-e", code], { stdio: ["ignore", "pipe", "inherit"] });
   if (child.stdout === null) throw new Error("a piped child has a standard output");
@@ -42,11 +42,11 @@ async function runScript(node: NetworkNamespace, code: string): Promise<{ child:
   return { child, line: String(chunk).trim() };
 }
 
-/** Greets every client, and keeps the connection. */
+/** Greets every client, and keeps the connection open. */
 const greeter = (port: number) =>
   `require("node:net").createServer((s) => { s.on("error", () => {}); s.write("hi"); }).listen(${port}, "0.0.0.0", () => console.log("open"))`;
 
-/** Connects so often at once, and says how often it was greeted within two seconds. */
+/** Opens this many connections at once, and reports how often it was greeted within two seconds. */
 const crowd = (address: string, count: number) => `
   let greeted = 0;
   for (let i = 0; i < ${count}; i++) {
@@ -103,7 +103,7 @@ describe("userspace mode: faults", { concurrency: 2, skip: kernelSkip, timeout: 
     assert.notEqual(await proxyPort(daemon, "10.96.0.1"), undefined);
     assert.doesNotMatch(await daemon.saved("iptables-save"), /--dport 30080/);
     signalChild(child, "SIGKILL");
-    // A sync says what is refused after it has written its rules.
+    // A sync reports rejections after it has written its rules.
     await daemon.until("the node port is served, and nothing refused", async () => {
       return / --dport 30080 /.test(await daemon.saved("iptables-save")) && (await failuresOf(daemon)).length === 0;
     });
@@ -158,7 +158,7 @@ describe("userspace mode: faults", { concurrency: 2, skip: kernelSkip, timeout: 
     const node = await faultNode(t);
     const save = async () =>
       `${(await node.exec(["iptables-save"])).stdout}${(await node.exec(["ip6tables-save"])).stdout}${(await node.exec(["nft", "list", "tables"])).stdout}`;
-    /** The rules once nothing of the mode before is left: some go only after the first sync. */
+    /** The rules once nothing of the previous mode is left: some are removed only after the first sync. */
     const after = async (mode: string, before?: RegExp): Promise<string> => {
       const daemon = await startDaemon(t, node, { config: { ...CONFIG, mode }, objects: served("web", 1) });
       if (before !== undefined)

@@ -1,11 +1,11 @@
-/** Makes real requests until what came back can be compared with what had to come, and says how they differ. */
+/** Makes real requests until their outcomes can be compared with the expected ones, and says how they differ. */
 import type { Protocol } from "../../../src/net/protocol.ts";
 import type { ProbeAnswer } from "../../../testkit/net/messages.ts";
 import type { Prober } from "../../../testkit/net/namespace-prober.ts";
 import { stretched } from "../../../testkit/support/patience.ts";
 import type { Expected } from "./expected.ts";
 
-/** Where a request goes. */
+/** The destination of a request. */
 export interface Address {
   readonly protocol: Protocol;
   readonly address: string;
@@ -14,13 +14,13 @@ export interface Address {
 
 /** Long enough for a busy machine, and for the second SYN: an ICMPv6 error that comes too early for the first is lost. */
 const ANSWER_LIMIT_MS = stretched(8000);
-/** Anything but a drop is heard of within it. */
+/** Anything but a drop shows within this time. */
 const SILENCE_MS = 700;
 const ROUND = 8;
-/** Leaves one of three pods out by chance in fewer than one of 10^21 cells. */
+/** Misses one of three pods by chance in fewer than one of 10^21 cells. */
 const MOST_REQUESTS = 120;
 
-/** Requests under way at once are bounded, so that no socket buffer overflows. */
+/** Concurrent requests are limited, so that no socket buffer overflows. */
 const MOST_AT_ONCE = 24;
 let running = 0;
 const queue: (() => void)[] = [];
@@ -54,14 +54,14 @@ function wantedOutcomes(expected: Expected & { kind: "answers" | "refused" | "cl
   return [...expected.peers].map(([pod, peer]) => `${pod} saw ${peer}`).sort();
 }
 
-/** Asks `count` times at once. */
+/** Makes `count` requests at once. */
 export async function ask(prober: Prober, to: Address, count = 1): Promise<readonly ProbeAnswer[]> {
   return await inTurn(() => prober.connect({ ...to, count, timeoutMs: ANSWER_LIMIT_MS }));
 }
 
 /**
- * Asks until every expected outcome was seen, or one that was not expected.
- * @returns `expected …, got …`, or undefined when all is as it should be.
+ * Makes requests until every expected outcome was seen, or an unexpected one.
+ * @returns `expected …, got …`, or undefined if all is as it should be.
  */
 export async function differenceFrom(expected: Expected, prober: Prober, to: Address): Promise<string | undefined> {
   if (expected.kind === "nothing") {
@@ -95,7 +95,7 @@ function askFor(
     case "closed":
       return prober.connect({ ...to, count: 2, timeoutMs: ANSWER_LIMIT_MS });
     case "answers":
-      // One round tells when there is but one outcome.
+      // One round is enough for a single outcome.
       return ask(prober, to, expected.peers.size === 1 ? ROUND / 2 : ROUND);
   }
 }

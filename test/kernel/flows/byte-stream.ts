@@ -1,4 +1,4 @@
-/** Both ends of a connection in which bytes never stop to flow, each a thread in its namespace (`stream-program.ts`). */
+/** Both ends of a connection in which bytes flow continuously, each a thread in its namespace (`stream-program.ts`). */
 import { HelperThread } from "../../../testkit/net/helper-thread.ts";
 import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
 import { whenLate } from "../../../testkit/support/patience.ts";

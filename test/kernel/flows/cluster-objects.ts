@@ -7,12 +7,12 @@ import { nodeA, nodeB } from "../../../testkit/net/topology-spec.ts";
 
 export const FAMILIES = ["IPv4", "IPv6"] as const;
 export type Family = (typeof FAMILIES)[number];
-/** What this kernel has sockets for; the one of the virtual machine has SCTP. */
+/** The protocols for which this kernel has sockets; that of the virtual machine has SCTP. */
 export const PROTOCOLS: readonly Protocol[] = hasSctp() ? ["TCP", "UDP", "SCTP"] : ["TCP", "UDP"];
 
 /** The port of every service, for all protocols. */
 export const SERVICE_PORT = 80;
-/** Where every pod serves; different per protocol, so that mixing them up is noticed. */
+/** Where every pod serves; different per protocol, so that a mix-up shows. */
 export const TARGET_PORTS = { TCP: 8080, UDP: 5353, SCTP: 3868 } as const;
 
 /** The serving pods: two on the node under test, one elsewhere. */
@@ -46,7 +46,7 @@ export function addressesOf(number: number) {
   };
 }
 
-/** An endpoint: a pod, with what its slice says beyond its address. */
+/** An endpoint: a pod, with what its slice says besides its address. */
 export interface EndpointSpec {
   readonly pod: ServingPod;
   readonly conditions?: Readonly<Record<"ready" | "serving" | "terminating", boolean>>;
@@ -57,7 +57,7 @@ export interface ServiceSpec {
   readonly name: string;
   readonly number: number;
   readonly endpoints: readonly (ServingPod | EndpointSpec)[];
-  /** Added to the spec, or in place of what every service has. */
+  /** Merged into the spec. */
   readonly spec?: Readonly<Record<string, unknown>>;
 }
 

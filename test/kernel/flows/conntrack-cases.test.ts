@@ -1,6 +1,6 @@
 /**
- * The table of conntrack-cases.ts with real entries of the kernel, in every mode whose rules translate addresses: changes that the
- * program follows, those of an outage of the API server, and those while no process was here.
+ * The table of conntrack-cases.ts with real kernel entries, in every mode whose rules translate addresses: changes that
+ * the program follows, those during an outage of the API server, and those while no process was running.
  */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -18,7 +18,7 @@ import { addressesOf, FAMILIES, type ServiceSpec, serviceObjects, servingPods } 
 import { CASES, type Case, type Entry, OWN } from "./conntrack-cases.ts";
 import { ALL_MODES, type Mode, traitsOf } from "./modes.ts";
 
-/** How the program learns of the changes. */
+/** How the program learns about the changes. */
 const WAYS = ["live", "outage", "restart"] as const;
 type Way = (typeof WAYS)[number];
 
@@ -27,7 +27,7 @@ const CANARY = 90;
 
 /** User-mode Linux is built without them. */
 const HAS_ZONES = process.env.KPTS_VM !== "uml";
-/** Numbered by the port of their client. */
+/** Numbered by their client's port. */
 const ENTRIES = CASES.flatMap(({ what, entries }) => entries.map((entry) => ({ what, ...entry })))
   .filter(({ zone }) => zone === undefined || HAS_ZONES)
   .map((entry, at) => ({ ...entry, clientPort: 20_000 + at }));
@@ -57,7 +57,7 @@ function track(entries: readonly (Entry & { readonly clientPort: number })[]): v
   rmSync(folder, { recursive: true });
 }
 
-/** Ports of the clients of what is tracked. */
+/** Client ports of the tracked entries. */
 function tracked(): ReadonlySet<number> {
   const list = (family: string) => execFileSync("conntrack", ["-L", "-f", family], { encoding: "utf8", stdio: "pipe" });
   const ours = ["ipv4", "ipv6"]
@@ -67,7 +67,7 @@ function tracked(): ReadonlySet<number> {
   return new Set([...ours].map(([, port]) => Number(port)));
 }
 
-/** Puts what there is, and deletes what there is not. */
+/** Puts the Services that exist, and deletes those that do not. */
 function put(server: TestApiServer, services: readonly (readonly [number, ServiceSpec | undefined])[]): void {
   for (const [number, spec] of services) {
     const wanted = serviceObjects(spec ?? { name: `case-${number}`, number, endpoints: [] }) as ApiObject[];
@@ -84,7 +84,7 @@ const states = (when: "before" | "after") =>
 const canary = (...endpoints: ServiceSpec["endpoints"]) =>
   [[CANARY, { name: "canary", number: CANARY, endpoints }]] as const;
 
-/** What is not as the table says. */
+/** What differs from the table. */
 function wrong(way: Way, mode: Mode, which: (isWanted: boolean) => boolean): readonly string[] {
   const there = tracked();
   return ENTRIES.flatMap(({ what, fate, family, protocol, asked, answering, clientPort }) => {
@@ -105,7 +105,7 @@ async function changed(
   put(server, [...states("before"), ...canary("local-1", "remote-1")]);
   let daemon = start();
   await daemon.synced();
-  // The last of what was put is in the kernel: what comes later is one change.
+  // The last object put is in the kernel: what comes later is one change.
   await daemon.until("rules", () => rules(mode).includes(addressesOf(CANARY)["cluster IP"].IPv6));
   execFileSync("conntrack", ["-F"], { stdio: "pipe" });
   track([...ENTRIES, ...canaries]);
@@ -122,7 +122,7 @@ async function changed(
   await daemon
     .until("what must go to be gone", () => mustGo().length === 0)
     .catch((error: unknown) => assert.fail(`${mustGo().join("\n")}\n${String(error)}`));
-  // One look comes after the other: when the next has deleted something, this one is over.
+  // Looks run one after the other: once the next has deleted something, this one is over.
   put(server, canary("local-1"));
   await daemon.until("the next look", () => canaries.every(({ clientPort }) => !tracked().has(clientPort)));
   assert.deepEqual(
@@ -146,7 +146,7 @@ inNetns(import.meta.url, { name: "ctcases", timeoutMs: 300_000 }, () => {
         const server = await startClusterServer(t);
         const ebpf = { pinFolder: "none", cgroupRoot: "" };
         if (mode === "ebpf") {
-          // `ip netns exec` has a /sys of its own.
+          // `ip netns exec` has its own /sys.
           if (cgroupMount() === undefined) execFileSync("mount", ["-t", "cgroup2", "none", "/sys/fs/cgroup"]);
           const cgroup = ClientCgroup.create("kpts-ctcases");
           t.after(() => cgroup.remove());

@@ -1,6 +1,6 @@
 /**
- * Which entries of connection tracking go with a change, and which stay: the cases of upstream's conntrack cleaner (reference sync.md
- * §13.2, its table), and where this program differs (docs/differences.md). Written from what the reference says, not from the code.
+ * Which connection tracking entries go with a change, and which stay: the cases of upstream's conntrack cleaner (reference
+ * sync.md §13.2, its table), and where this program differs (docs/differences.md). Written from the reference, not from the code.
  */
 import {
   addressesOf,
@@ -13,13 +13,13 @@ import {
   UNREADY,
 } from "./cluster-objects.ts";
 
-/** An address of the node, and another machine's whose ports have the same numbers. */
+/** An address of the node, and one of another machine, whose ports have the same numbers. */
 export const OWN: Readonly<Record<Family, string>> = { IPv4: "192.0.2.10", IPv6: "2001:db8:a::10" };
 const FOREIGN: Readonly<Record<Family, string>> = { IPv4: "192.0.2.78", IPv6: "2001:db8:a::78" };
 const OTHER: Readonly<Record<Family, string>> = { IPv4: "198.51.100.200", IPv6: "2001:db8:51::200" };
 const TARGET = { UDP: 5353, SCTP: 3868, TCP: 8080 } as const;
 
-/** `unless away`: it stays where the change was made while no process was here, but for modes whose rules tell what they were. */
+/** `unless away`: it stays if the change was made while no process was running, except in modes whose rules tell what they were. */
 export type Fate = "goes" | "stays" | "goes unless away";
 
 export interface Entry {
@@ -46,7 +46,7 @@ type Spec = Pick<ServiceSpec, "endpoints" | "spec">;
 const EVERYWHERE: readonly Place[] = ["cluster IP", "external IP", "load balancer", "node port"];
 const ADDRESSES: readonly Place[] = EVERYWHERE.slice(0, 3);
 
-/** What one Service has tracked: `[places, what answers, fate]`. */
+/** A Service's tracked entries: `[places, what answers, fate]`. */
 type Tracked = readonly [
   places: readonly Place[],
   answering: Pod | "itself" | "other port",
@@ -133,7 +133,7 @@ export const CASES: readonly Case[] = [
   ),
   caseOf(5, "no endpoint is left", first, none, [
     [EVERYWHERE, "local-1", "goes"],
-    // Upstream knows a node port by its number alone, and deletes neither.
+    // Upstream knows a node port only by its number, and deletes neither.
     [["foreign host"], "local-1", "stays"],
   ]),
   caseOf(6, "the target port is another one", both, both, [[EVERYWHERE, "other port", "goes"]]),
@@ -161,7 +161,7 @@ export const CASES: readonly Case[] = [
   ]),
   caseOf(14, "a foreign host has the number of a node port", both, first, [[["foreign host"], "remote-1", "stays"]]),
   caseOf(15, "a zone of another program", both, first, [[["cluster IP"], "remote-1", "stays", { zone: 5 }]]),
-  // What case 17 had, case 16 has afterwards.
+  // Case 16 ends with what case 17 started with.
   caseOf(
     16,
     "an address is taken over",

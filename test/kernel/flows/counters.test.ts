@@ -1,4 +1,4 @@
-/** What `services` says was counted is what clients say they have made, at each address and each endpoint, in every mode. */
+/** What `services` reports as counted is what clients say they have made, at each address and each endpoint, in every mode. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
@@ -53,7 +53,7 @@ const SERVICES: readonly ServiceSpec[] = [
   },
 ];
 
-/** Modes in which the kernel counts, and those in which it counts for endpoints and what is turned away. */
+/** Modes in which the kernel counts, and those in which it counts endpoints and rejected connections. */
 const COUNTS: readonly Mode[] = ["iptables", "nftables-flat", "ebpf", "userspace", "ipvs"];
 const COUNTS_ENDPOINTS: readonly Mode[] = ["iptables", "nftables-flat", "ebpf", "ipvs"];
 const COUNTS_TURNED_AWAY: readonly Mode[] = ["iptables", "nftables-flat", "ebpf"];
@@ -146,7 +146,7 @@ for (const mode of ALL_MODES) {
       const own = [...made].filter(([place]) => place.startsWith(`TCP ${family} 1 `));
       assert.equal(shown?.[2], `${own.reduce((total, [, one]) => total + one, 0)}`, "on the page");
     }
-    // Null: no rule counts, since none leads from there.
+    // Null: no rule counts, because none leads from there.
     for (const [place, { counted: count }] of at) assert.equal(count ?? 0, made.get(place) ?? 0, place);
     for (const [endpoint, count] of of) {
       assert.equal(count, COUNTS_ENDPOINTS.includes(mode) ? (reached.get(endpoint) ?? 0) : null, endpoint);
@@ -166,14 +166,14 @@ for (const mode of ALL_MODES) {
     const away = `kubeproxy_service_connections_total{namespace="",service="",outcome="refused"}`;
     const refused = [empty, nearby].reduce((sum, { place }) => sum + (after.get(place)?.refused ?? 0), 0);
     assert.equal(await daemon.metric(away), refused);
-    // Clients send more than one packet, where they hear nothing of the first.
+    // Clients send more than one packet if the first gets no answer.
     const isTold = (count = 0) => assert.ok(count >= CONNECTIONS, `${count}`);
     isTold(after.get(empty.place)?.refused);
     isTold(after.get(nearby.place)?.refused);
     if (mode === "ebpf") assert.equal(after.get(nearby.place)?.refused, CONNECTIONS, "without a packet");
     isTold(after.get(far.place)?.dropped);
     isTold(after.get(closed.place)?.dropped);
-    // iptables' rule for the address counts before source ranges are asked.
+    // iptables' rule for the address counts before source ranges are checked.
     if (mode !== "iptables") assert.equal(after.get(closed.place)?.counted, 0);
     assert.equal(after.get(letIn.place)?.counted, CONNECTIONS);
     const all = [...after.values()];

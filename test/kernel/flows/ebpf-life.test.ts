@@ -33,10 +33,10 @@ const TOLD = /^UDP IPv[46] \w+ ECONNABORTED$/;
 const HOOKS = ["connect4", "connect6", "sendmsg4", "getpeername6", "post_bind4"] as const satisfies readonly Hook[];
 const bpf = kernelBpf();
 
-/** Programs at the cgroup, by hook. */
+/** The cgroup's programs, by hook. */
 const attached = ({ cgroup = "" }: FlowNetwork) => HOOKS.map((hook) => bpf.attached(hook, cgroup));
 
-/** A program of another owner, which lets all pass. */
+/** Another owner's program, which lets everything pass. */
 function foreignProgram(
   t: TestContext,
   { cgroup = "" }: FlowNetwork,
@@ -81,7 +81,7 @@ test("ebpf: sudden death, restart, other modes and the end, under connections th
   const bpffs = await testBpffs(t);
   const pinFolder = `${bpffs.path}/kept`;
   const socket = join(tmpdir(), `kpts-ebpf-life-${process.pid}.sock`);
-  // A daemon that is killed leaves it.
+  // A daemon that is killed leaves it behind.
   t.after(() => rmSync(socket, { force: true }));
   const network = await flowNetwork(t, "ebpf", services, {
     pinFolder,
@@ -141,7 +141,7 @@ test("ebpf: sudden death, restart, other modes and the end, under connections th
         `what decides at the socket in mode ${mode}`,
         () => attached(network).every(isThere) && existsSync(pinFolder) === isOurs,
       );
-      // When this mode ends, UDP sockets that were led are told, and one of them may just be waiting for its answer.
+      // When this mode ends, UDP sockets that it connected to endpoints get an error, and one of them may be waiting for its answer.
       const troubles = (await stopAsking()).filter((what) => isOurs || !TOLD.test(what));
       assert.deepEqual(troubles, [], `on the way to ${mode}`);
       await assertAlive(held);

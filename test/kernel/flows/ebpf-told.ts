@@ -1,4 +1,4 @@
-/** What the commands that look at a node say of a daemon that runs in ebpf mode, and of its pinned maps. */
+/** What the commands that inspect a node say about a daemon that runs in ebpf mode, and about its pinned maps. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -29,8 +29,8 @@ function pinnedFrontends(folder: string): BpfMap {
 }
 
 /**
- * Asks all of them about the service `stable`, whose pods are local-1 and remote-1.
- * @param number of the service. @param socket the daemon's inspect socket. @param folder where it has pinned its maps.
+ * Runs all of them for the service `stable`, whose pods are local-1 and remote-1.
+ * @param number the service's. @param socket the daemon's inspect socket. @param folder where it has pinned its maps.
  */
 export async function expectTold(
   network: FlowNetwork,
@@ -67,7 +67,7 @@ export async function expectTold(
   assert.ok(fromNode.stdout.includes(decided), fromNode.stdout + fromNode.stderr);
   assert.match(fromNode.stdout, /50\.0 % {2}sent to 10\.180\.0\.11:8080/);
 
-  // Another's hand.
+  // Stands for another program.
   const frontends = pinnedFrontends(folder);
   const key = frontendKey("IPv4", ip(address), SERVICE_PORT, PROTOCOL_NUMBERS.TCP);
   const value = frontends.lookup(key) ?? assert.fail(`nothing leads from ${at}`);

@@ -1,4 +1,4 @@
-/** How a daemon ends that is told to, and what it leaves. */
+/** How a daemon ends when told to, and what it leaves. */
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { PATIENCE } from "../../../testkit/support/patience.ts";

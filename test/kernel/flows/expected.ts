@@ -1,6 +1,6 @@
 /**
- * What a connection must meet, from the packet table of reference iptables-operation.md §15 alone: written for these tests, so that
- * it shares no code and no mistake with the planners. Pure.
+ * What a connection must meet, only from the packet table of reference iptables-operation.md §15: written for these
+ * tests, so that it shares no code and no mistake with the planners.
  */
 import type { Protocol } from "../../../src/net/protocol.ts";
 import { bareAddress, client, clientPod, type DualAddress, nodeA, nodeB } from "../../../testkit/net/topology-spec.ts";
@@ -10,7 +10,7 @@ import { type Mode, traitsOf } from "./modes.ts";
 export const DESTINATIONS = ["cluster IP", "node port", "external IP", "load balancer"] as const;
 export type Destination = (typeof DESTINATIONS)[number];
 
-/** `endpoint pod` is a pod that serves as well: local-1. */
+/** `endpoint pod` is a pod that also serves: local-1. */
 export const POSITIONS = ["pod", "endpoint pod", "node", "off-node client"] as const;
 export type Position = (typeof POSITIONS)[number];
 
@@ -31,7 +31,7 @@ const ownAddress: Readonly<Record<Position, DualAddress>> = {
 
 export type Policy = "Cluster" | "Local";
 
-/** What of a service decides; every endpoint is ready. */
+/** The deciding facts about a service; every endpoint is ready. */
 export interface ServiceFacts {
   readonly external: Policy;
   readonly internal: Policy;
@@ -39,10 +39,10 @@ export interface ServiceFacts {
 }
 
 export type Expected =
-  /** Every pod named answers now and then, and sees this source address. */
+  /** Every named pod answers now and then, and sees this source address. */
   | { readonly kind: "answers"; readonly peers: ReadonlyMap<ServingPod, string> }
   | { readonly kind: "refused" }
-  /** A connection that is taken and ends without a word. */
+  /** A connection that is accepted and closed without an answer. */
   | { readonly kind: "closed" }
   | { readonly kind: "silence" }
   /** The proxy leaves the packets alone: no pod answers. */
@@ -57,12 +57,12 @@ export function sourceAddress(position: Position, family: Family): string {
   return addressIn(family, ownAddress[position]);
 }
 
-/** The address in place of a masqueraded one: that of the interface by which the node reaches the pod. */
+/** The address that replaces a masqueraded one: that of the interface through which the node reaches the pod. */
 export function masqueradeAddress(pod: ServingPod, family: Family): string {
   return addressIn(family, servingPods[pod].node === nodeB.name ? nodeA.lan : nodeA.bridge);
 }
 
-/** The outcome when these pods are to answer; `isKept` says whether they see the client's own address. */
+/** The outcome if these pods are to answer; `isKept` says whether they see the client's own address. */
 export function answersOf(
   pods: readonly ServingPod[],
   isKept: boolean,
@@ -78,13 +78,13 @@ export function answersOf(
   return { kind: "answers", peers: new Map(peers) };
 }
 
-/** Who asks for what, and how. */
+/** Which client requests what, and how. */
 export interface Question {
   readonly to: Destination;
   readonly from: Position;
   readonly family: Family;
   readonly protocol: Protocol;
-  /** Of the service: its addresses follow from it. */
+  /** The service's: its addresses follow from it. */
   readonly number: number;
 }
 
@@ -102,20 +102,20 @@ export function expected(mode: Mode, service: ServiceFacts, question: Question):
   const isPod = from === "pod" || from === "endpoint pod";
   const isInternal = to === "cluster IP";
   const policy = isInternal ? service.internal : service.external;
-  // Inside the node a Local policy of the outside does not restrict: pods and the node reach the whole cluster.
+  // Inside the node, an external Local policy does not restrict: pods and the node reach the whole cluster.
   const isRestricted = policy === "Local" && (isInternal || from === "off-node client");
   const pods = isRestricted ? service.pods.filter((pod) => servingPods[pod].node === nodeA.name) : service.pods;
   if (pods.length === 0) return { kind: "silence" };
   const isKept = isInternal ? isPod : policy === "Local" && from !== "node";
-  // Of a pod that is led from its socket, every endpoint sees the address, itself included (reference ebpf.md §1.4).
+  // If the endpoint is chosen at a pod's socket, every endpoint sees the pod's address, itself included (reference ebpf.md §1.4).
   if (isPod && isDecidedAtSocket(mode, service.external, to, protocol))
     return answersOf(pods, true, from, family, true);
   return answersOf(pods, isKept && !carriesTraffic, from, family);
 }
 
 /**
- * Whether a pod is led before it sends anything: not where its address decides (a Local policy of the outside), and not with datagrams
- * to a node port, which may be answers to a client with that source port.
+ * Whether a pod's endpoint is chosen before it sends anything: not where its address decides (an external Local
+ * policy), and not for datagrams to a node port, which may be answers to a client with that source port.
  */
 export function isDecidedAtSocket(mode: Mode, external: Policy, to: Destination, protocol: Protocol): boolean {
   if (!traitsOf[mode].decidesAtSocket.includes(protocol)) return false;

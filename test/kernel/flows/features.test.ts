@@ -1,4 +1,4 @@
-/** Which endpoints a service uses and who may use it, beyond the packet table: one network and one daemon for all. */
+/** Which endpoints a service uses and which clients may use it, beyond the packet table: one network and one daemon for all. */
 
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
@@ -108,13 +108,13 @@ const seenBy =
   (family) =>
     answersOf(pods, isKept, from, family);
 const masqueraded = (from: Position, ...pods: ServingPod[]) => seenBy(from, false, ...pods);
-/** At an external address: of a pod that is led from its socket, endpoints see its own address (reference ebpf.md §1.4). */
+/** At an external address: if the endpoint is chosen at a pod's socket, endpoints see the pod's own address (reference ebpf.md §1.4). */
 const ledFromPod =
   (mode: Mode, to: Destination, ...pods: ServingPod[]): Wanted =>
   (family, protocol) =>
     answersOf(pods, isDecidedAtSocket(mode, "Cluster", to, protocol), "pod", family);
 const nothing = (): Expected => ({ kind: "nothing" });
-/** Where the address is the node's own by now, a proxy holds its port and refuses who comes past the rules. */
+/** If the address is now the node's own, a proxy holds its port and rejects clients that bypass the rules. */
 const barredBy =
   (mode: Mode): Wanted =>
   () => ({ kind: traitsOf[mode].carriesTraffic ? "nothing" : "silence" });
@@ -140,7 +140,7 @@ async function podsMet(
 function stickyAddresses(mode: Mode, from: Position): readonly (readonly Destination[])[] {
   const { carriesTraffic, remembersByAddress } = traitsOf[mode];
   if (remembersByAddress === true) return DESTINATIONS.map((to) => [to]);
-  // The node's own address differs by destination, so that it is another client there.
+  // The node's own address depends on the destination, so it is another client there.
   if (from === "node") return [["cluster IP"]];
   const hasExternalIPs = from === "off-node client" || !carriesTraffic;
   return [DESTINATIONS.filter((to) => to !== "external IP" || hasExternalIPs)];
@@ -160,7 +160,7 @@ async function affinity(mode: Mode, network: FlowNetwork): Promise<void> {
   assert.ok(new Set(used.flat()).size > 1, `every client met ${used[0]}`);
 }
 
-/** A right proxy exceeds it once in 4·10^6 runs per test: the tail of χ² with two degrees of freedom is e^(−x/2). */
+/** A correct proxy exceeds it once in 4·10^6 runs per test: the tail of χ² with two degrees of freedom is e^(−x/2). */
 const CHI_SQUARE_LIMIT = 2 * Math.log(4e6);
 
 async function distribution({ probers }: FlowNetwork, protocol: Protocol, family: Family): Promise<void> {
@@ -180,7 +180,7 @@ async function vipAsSource(mode: Mode, network: FlowNetwork): Promise<void> {
   const vips = (["for-the-lan", "for-the-client"] as const).map(
     (name) => addressesOf(services[name].number)["load balancer"],
   );
-  // An address of the node's own is also the source of what the node sends to it.
+  // The node's own address is also the source of what the node sends to it.
   await network.topology
     .namespace(nodeA.name)
     .configure(vips.flatMap(({ IPv4, IPv6 }) => [`addr add ${IPv4}/32 dev lo`, `addr add ${IPv6}/128 dev lo nodad`]));
@@ -201,7 +201,7 @@ async function localhostNodePorts({ probers }: FlowNetwork, mode: Mode): Promise
       const wanted = isServed ? answersOf(ALL, false, "node", family) : refused;
       return differenceFrom(wanted, probers.node, { protocol, address, port });
     };
-    // A proxy has no reason to leave out the one of IPv6.
+    // A proxy has no reason to leave out the IPv6 one.
     return [at("127.0.0.1", localhostNodePorts.includes(protocol), "IPv4"), at("::1", carriesTraffic, "IPv6")];
   });
   assert.deepEqual(
@@ -223,7 +223,7 @@ async function healthCheck({ probers }: FlowNetwork, name: ServiceName, status: 
   }
 }
 
-/** The client's packets to 127.0.0.1 go to the node, which routes them for the sake of its localhost node ports. */
+/** The client's packets to 127.0.0.1 go to the node, which routes them for its localhost node ports. */
 async function localhostFromOutside({ topology, probers }: FlowNetwork): Promise<void> {
   const client = topology.namespace("client");
   client.sysctl({ "net.ipv4.conf.all.route_localnet": 1 });

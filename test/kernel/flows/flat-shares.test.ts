@@ -1,4 +1,4 @@
-/** The kernel draws every endpoint of the flat layout as often as the others, with exact slots and with a table of them. */
+/** The kernel picks every endpoint of the flat layout equally often, both with exact slots and with a table of them. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { once } from "node:events";
@@ -10,12 +10,12 @@ import { runCommand } from "../../cli/run-command.ts";
 import { service, slice } from "../faults/fault-node.ts";
 
 const NODE_ADDRESS = "10.200.0.2";
-/** Below and above 64, from where on endpoints share a table of slots. */
+/** Below and above 64, from where endpoints share a table of slots. */
 const SIZES = [1, 2, 3, 7, 20, 64, 65, 200];
-/** So many that each endpoint is drawn, but for one run in ten million. */
+/** Enough to pick each endpoint, except in one run in ten million. */
 const CONNECTIONS_EACH = 24;
 const LANES = 16;
-/** Standard deviations of the sum of squares: of fair draws less than one in a million is further off. */
+/** Standard deviations of the sum of squares: fair picks exceed this less than once in a million. */
 const FURTHEST = 6;
 
 const clusterIP = (size: number): string => `10.96.1.${size}`;
@@ -41,7 +41,7 @@ inNetns(import.meta.url, { name: "flatshares" }, () => {
     execFileSync("nft", ["-f", "-"], { input: out });
     for (const command of [
       `address add ${NODE_ADDRESS}/32 dev lo`,
-      // Every endpoint is here, and cluster IPs have a way out, which they leave before they take it.
+      // Every endpoint is local, and cluster IPs have a route, without which packets would not get as far as the rules.
       `route add local 10.180.0.0/16 dev lo src ${NODE_ADDRESS}`,
       `route add 10.96.0.0/12 dev lo src ${NODE_ADDRESS}`,
     ]) {
@@ -72,7 +72,7 @@ inNetns(import.meta.url, { name: "flatshares" }, () => {
       const sum =
         [...counts.values()].reduce((all, count) => all + (count - CONNECTIONS_EACH) ** 2, 0) / CONNECTIONS_EACH;
       const freedom = size - 1;
-      // Above 64 endpoints a share may be an eighth off.
+      // Above 64 endpoints a share may deviate by an eighth.
       const skew = size > 64 ? (CONNECTIONS_EACH * size) / 64 : 0;
       const limit = freedom + skew + FURTHEST * Math.sqrt(2 * (freedom + 2 * skew)) + FURTHEST;
       assert.ok(sum <= limit, `${size} endpoints: ${sum.toFixed(1)}, at most ${limit.toFixed(1)} is chance`);

@@ -24,7 +24,7 @@ const PROGRAM = new URL("senders-program.ts", import.meta.url);
 const NUMBERS = [1, 2, 3] as const;
 const SENDERS = 20;
 const CHANGES = 12;
-/** Flows that no rule leads end within a second, and are silent from then on. */
+/** Flows without a rule end within a second, and are silent from then on. */
 const SILENCE_MS = 1500;
 const PODS = ["local-1", "local-2", "remote-1"] as const;
 
@@ -50,7 +50,7 @@ function specOf(wanted: Wanted, number: number): readonly ServiceSpec[] {
   return [{ name: `dns-${number}`, number, endpoints }];
 }
 
-/** Who may answer: every endpoint that serves, ready or not. */
+/** The pods that may answer: every endpoint that serves, ready or not. */
 const answering = (wanted: Wanted): readonly Pod[] =>
   PODS.filter((pod) => wanted?.[pod] === "ready" || wanted?.[pod] === "terminating");
 
@@ -97,7 +97,7 @@ for (const mode of ALL_MODES) {
       return Object.fromEntries(PODS.map((pod) => [pod, Math.max(one?.[pod] ?? 0, other?.[pod] ?? 0)]));
     };
     const states = fc.sample(state, { seed, numRuns: CHANGES });
-    // Some changes come while the one before is being written.
+    // Some changes come while the previous one is being written.
     for (const [at, wanted] of states.entries()) {
       daemon.writeObjects(clusterOf(wanted.flatMap((one, index) => specOf(one, index + 1))));
       await sleep((at % 3) * 150);
@@ -119,7 +119,7 @@ for (const mode of ALL_MODES) {
         await until("answers", isServed, { patienceMs: 10_000, evidence });
       }
     }
-    // What conntrack says, where it knows the endpoint.
+    // What conntrack says, if it knows the endpoint.
     if (traitsOf[mode].carriesTraffic) return;
     const contradicting = async (): Promise<readonly string[]> => {
       const lines = await Promise.all(
@@ -141,7 +141,7 @@ for (const mode of ALL_MODES) {
   });
 }
 
-/** An entry of conntrack's that leads from a Service to an endpoint that may not answer there. */
+/** A conntrack entry that leads from a Service to an endpoint that may not answer there. */
 function isWrong(line: string, family: (typeof FAMILIES)[number], states: readonly Wanted[]): boolean {
   const [, asked = "", port = "", endpoint = ""] = / dst=(\S+) .*?dport=(\d+) .*? src=(\S+) /.exec(line) ?? [];
   const number = NUMBERS.find((one) => {

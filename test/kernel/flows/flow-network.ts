@@ -26,11 +26,11 @@ export interface FlowNetwork {
   readonly topology: Topology;
   readonly probers: Readonly<Record<Position, Prober>>;
   readonly daemon: ProxyDaemon;
-  /** That of the clients on the node, in the mode whose programs are attached to it. */
+  /** The cgroup of the clients on the node, in the mode whose programs are attached to it. */
   readonly cgroup: string | undefined;
 }
 
-/** What a test wants beyond the usual. */
+/** A test's options beyond the usual. */
 export interface FlowExtras extends Pick<DaemonOptions, "config" | "args" | "wrapper"> {
   /** Where ebpf mode keeps its maps. @default nowhere */
   readonly pinFolder?: string;
@@ -46,7 +46,7 @@ function clientCgroup(t: Pick<TestContext, "after">): string {
   return cgroup.path;
 }
 
-/** Of the daemon's log, where a test fails. */
+/** Length of the daemon's log shown if a test fails. */
 const LOG_CHARACTERS = 20_000;
 
 /** Builds everything and waits for the daemon's first sync. */
@@ -77,7 +77,7 @@ export async function flowNetwork(
     ...Object.values(servingPods).map((pod) => addServingPod(topology, pod, listen)),
   ]);
   t.after(async () => {
-    // Of a subtest that fails, the test around it does not know yet.
+    // The enclosing test does not know about a failed subtest yet.
     if (t.passed === false || /ended with (?:SIGSEGV|SIGABRT|SIGBUS|[1-9])/.test(daemon.log))
       t.diagnostic(`the daemon's log ends with:\n${daemon.log.slice(-LOG_CHARACTERS)}`);
     await daemon.dispose();
@@ -88,7 +88,7 @@ export async function flowNetwork(
   return { topology, probers: probers as Record<Position, Prober>, daemon, cgroup: cgroupRoot };
 }
 
-/** An address of a service's port. Node ports are asked on the node's own address. */
+/** An address of a service's port. Node ports are reached at the node's own address. */
 export function addressOf(service: number, to: Destination, protocol: Protocol, family: Family): Address {
   const addresses = addressesOf(service);
   if (to !== "node port") return { protocol, address: addresses[to][family], port: SERVICE_PORT };

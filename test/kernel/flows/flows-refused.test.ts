@@ -1,4 +1,4 @@
-/** `kube-proxy flows` where the kernel tells less than it could, or nothing. */
+/** `kube-proxy flows` if the kernel reports less than it could, or nothing. */
 import assert from "node:assert/strict";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -11,7 +11,7 @@ import { PROGRAM } from "../../apiserver/api-daemon.ts";
 import { clusterOf } from "./cluster-objects.ts";
 
 const NETFILTER = "/proc/sys/net/netfilter";
-/** Without any right. */
+/** Without any privilege. */
 const AS_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"];
 
 inNetns(import.meta.url, { name: "flowsrefused" }, () => {
@@ -29,7 +29,7 @@ inNetns(import.meta.url, { name: "flowsrefused" }, () => {
       JSON.stringify({ apiVersion: "v1", kind: "List", items: clusterOf([{ name: "a", number: 1, endpoints: [] }]) }),
     );
     chmodSync(folder, 0o755);
-    // Has the namespace's settings made.
+    // Makes the kernel create the namespace's settings.
     execFileSync("conntrack", ["-L"], { stdio: "pipe" });
   });
 

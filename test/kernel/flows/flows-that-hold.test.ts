@@ -1,4 +1,4 @@
-/** UDP flows stay with an endpoint for as long as it serves, also when it is not offered; new ones choose from what is offered. */
+/** UDP flows stay with an endpoint for as long as it serves, even if it is not offered; new ones choose from what is offered. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { testBpffs } from "../../../src/kernel/bpf/testing/test-bpffs.ts";
@@ -21,7 +21,7 @@ const SOCKETS = 6;
 interface Flow {
   readonly what: string;
   readonly socket: KeptSocket;
-  /** Who has answered first. */
+  /** The pod that answered first. */
   readonly pod: string;
 }
 
@@ -39,7 +39,7 @@ async function openFlows(keeper: SocketKeeper): Promise<readonly Flow[]> {
   return flows;
 }
 
-/** Lines for the flows that are not where they were. */
+/** Lines for the flows that have moved. */
 async function moved(flows: readonly Flow[]): Promise<readonly string[]> {
   const lines: string[] = [];
   for (const { what, socket, pod } of flows) {
@@ -51,7 +51,7 @@ async function moved(flows: readonly Flow[]): Promise<readonly string[]> {
 
 for (const mode of ALL_MODES) {
   const { carriesTraffic, hasVirtualServers } = traitsOf[mode];
-  // A session of the proxy's own; and virtual servers have a table of their own, which only the virtual machine has.
+  // The proxy has its own sessions; and virtual servers have their own table, which only the virtual machine has.
   if (carriesTraffic || hasVirtualServers || !protocolsOf(mode).includes("UDP")) continue;
   test(`${mode}: UDP flows`, { skip: kernelSkip }, async (t) => {
     const pins = traitsOf[mode].runsInCgroup === true ? { pinFolder: `${(await testBpffs(t)).path}/kept` } : {};

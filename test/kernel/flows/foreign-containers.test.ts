@@ -1,4 +1,4 @@
-/** Containers of the node that the configuration does not call its pods: a Local policy of the outside binds them. */
+/** Containers of the node that the configuration does not count as pods: an external Local policy applies to them. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
@@ -11,13 +11,13 @@ import { ALL_MODES, protocolsOf, traitsOf } from "./modes.ts";
 const spec = { externalTrafficPolicy: "Local" };
 const here: ServiceSpec = { name: "here", number: 1, endpoints: ["local-1", "remote-1"], spec };
 const elsewhere: ServiceSpec = { name: "elsewhere", number: 2, endpoints: ["remote-1"], spec };
-/** Has the serving pods, and not the client. */
+/** Contains the serving pods, but not the client. */
 const clusterCIDR = "10.180.0.0/26,fd00:10:180::/122";
 const local: readonly ServingPod[] = ["local-1"];
 
 for (const mode of ALL_MODES) {
   const { carriesTraffic, hasVirtualServers } = traitsOf[mode];
-  // These two know no such containers.
+  // These two do not distinguish such containers.
   if (carriesTraffic || hasVirtualServers) continue;
   test(`${mode}: containers that are no pods of the node`, { skip: kernelSkip }, async (t) => {
     const { probers } = await flowNetwork(t, mode, [here, elsewhere], { config: { clusterCIDR } });

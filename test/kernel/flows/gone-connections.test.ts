@@ -1,4 +1,4 @@
-/** `connections.endTCP: Gone`: connections to endpoints that are gone end, and no other one does. */
+/** `connections.endTCP: Gone`: connections to endpoints that are gone end, and no others. */
 import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
@@ -23,9 +23,9 @@ import { askSteadily } from "./steady-clients.ts";
 
 /** How long an endpoint must be gone. */
 const AFTER_MS = 2000;
-/** What would have ended, has by then. */
+/** What would end has ended by then. */
 const LATER_MS = 2 * AFTER_MS;
-/** Of each kind. */
+/** Per kind. */
 const CONNECTIONS = 5;
 const OF_A_PLACE = FAMILIES.length * CONNECTIONS;
 const PLACES = [
@@ -46,7 +46,7 @@ for (const mode of ALL_MODES) {
         const annotations = { "kube-proxy-ts/end-tcp": "Never" };
         return metadata.name === "left" ? { ...others, metadata: { ...metadata, annotations } } : object;
       });
-    // Without the files of the others only the node's own sockets are found: those of pods and of other machines meet a reset.
+    // Without the other namespaces' files only the node's own sockets are found: those of pods and of other machines get a reset.
     const isBlind = mode === "nftables";
     const hiding = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /run/netns && exec "$@"', "sh"] as const;
     const extras = isBlind ? { config, wrapper: [...hiding] as [string, ...string[]] } : { config };
@@ -81,7 +81,7 @@ for (const mode of ALL_MODES) {
     const there = { protocol: "TCP", address: servingPods["remote-1"].ipv4, port: TARGET_PORTS.TCP } as const;
     const direct = await HeldConnection.open(topology.namespace(namespaceAt.pod), there, cgroup);
     if (traitsOf[mode].carriesTraffic) {
-      // A client is connected when the proxy takes it, before there is an endpoint.
+      // A client is connected when the proxy accepts it, before an endpoint is.
       const carried = (family: string) =>
         daemon.metric(`kubeproxy_userspace_active_connections{ip_family="${family}",protocol="tcp"}`);
       const areCarried = async () =>

@@ -5,7 +5,7 @@ import { serveRequests } from "../../../testkit/net/helper-side.ts";
 
 export type HeldRequest =
   | { readonly id: number; readonly kind: "open"; readonly address: string; readonly port: number }
-  /** Makes the request that the serving pods know; `connection` is what `open` answered. */
+  /** Makes the request that the serving pods know; `connection` is from the reply to `open`. */
   | { readonly id: number; readonly kind: "use"; readonly connection: number }
   /** Ends it with a reset, which no kernel remembers for long. */
   | { readonly id: number; readonly kind: "reset"; readonly connection: number };
@@ -13,13 +13,13 @@ export type HeldRequest =
 export interface HeldReply {
   readonly id: number;
   readonly connection: number;
-  /** What the pod answered, or the error that the connection met; empty when there is nothing to say. */
+  /** What the pod answered, or the connection's error; empty if there is neither. */
   readonly text: string;
 }
 
 interface Held {
   readonly socket: Socket;
-  /** Resolves with everything that came, or the error. */
+  /** Resolves with everything received, or the error. */
   readonly over: Promise<string>;
 }
 

@@ -1,4 +1,4 @@
-/** An established TCP connection that a test keeps idle over some event and uses afterwards. */
+/** An established TCP connection that a test keeps idle during some event and uses afterwards. */
 import { HelperThread } from "../../../testkit/net/helper-thread.ts";
 import type { BackendAnswer } from "../../../testkit/net/messages.ts";
 import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";

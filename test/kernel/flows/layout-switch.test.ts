@@ -1,4 +1,4 @@
-/** A node goes from one layout of the nftables mode to the other, and to another mode and back, under connections that notice nothing. */
+/** A node switches from one nftables layout to the other, and to another mode and back, under connections that notice nothing. */
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -27,7 +27,7 @@ async function standsAlone(daemon: ProxyDaemon, mode: Mode): Promise<boolean> {
   return !saved.join("").replaceAll("KUBE-FIREWALL", "").includes("KUBE-");
 }
 
-/** Without tables that iptables has made, and that stay. */
+/** Leaves out tables that iptables created and that stay. */
 async function ownRules(daemon: ProxyDaemon, mode: Mode): Promise<string> {
   const rules = await traitsOf[mode].rules(daemon);
   if (mode === "iptables") return rules;

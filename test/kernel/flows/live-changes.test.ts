@@ -1,4 +1,4 @@
-/** Changes of the cluster while the daemon runs: new connections follow at once, the others are left alone. */
+/** Cluster changes while the daemon runs: new connections follow at once, the others are left alone. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -22,18 +22,18 @@ import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
 import { HeldConnection } from "./held-connection.ts";
 import { ALL_MODES, type Mode, protocolsOf, traitsOf } from "./modes.ts";
 
-/** A change must be effective within a second of its file on a quiet machine; the rest is for a busy one. */
+/** A change must take effect within a second of its file on a quiet machine; the rest is for a busy one. */
 const EFFECT_LIMIT_MS = stretched(6000);
-/** One look at what a service answers, while a change is awaited. */
+/** One look at a service's answers, while a change is awaited. */
 const ATTEMPT_MS = stretched(800);
 /** For what must be answered at the first attempt. */
 const ANSWER_LIMIT_MS = stretched(8000);
 /** For what must not be answered. */
 const SILENCE_MS = 300;
-/** Over IPv6, TCP may hear of a refusal with its second SYN only, a second after the first. */
+/** Over IPv6, TCP may notice a refusal only with its second SYN, a second after the first. */
 const REFUSAL_MS = stretched(2500);
 
-/** The cluster as it is now, and the services that the tests change side by side. */
+/** The current cluster, and the services that the tests change concurrently. */
 class LiveCluster {
   readonly mode: Mode;
   readonly network: FlowNetwork;
@@ -59,13 +59,13 @@ class LiveCluster {
     this.network.daemon.writeObjects(clusterOf([...this.#services.values()]));
   }
 
-  /** Asks a few times. @returns the distinct outcomes, pods by their name alone. */
+  /** Makes some requests. @returns the distinct outcomes, pods only by name. */
   async pods(from: Position, target: Address, count: number, timeoutMs: number): Promise<string[]> {
     const answers = await this.network.probers[from].connect({ ...target, count, timeoutMs });
     return [...new Set(answers.map((answer) => (answer.ok ? answer.pod : answer.error)))].sort();
   }
 
-  /** Waits until requests, over all protocols and families, meet exactly these pods; without any, that they are refused. */
+  /** Waits until requests, over all protocols and families, meet exactly these pods; without any, until they are refused. */
   async follows(from: Position, number: number, to: Destination, pods: readonly string[]): Promise<void> {
     await Promise.all(
       FAMILIES.flatMap((family) =>
@@ -145,7 +145,7 @@ async function portChanges(cluster: LiveCluster): Promise<void> {
   await cluster.follows("pod", 6, "node port", ["local-1"]);
   const { address, protocol } = addressOf(3, "load balancer", "TCP", "IPv4");
   assert.deepEqual(await cluster.pods("pod", { address, protocol, port: 81 }, 2, ANSWER_LIMIT_MS), ["local-1"]);
-  // Where the address is the node's own, its other ports are closed.
+  // If the address is the node's own, its other ports are closed.
   const isOwn = traitsOf[cluster.mode].hasVirtualServers === true;
   assert.deepEqual(
     await cluster.pods("pod", { address, protocol, port: 80 }, 2, isOwn ? ANSWER_LIMIT_MS : SILENCE_MS),
@@ -153,7 +153,7 @@ async function portChanges(cluster: LiveCluster): Promise<void> {
   );
 }
 
-/** A pod's requests from one port, outside the range of automatic ones, to the cluster IP of a service. */
+/** A pod's requests from one port, outside the ephemeral range, to the cluster IP of a service. */
 interface UdpFlow {
   readonly family: Family;
   readonly number: number;
@@ -212,14 +212,14 @@ async function liveUdpFlows(cluster: LiveCluster): Promise<void> {
   cluster.set(service(5, ["local-1", "local-2", "remote-1"]));
   await cluster.follows("pod", 5, "cluster IP", ["local-1", "local-2", "remote-1"]);
   const now = await answering();
-  // Each request is a new socket: where sockets are decided about, it draws an endpoint of its own (docs/ebpf.md, Connected UDP).
+  // Each request is a new socket: where the endpoint is chosen at the socket, it gets its own (docs/ebpf.md, Connected UDP).
   if (traitsOf[cluster.mode].runsInCgroup === true) assert.notDeepEqual(now, ["local-1"]);
   else assert.deepEqual(now, ["local-1"]);
 }
 
 async function flowBeforeService(cluster: LiveCluster): Promise<void> {
   const flows = FAMILIES.map((family): UdpFlow => ({ family, number: 8, sourcePort: 20008 }));
-  // It is neither refused nor answered: the kernel remembers a flow that is not translated.
+  // It is neither refused nor answered: the kernel remembers a flow without translation.
   for (const flow of flows) assert.equal(await askFromPort(cluster, flow, SILENCE_MS), "timeout");
   cluster.set(service(8, ["local-2"]));
   await Promise.all(flows.map((flow) => flowUntil(cluster, flow, "local-2")));
@@ -230,7 +230,7 @@ async function flowsEndWithService(cluster: LiveCluster): Promise<void> {
   const until = (outcome: string) => Promise.all(flows.map((flow) => flowUntil(cluster, flow, outcome)));
   cluster.set(service(9, ["local-1"]));
   await until("local-1");
-  // The pod still answers those who reach it.
+  // The pod still answers clients that reach it.
   cluster.set(service(9, []));
   await until("refused");
   cluster.set(service(9, ["local-1"]));
@@ -239,13 +239,13 @@ async function flowsEndWithService(cluster: LiveCluster): Promise<void> {
   await until("timeout");
 }
 
-/** Upstream leaves those to node ports, which it knows by their number alone. */
+/** Upstream leaves those to node ports, which it knows only by number. */
 async function flowsEndWithFrontends(cluster: LiveCluster): Promise<void> {
   const flows = (to: Destination, at: number) =>
-    // A socket of IPv6 has its port of IPv4 as well.
+    // An IPv6 socket also holds its port for IPv4.
     FAMILIES.map((family, index): UdpFlow => ({ family, number: 10, sourcePort: at + index, to }));
   const nodePort = flows("node port", 20010);
-  // A mode that carries traffic itself serves them to what comes from elsewhere.
+  // A mode that carries traffic itself serves them to packets from elsewhere.
   const external = traitsOf[cluster.mode].carriesTraffic === true ? [] : flows("external IP", 20012);
   const until = (which: readonly UdpFlow[], ...outcomes: readonly string[]) =>
     Promise.all(which.map((flow) => flowUntil(cluster, flow, ...outcomes)));

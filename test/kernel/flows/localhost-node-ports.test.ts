@@ -1,6 +1,6 @@
 /**
- * Packets from the node itself to node ports on loopback addresses in nftables mode, over every row of reference releases.md §1.6:
- * gate, list, layout, protocol and family; then restarts, ports that are taken, and the extended relay.
+ * Packets from the node itself to node ports on loopback addresses in nftables mode, over every row of reference
+ * releases.md §1.6: gate, list, layout, protocol and family; then restarts, taken ports, and the extended relay.
  */
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -23,7 +23,7 @@ const PORT = 8080;
 const webPod = { name: "web-1", node: nodeA.name, ipv4: "10.180.0.11", ipv6: "fd00:10:180::11" } as const;
 const PROTOCOLS = ["TCP", "UDP", "SCTP"] as const;
 const LAYOUTS = ["Compatible", "Flat"] as const;
-/** The node's bridge, from which it asks its pods. */
+/** The node's bridge, the source address of its requests to its pods. */
 const ANSWER = /^web-1 saw (10\.180\.0\.1|fd00:10:180::1)$/;
 
 type Config = Readonly<Record<string, unknown>>;
@@ -57,7 +57,7 @@ const objects = (ipv4 = [webPod.ipv4 as string], more: Readonly<Record<string, u
   ];
 };
 
-/** @param cgroup of the node's own clients. */
+/** @param cgroup for the node's own clients. */
 async function scene(t: TestContext, config: Config, cgroup?: string): Promise<Scene> {
   const topology = await topologyFor(t);
   const listen = PROTOCOLS.filter((protocol) => protocol !== "SCTP").map((protocol) => ({ protocol, port: PORT }));
@@ -75,7 +75,7 @@ async function scene(t: TestContext, config: Config, cgroup?: string): Promise<S
   };
 }
 
-/** In place: the process ends, and begins with another configuration. */
+/** In place: the process ends, and starts with another configuration. */
 async function restart(daemon: ProxyDaemon, config: Config): Promise<void> {
   const file = join(daemon.folder, "config.json");
   const before = JSON.parse(readFileSync(file, "utf8"));
@@ -95,7 +95,7 @@ interface Row {
   readonly config: Config;
   /** Answered on 127.0.0.1 and on ::1. */
   readonly answered: readonly [ipv4: readonly string[], ipv6: readonly string[]];
-  /** Whether the rest is refused by rules, and counted. */
+  /** Whether rules reject and count the rest. */
   readonly isCounted: boolean;
 }
 
@@ -146,7 +146,7 @@ for (const layout of LAYOUTS) {
             assert.equal(after, undefined, cell);
           } else {
             assert.equal(met, "refused", cell);
-            // The page of metrics is made every 100 ms at most.
+            // The metrics page is rendered at most every 100 ms.
             const isGrowing = async () => ((await rejected(daemon, family, protocol)) ?? 0) > before;
             if (isCounted) await daemon.until(`the counter grows: ${cell}`, isGrowing, 3000);
             else assert.equal(after, undefined, cell);
@@ -197,7 +197,7 @@ test("in ebpf mode TCP of the node is led at the socket, also while the process 
   await whileAway(/^refused$/);
 });
 
-/** The time that a blocking connect takes to be refused, milliseconds: what clients of the C library do. */
+/** Milliseconds until a blocking connect is refused: what clients of the C library do. */
 async function blockingConnectMs({ topology }: Scene, address: string): Promise<number> {
   const program = `import socket, time
 s = socket.socket(socket.AF_INET6 if ":" in "${address}" else socket.AF_INET)

@@ -1,6 +1,6 @@
 /**
- * Every kind of address × traffic policies × where the endpoints are × who asks × protocol × family: which pods answer
- * and which source address they see, or that none does and how. One network and one daemon for all.
+ * Every kind of address × traffic policies × where the endpoints are × client position × protocol × family: which pods
+ * answer and which source address they see, or that none does and how. One network and one daemon for all.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -12,7 +12,7 @@ import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
 import { type Row, rows } from "./matrix-rows.ts";
 import { ALL_MODES, type Mode, protocolsOf } from "./modes.ts";
 
-/** @returns a line for every cell of the row that is not as the table says. */
+/** @returns a line for every cell of the row that differs from the table. */
 async function wrongCells(mode: Mode, row: Row, { probers }: FlowNetwork): Promise<string[]> {
   const lines = FAMILIES.flatMap((family) =>
     protocolsOf(mode).flatMap((protocol) =>

@@ -1,6 +1,6 @@
 /**
- * The proxy modes that the flow tests run in: those whose rules these tests can list. What they expect of a connection is the
- * same for all modes but for what the traits of a mode say.
+ * The proxy modes of the flow tests: those whose rules these tests can list. Their expectations for a connection are
+ * the same for all modes, except for the modes' traits.
  */
 
 import type { ProxyMode } from "../../../src/dataplane/registry.ts";
@@ -15,15 +15,15 @@ import { PROTOCOLS } from "./cluster-objects.ts";
 
 /** How a test sees the mode at work. */
 interface Observed {
-  /** Its kernel is not the host's but that of the virtual machine (testkit/vm). */
+  /** Runs in the virtual machine's kernel instead of the host's (testkit/vm). */
   readonly runsInMachine?: boolean;
   /** Its programs are attached to a cgroup, and see the sockets of processes in it. */
   readonly runsInCgroup?: boolean;
-  /** Session affinity holds for a client at one address of a service, and not for all of them together. */
+  /** Session affinity holds for a client at one address of a service, not across all of them. */
   readonly remembersByAddress?: boolean;
-  /** More of the KubeProxyConfiguration. */
+  /** Additions to the KubeProxyConfiguration. */
   readonly config?: Readonly<Record<string, unknown>>;
-  /** More of its section `ebpf`. */
+  /** Additions to its section `ebpf`. */
   readonly ebpf?: Readonly<Record<string, unknown>>;
   /** Everything that the mode has in the kernel, in a form that is equal for equal rules. */
   rules(daemon: ProxyDaemon): Promise<string>;
@@ -31,7 +31,7 @@ interface Observed {
 
 async function nftRules({ namespace }: ProxyDaemon): Promise<string> {
   const { stdout } = await namespace.exec(["nft", "-j", "list", "ruleset"]);
-  // nft prints nothing when a table goes while it lists, and stops at a table with an owner, whose flag nft 1.0.6 cannot spell.
+  // nft prints nothing if a table disappears while it lists, and stops at a table with an owner, whose flag nft 1.0.6 cannot print.
   if (stdout === "" || stdout.endsWith('"flags": \n')) return "";
   return canonicalNftables(JSON.parse(stdout).nftables);
 }
@@ -52,7 +52,7 @@ const OBSERVED = {
   // The programs see the sockets of the test's own cgroup: flow-network.ts.
   ebpf: { runsInCgroup: true, remembersByAddress: true, rules: nftRules },
   userspace: {
-    // A flow that is silent for longer than the default 250 ms is another one.
+    // A flow that is silent for longer than the default 250 ms becomes a new one.
     config: { udpIdleTimeout: "30s" },
     async rules(daemon) {
       const [ipv4, ipv6] = await Promise.all([daemon.saved("iptables-save"), daemon.saved("ip6tables-save")]);
@@ -64,7 +64,7 @@ const OBSERVED = {
 
 export type Mode = keyof typeof OBSERVED;
 
-/** What the mode is to its users, and how tests see it. */
+/** The mode's traits for its users, and how tests see it. */
 export type ObservedMode = ModeTraits & Observed;
 
 export const traitsOf: Readonly<Record<Mode, ObservedMode>> = {
@@ -81,8 +81,8 @@ function observed(mode: Mode): ObservedMode {
 }
 
 /**
- * Those named in `KPTS_MODES` (`ipvs,iptables`), or all that the host's kernel is expected to run. A mode with several layouts
- * is in it once for each: what becomes of packets is asked of all.
+ * Those named in `KPTS_MODES` (`ipvs,iptables`), or all that the host's kernel should run. A mode with several layouts
+ * appears once for each: what happens to packets is tested in all.
  */
 export const MODES_AND_LAYOUTS: readonly Mode[] = (Object.keys(traitsOf) as Mode[]).filter((mode) => {
   const named = process.env.KPTS_MODES;
@@ -91,11 +91,11 @@ export const MODES_AND_LAYOUTS: readonly Mode[] = (Object.keys(traitsOf) as Mode
   return runsInMachine !== true && runsInCgroup !== true;
 });
 
-/** Those, and the mode that decides before there are packets: for what clients meet. Its deaths and ends are in ebpf-life.test.ts. */
+/** Those, and the mode that decides before there are packets: for what clients meet. ebpf-life.test.ts covers its crashes and stops. */
 export const ALL_MODES: readonly Mode[] =
   process.env.KPTS_MODES === undefined ? [...MODES_AND_LAYOUTS, "ebpf"] : MODES_AND_LAYOUTS;
 
-/** The same, each mode once: for what has nothing to do with the layout. */
+/** The same, each mode once: for what does not depend on the layout. */
 export const MODES: readonly Mode[] = MODES_AND_LAYOUTS.filter((mode) => mode !== "nftables-flat");
 
 async function ipvsState(daemon: ProxyDaemon): Promise<string> {
@@ -116,13 +116,13 @@ function sortedLines(text: string): string {
   return text.split("\n").sort().join("\n");
 }
 
-/** The proxy's own ports are other ones in each run, and rules stand in the order in which services came. */
+/** The proxy's own ports differ in each run, and rules are in the order in which services came. */
 function withoutProxyPorts(saved: string): string {
   const lines = saved.replace(/(?<=--to-ports |--to-destination \S+:|KUBE-NODEPORT-NON-LOCAL .*--dport )\d+/g, "PROXY");
   return `${lines.split("\n").sort().join("\n")}\n`;
 }
 
-/** What the mode serves of the protocols that can be asked. */
+/** The mode's protocols that can be tested. */
 export function protocolsOf(mode: Mode): readonly Protocol[] {
   if (HOST_MODES.includes(mode)) return ["SCTP"];
   return traitsOf[mode].carriesTraffic ? PROTOCOLS.filter((protocol) => protocol !== "SCTP") : PROTOCOLS;

@@ -1,4 +1,4 @@
-/** `kube-proxy flows`: every connection that clients make is named, and how it ended. */
+/** `kube-proxy flows`: every connection that clients make is named, with how it ended. */
 import assert from "node:assert/strict";
 import { type ChildProcess, execFileSync } from "node:child_process";
 import { join } from "node:path";
@@ -50,7 +50,7 @@ class Watcher {
 
 for (const mode of ALL_MODES) {
   if (!protocolsOf(mode).includes("TCP")) continue;
-  /** Connections are looked for each second: short ones are not seen, or without their endpoint. */
+  /** Connections are polled every second: short ones are missed, or seen without their endpoint. */
   const isLooked = traitsOf[mode].carriesTraffic || traitsOf[mode].runsInCgroup === true;
   test(`${mode}: connections have names`, { skip: kernelSkip }, async (t) => {
     const services: readonly ServiceSpec[] = [
@@ -113,7 +113,7 @@ for (const mode of ALL_MODES) {
       const watcher = new Watcher(namespace, ["--socket", socket]);
       t.after(() => watcher.end());
       const told = () => watcher.flows.filter(({ protocol }) => protocol === "TCP");
-      // Those that show that the watch goes on are of the other family: a late word of one is not taken for one of the rest.
+      // The connections that show that the watch goes on are of the other family: a late event of one is not taken for one of the rest.
       const web = () => told().filter(({ client }) => !client.startsWith("["));
       await until("the watch", async () => {
         const { address, port } = addressOf(1, "cluster IP", "TCP", "IPv6");
@@ -141,7 +141,7 @@ for (const mode of ALL_MODES) {
       const clients = new Set(begun().map(({ client }) => client));
       const ended = () => web().filter((one) => one.ended !== null && clients.has(one.client));
       const areEnded = async () => {
-        // The kernel forgets what has expired when it is asked for its table, or within a minute.
+        // The kernel drops expired entries when its table is read, or within a minute.
         await namespace.exec(["conntrack", "-L"]);
         return ended().length >= held.length;
       };
@@ -174,7 +174,7 @@ for (const mode of ALL_MODES) {
       const tcp = () => watcher.flows.filter(({ protocol }) => protocol === "TCP");
       const answered = () => tcp().filter(({ ended }) => ended === "answered");
       const isTold = async () => {
-        // To read the table removes what has expired. By itself the kernel does so within a minute.
+        // Reading the table removes expired entries. By itself the kernel does so within a minute.
         await ask("flows/web", "--socket", socket);
         return answered().length >= asked;
       };

@@ -1,4 +1,4 @@
-/** A daemon that is told to serve less: node ports on listed addresses only, no external IPs, no node port on localhost. */
+/** A daemon configured to serve less: node ports on listed addresses only, no external IPs, no node port on localhost. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bareAddress, type DualAddress, nodeA } from "../../../testkit/net/topology-spec.ts";
@@ -15,12 +15,12 @@ const service: ServiceSpec = {
   endpoints: ["local-1", "remote-1"],
   spec: { externalTrafficPolicy: "Local", healthCheckNodePort: 32001 },
 };
-/** More addresses of the node, one inside the list and one outside. */
+/** Further addresses of the node, one in the list and one not. */
 const listed: DualAddress = { ipv4: "10.201.0.5/32", ipv6: "fd00:201::5/128" };
 const unlisted: DualAddress = { ipv4: "10.202.0.5/32", ipv6: "fd00:202::5/128" };
 const nodePortAddresses = ["10.200.0.0/24", "10.201.0.0/24", "fd00:200::/64", "fd00:201::/64"];
 
-/** The Local policy holds for the outside; where virtual servers answer, for everyone. */
+/** The Local policy applies to external clients; with virtual servers, to every client. */
 function podsFor(mode: Mode, from: Position): readonly ServingPod[] {
   const { hasVirtualServers = false } = traitsOf[mode];
   const isLocalOnly = hasVirtualServers || from === "off-node client";
@@ -39,7 +39,7 @@ async function expectNodePort(
   for (const family of FAMILIES) {
     const address = bareAddress(family === "IPv4" ? at.ipv4 : at.ipv6);
     const pods = podsFor(mode, from);
-    // What the node sends to an address of its own comes from there.
+    // What the node sends to one of its own addresses comes from that address.
     const ownPeers = new Map(pods.map((pod): [ServingPod, string] => [pod, address]));
     const expected: Expected =
       wanted === "refused"

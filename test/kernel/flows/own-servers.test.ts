@@ -1,4 +1,4 @@
-/** Servers of the node and its pods beside node ports with the same number: what is theirs stays theirs. */
+/** Servers of the node and its pods beside node ports with the same number: they keep their own traffic. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { nodeA } from "../../../testkit/net/topology-spec.ts";
@@ -22,7 +22,7 @@ for (const mode of ALL_MODES) {
     const network = await flowNetwork(t, mode, [service]);
     const server = new SocketKeeper(network, servingPods["local-1"].name);
 
-    // Where the proxy itself has the node port, no client on the node does; virtual servers take what comes to a port of theirs.
+    // If the proxy itself has the node port, no client on the node can have it; virtual servers take what arrives at their ports.
     const { carriesTraffic, hasVirtualServers } = traitsOf[mode];
     if (!carriesTraffic && hasVirtualServers !== true) {
       await t.test("a client whose source port is the number of a UDP node port gets its answer", async () => {

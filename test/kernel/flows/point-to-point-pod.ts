@@ -3,7 +3,7 @@ import { type Prober, startProber } from "../../../testkit/net/namespace-prober.
 import type { Topology } from "../../../testkit/net/topology.ts";
 import { nodeA } from "../../../testkit/net/topology-spec.ts";
 
-/** A pod as Calico makes it: a link of its own, whose end on the node has no address but a link-local one. @param cgroup of the client. */
+/** A pod as Calico makes it: its own link, whose end on the node has only a link-local address. @param cgroup the client's. */
 export async function addPointToPointPod(topology: Topology, cgroup?: string): Promise<Prober> {
   const ipv4 = "10.180.0.77";
   const ipv6 = "fd00:10:180::77";

@@ -1,4 +1,4 @@
-/** A node goes from one release to another and back, in place and under connections: only rules that differ are written. */
+/** A node switches from one release to another and back, in place and under connections: only rules that differ are written. */
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -19,12 +19,12 @@ const services: readonly ServiceSpec[] = [
 ];
 const STEPS = ["v1.36", "v1.37", "v1.36", "v1.37"];
 
-/** Of the one service whose rules differ; a map of one comes with its rule and goes with it. */
+/** Those of the one service whose rules differ; a map for a single rule comes and goes with it. */
 const RULE = /^(add|delete) rule ip6? kube-proxy service-\S+\/single\/\S+ /;
 const MAP_OF_RULE = /^delete set ip6? kube-proxy __/;
 const DRAWN = / dnat ip6? to numgen random mod 1 map \{ 0 : \S+ \. \d+ \}$/;
 const PLAIN = / dnat to \S+:\d+$/;
-/** What a process that stops commits: its note for the next one, with a rule that it writes again as it was. */
+/** What a stopping process commits: its note for the next one, with a rule that it rewrites as it was. */
 const RESTART_NOTE = / rule ip kube-proxy nat-postrouting (?:handle \d+|jump masquerading)$/;
 /** TCP and UDP, in both families. */
 const RULES_THAT_DIFFER = 4;

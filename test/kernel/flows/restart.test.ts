@@ -1,4 +1,4 @@
-/** The daemon dies at any moment and comes back: the rules stay, connections live, nothing is lost or doubled. */
+/** The daemon is killed at any moment and comes back: the rules stay, connections live, nothing is lost or doubled. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -40,7 +40,7 @@ const variants: readonly (readonly ServiceSpec[])[] = [
   [stable, ...others.map((service) => ({ ...service, endpoints: [] })), ...extras],
 ];
 
-/** Says which lines only one of them has: the whole is long. */
+/** Shows only the lines that differ: the whole is long. */
 function assertEqualRules(actual: string, expected: string, when: string): void {
   const [found, wanted] = [actual.split("\n"), expected.split("\n")];
   const [isThere, isWanted] = [new Set(found), new Set(wanted)];
@@ -69,7 +69,7 @@ async function killAndRestart(network: FlowNetwork, mode: Mode): Promise<void> {
   assert.deepEqual(await stopAsking(), []);
 }
 
-/** A daemon that carries the traffic takes it along; what it leaves leads nowhere and must not stay in the way. */
+/** A daemon that carries the traffic takes it along; its leftovers lead nowhere and must not be in the way. */
 async function takeOver(network: FlowNetwork, mode: Mode): Promise<void> {
   const { daemon, probers } = network;
   const { rules } = traitsOf[mode];
@@ -100,7 +100,7 @@ async function killAtAnyMoment(network: FlowNetwork, mode: Mode): Promise<void> 
   const stopAsking = askSteadily(network, STABLE);
   const moments: number[] = [];
   for (const variant of variants) {
-    // While it runs, then in its next start.
+    // While it runs, then during its next start.
     daemon.writeObjects(clusterOf(variant));
     for (const limit of [300, 900]) {
       const moment = Math.round(Math.random() * limit);

@@ -1,4 +1,4 @@
-/** The thread of senders.ts: UDP sockets that send without a pause, and what answered them when. */
+/** The thread of senders.ts: UDP sockets that send continuously, and what answered them when. */
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { serveRequests } from "../../../testkit/net/helper-side.ts";
@@ -17,11 +17,11 @@ export type SendersRequest = { readonly id: number } & (
 
 export interface SendersReply {
   readonly id: number;
-  /** When each pod has answered last, in Unix milliseconds. */
+  /** When each pod last answered, in Unix milliseconds. */
   readonly lastMs: Readonly<Record<string, number>>;
 }
 
-/** Each socket sends so often. */
+/** Each socket's sending interval. */
 const EVERY_MS = 250;
 const lastMs: Record<string, number> = {};
 
@@ -31,7 +31,7 @@ async function start({ family, address, port, count }: Extract<SendersRequest, {
     socket.on("message", (text) => {
       lastMs[(JSON.parse(String(text)) as BackendAnswer).pod] = Date.now();
     });
-    // Refusals come back as errors.
+    // Refusals are reported as errors.
     socket.on("error", () => {});
     await once(socket.bind(0), "listening");
     const send = (): void => socket.send("?", port, address, () => {});

@@ -1,6 +1,6 @@
 /**
- * SIGTERM: the daemon ends at once and cleanly, also as PID 1, and leaves the node's rules and connections alone; one that
- * carries the traffic itself takes its rules along.
+ * SIGTERM: the daemon exits quickly and cleanly, also as PID 1, and leaves the node's rules and connections alone; one
+ * that carries the traffic itself removes its rules.
  */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -13,7 +13,7 @@ import { end, endAndCheck } from "./ending.ts";
 import { flowNetwork } from "./flow-network.ts";
 import { MODES } from "./modes.ts";
 
-/** An end takes no longer; on a machine that is busy with other tests the quickest of several must not. */
+/** Maximum duration of a stop; on a machine busy with other tests, of the quickest of several. */
 const END_LIMIT_MS = 2000 * PATIENCE;
 
 const services: readonly ServiceSpec[] = Array.from({ length: 30 }, (_, index) => ({

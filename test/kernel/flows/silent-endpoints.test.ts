@@ -1,4 +1,4 @@
-/** An endpoint that answers nothing, while another does, is named by `services` and counted in /metrics, in every mode that can know. */
+/** An endpoint that never answers while another does is named by `services` and counted in /metrics, in every mode that can know. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
@@ -14,7 +14,7 @@ const KUBE_PROXY = fileURLToPath(new URL("../../../bin/kube-proxy", import.meta.
 const SILENT = servingPods["remote-1"];
 
 for (const mode of ALL_MODES) {
-  // The proxy itself answers in userspace mode.
+  // In userspace mode the proxy itself answers.
   if (!protocolsOf(mode).includes("TCP") || mode === "userspace") continue;
   test(`${mode}: an endpoint that never answers is told`, { skip: kernelSkip }, async (t) => {
     const socket = join(execFileSync("mktemp", ["-d"], { encoding: "utf8" }).trim(), "socket");
@@ -25,7 +25,7 @@ for (const mode of ALL_MODES) {
       { args: [`--inspect-socket=${socket}`], config: { connections: { answerCheckPeriod: "1s" } } },
     );
     const silence = () => daemon.metric("kubeproxy_silent_endpoints");
-    // From outside: rules lead it in ebpf mode, too.
+    // From outside: there, rules choose the endpoint in ebpf mode, too.
     const ask = (count: number) => {
       const target = addressOf(1, "node port", "TCP", "IPv4");
       return probers["off-node client"].connect({ ...target, count, timeoutMs: 700 });

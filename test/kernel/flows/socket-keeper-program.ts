@@ -16,7 +16,7 @@ export type KeeperRequest = { readonly id: number } & (
       readonly connects?: boolean;
     }
   | { readonly kind: "open"; readonly family: "IPv4" | "IPv6"; readonly sourcePort?: number }
-  /** Of a socket that `open` gave: it connects to there, or sends each datagram there. */
+  /** For a socket from `open`: it connects to that address, or sends each datagram there. */
   | {
       readonly kind: "aim";
       readonly socket: number;
@@ -31,14 +31,14 @@ export type KeeperRequest = { readonly id: number } & (
 export interface KeeperReply {
   readonly id: number;
   readonly socket: number;
-  /** Who answered, an errno's name, or `silence`. */
+  /** The pod that answered, an errno's name, or `silence`. */
   readonly text: string;
 }
 
 interface Kept {
   readonly socket: Socket;
   aim: { readonly address: string; readonly port: number } | undefined;
-  /** What befell it since it was asked last. */
+  /** Its error since the last request. */
   trouble: string;
 }
 

@@ -8,7 +8,7 @@ import type { KeeperReply, KeeperRequest } from "./socket-keeper-program.ts";
 const PROGRAM = new URL("socket-keeper-program.ts", import.meta.url);
 const ANSWER_LIMIT_MS = 2000;
 
-/** A UDP socket that is aimed at an address. */
+/** A UDP socket with a fixed destination. */
 export interface KeptSocket {
   /** @returns the pod that answered, an errno's name, or `silence`. */
   ask(): Promise<string>;
@@ -18,7 +18,7 @@ export interface KeptSocket {
 export interface Aim {
   readonly address: string;
   readonly port: number;
-  /** Or it sends each datagram there. */
+  /** Otherwise it sends each datagram there. */
   readonly isConnected: boolean;
   readonly sourcePort?: number;
 }
@@ -26,7 +26,7 @@ export interface Aim {
 export class SocketKeeper {
   readonly #helper: HelperThread<KeeperRequest, KeeperReply>;
 
-  /** @param namespace a name of the topology. Ends with it. */
+  /** @param namespace a name in the topology. Ends with it. */
   constructor({ topology, cgroup }: FlowNetwork, namespace: string) {
     this.#helper = new HelperThread(topology.namespace(namespace), PROGRAM, "", cgroup);
   }

@@ -1,4 +1,4 @@
-/** No flow leads where no rule would lead now: many senders that never pause, while what they ask for goes. */
+/** No flow leads where no rule would lead now: many senders that never pause, while their destinations are removed. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -14,17 +14,17 @@ import { ALL_MODES, protocolsOf, traitsOf } from "./modes.ts";
 import type { SendersReply, SendersRequest } from "./senders-program.ts";
 
 const PROGRAM = new URL("senders-program.ts", import.meta.url);
-/** In all. */
+/** In total. */
 const SENDERS = 1000;
-/** From a change to the last packet that goes where it led before, on a quiet machine. */
+/** From a change to the last packet that goes to the old destination, on a quiet machine. */
 const STALE_LIMIT_MS = 1000;
-/** What is silent for so long has ended. */
+/** What is silent for this long has ended. */
 const SILENCE_MS = 1500;
 const PATIENCE_MS = 30_000;
 
 type Senders = HelperThread<SendersRequest, SendersReply>;
 
-/** Nine in ten in a pod, which ask a cluster IP; the others outside, at a node port and an external IP. */
+/** Nine in ten in a pod, sending to a cluster IP; the others outside, to a node port and an external IP. */
 async function startSenders({ topology, cgroup }: FlowNetwork, outside: readonly Destination[]): Promise<Senders[]> {
   const pod: Senders = new HelperThread(topology.namespace(namespaceAt.pod), PROGRAM, "", cgroup);
   const client: Senders = new HelperThread(topology.namespace(namespaceAt["off-node client"]), PROGRAM);
@@ -39,7 +39,7 @@ async function startSenders({ topology, cgroup }: FlowNetwork, outside: readonly
   return [pod, client];
 }
 
-/** When this pod has answered any of them last. */
+/** When this pod last answered any of them. */
 async function lastOf(senders: readonly Senders[], pod: string): Promise<number> {
   const replies = await Promise.all(senders.map((one) => one.ask({ kind: "look" })));
   return Math.max(0, ...replies.map(({ lastMs }) => lastMs[pod] ?? 0));
@@ -62,11 +62,11 @@ for (const mode of ALL_MODES) {
     await answers("remote-1", 0);
     const foreign = await foreignFlow(network);
 
-    /** Makes a change, waits until these pods are silent, and says how long after it they were heard last. */
+    /** Makes a change, waits until these pods are silent, and reports how long after it they were last heard. */
     const ends = async (what: string, pods: readonly string[], change: () => void | Promise<void>): Promise<void> => {
       await change();
       const changedMs = Date.now();
-      // A proxy that carries the packets itself is as busy as they are many, and waits for a processor as often as it gets one.
+      // A proxy that carries the packets itself is busier the more there are, and waits for a processor as often as it gets one.
       const waitsMs = () => waitedForProcessorMs(daemon.pid ?? "self");
       const waitedMs = waitsMs();
       let [last, waits] = [changedMs, 0];
@@ -119,13 +119,13 @@ for (const mode of ALL_MODES) {
         await daemon.synced();
       });
     }
-    // Clients hear nothing any more, and the kernel deletes a thousand entries one after the other.
+    // Clients get no answers any more, and the kernel deletes a thousand entries one after the other.
     await until("entries to go", async () => (await contradicting(network)).length === 0, { patienceMs: PATIENCE_MS });
     assert.equal(await foreignFlow(network), foreign, "a flow of another program was ended");
   });
 }
 
-/** Entries that translate service addresses, where there is no Service any more. */
+/** Entries that translate service addresses although the Service is gone. */
 async function contradicting({ daemon }: FlowNetwork): Promise<readonly string[]> {
   const entries: string[] = [];
   for (const family of ["ipv4", "ipv6"]) {
@@ -136,7 +136,7 @@ async function contradicting({ daemon }: FlowNetwork): Promise<readonly string[]
   return entries.filter((line) => own.some((address) => line.includes(`dst=${address} `)));
 }
 
-/** What another program translates, with the number of a node port: made at the first call. @returns the entry's identity. */
+/** Another program's translation, with a node port's number: created at the first call. @returns the entry's identity. */
 async function foreignFlow({ daemon }: FlowNetwork): Promise<string> {
   const run = async (...argv: [string, ...string[]]) => (await daemon.namespace.exec(argv)).stdout;
   const port = String(addressesOf(1).nodePort);

@@ -1,4 +1,4 @@
-/** Clients that must notice nothing: connections that are held, and requests without a pause. */
+/** Clients that must notice nothing: held connections, and continuous requests. */
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Protocol } from "../../../src/net/protocol.ts";
@@ -8,7 +8,7 @@ import { FAMILIES, PROTOCOLS } from "./cluster-objects.ts";
 import { addressOf, type FlowNetwork } from "./flow-network.ts";
 import { HeldConnection } from "./held-connection.ts";
 
-/** Asks a service all the time until told to stop. @returns how to stop, which gives what it met but answers, each once. */
+/** Sends requests to a service continuously. @returns a function that stops and returns each distinct outcome other than an answer. */
 export function askSteadily(
   { probers }: FlowNetwork,
   service: number,
@@ -37,7 +37,7 @@ export function askSteadily(
   };
 }
 
-/** Connections from the outside, to the cluster IP and the node port, in both families. */
+/** Connections from outside, to the cluster IP and the node port, in both families. */
 export async function holdConnections({ topology }: FlowNetwork, service: number): Promise<HeldConnection[]> {
   const places = ["cluster IP", "node port"] as const;
   return await Promise.all(
@@ -47,7 +47,7 @@ export async function holdConnections({ topology }: FlowNetwork, service: number
   );
 }
 
-/** That each of them still reaches a pod of the stable service. */
+/** Asserts that each of them still reaches a pod of the stable service. */
 export async function assertAlive(held: readonly HeldConnection[]): Promise<void> {
   for (const pod of await Promise.all(held.map((connection) => connection.use())))
     assert.match(pod, /^(local|remote)-1$/);

@@ -1,4 +1,4 @@
-/** The thread of byte-stream.ts: one end of a connection in which bytes flow for as long as they may. */
+/** The thread of byte-stream.ts: one end of a connection in which bytes flow for as long as they can. */
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 import { serveRequests } from "../../../testkit/net/helper-side.ts";

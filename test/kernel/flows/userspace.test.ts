@@ -1,4 +1,4 @@
-/** What only a proxy that carries the bytes itself can do, or do wrong: endpoints that fail, ends of either side, no rules. */
+/** What only a proxy that carries the bytes itself can do, or do wrong: endpoints that fail, closes from either side, no rules. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import type { Prober } from "../../../testkit/net/namespace-prober.ts";
@@ -13,7 +13,7 @@ import { addPointToPointPod } from "./point-to-point-pod.ts";
 
 const WEB = "10.96.0.1";
 const webPod = { name: "web-1", node: nodeA.name, ipv4: "10.180.0.11", ipv6: "fd00:10:180::11" } as const;
-/** No host has it. */
+/** No host has this address. */
 const SILENT = "10.180.0.99";
 const PORT = 8080;
 
@@ -51,7 +51,7 @@ async function scene(
   return { topology, daemon, pod: probers["client-pod"], outside: probers.client };
 }
 
-/** A pod that sends without end, as `web`'s endpoint. */
+/** A pod that sends endlessly, as `web`'s endpoint. */
 async function streamingPod(topology: Topology): Promise<ByteStream> {
   const pod = await topology.addPod({ name: "source", node: nodeA.name, ipv4: "10.180.0.21", ipv6: undefined });
   return await ByteStream.source(pod, PORT);
@@ -62,7 +62,7 @@ const toWeb = { protocol: "TCP", address: WEB, port: 80, timeoutMs: 8000 } as co
 const series = (name: string, protocol: string) =>
   `kubeproxy_userspace_${name}{ip_family="IPv4",protocol="${protocol}"}`;
 
-/** A page of metrics may be a tenth of a second old. */
+/** A metrics page may be a tenth of a second old. */
 async function counted(daemon: ProxyDaemon, name: string, protocol: string, expected: number): Promise<void> {
   const isThere = async () => (await daemon.metric(series(name, protocol))) === expected;
   await daemon.until(`${name} of ${protocol} is ${expected}`, isThere);
@@ -72,7 +72,7 @@ test("userspace: an endpoint that refuses and one that never answers are passed 
   skip: kernelSkip,
 }, async (t) => {
   const { daemon, pod } = await scene(t, web([webPod.ipv4, clientPod.ipv4, SILENT]));
-  // One after the other: clients that come at once take the turns from each other.
+  // One after the other: concurrent clients take each other's turns.
   const answers = await pod.connect({ ...toWeb, count: 9, sequential: true });
   assert.deepEqual(
     answers.map((answer) => (answer.ok ? answer.pod : answer.error)),
@@ -93,7 +93,7 @@ test("userspace: an endpoint dies in mid-stream; then there is none, and then on
       const met = outcomes(await pod.connect({ ...toWeb, timeoutMs: 300 }));
       return met[0]?.startsWith(wanted) === true;
     });
-  // Bytes without end are no answer to the prober.
+  // To the prober, endless bytes are no answer.
   await reaches("timeout");
   const sink = await ByteStream.sink(topology.namespace(clientPod.name), WEB, 80);
   await sink.flows();
@@ -242,7 +242,7 @@ test("userspace without rules: addresses of this host and node ports are served,
   assert.deepEqual(await met("10.200.0.2", 30080), ["web-1"]);
   assert.deepEqual(await met("fd00:200::2", 30080), ["web-1"]);
   assert.deepEqual(await met(WEB, 80), ["timeout"]);
-  // The route to the pod prefers another address of the node, from which the pod would take no answer.
+  // The route to the pod prefers another address of the node, from which the client would accept no answer.
   const [answer] = await pod.connect({ protocol: "UDP", address: "10.200.0.2", port: 30053, timeoutMs: 8000 });
   assert.equal(answer?.ok && answer.pod, "web-1", `${JSON.stringify(answer)}\n${daemon.log}`);
   await node.configure([`addr add ${WEB}/32 dev lo`, "addr add fd00:10:96::1/128 dev lo nodad"]);

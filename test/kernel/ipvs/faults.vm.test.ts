@@ -1,4 +1,4 @@
-/** Bad input, addresses of others, and the end of the ipvs mode, in a kernel that has IPVS. */
+/** Bad input, other programs' addresses, and the end of the ipvs mode, in a kernel that has IPVS. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,7 +12,7 @@ import { served, service, slice } from "../faults/fault-node.ts";
 import { ToolLog } from "../faults/tool-log.ts";
 import { addVirtualServer, boundAddresses, ipvsDaemon, ipvsNode, preparedNode, virtualServers } from "./ipvs-node.ts";
 
-/** Of a start and some fifty tools. */
+/** Covers a start and some fifty tools. */
 const CLEANUP_LIMIT_MS = 20_000 * PATIENCE;
 const KUBE_PROXY = fileURLToPath(new URL("../../../bin/kube-proxy", import.meta.url));
 
@@ -54,14 +54,14 @@ test("a start reads the rules of a family and writes them once, a restart only r
   const folder = mkdtempSync(join(tmpdir(), "kpts-tools-"));
   t.after(() => rmSync(folder, { recursive: true }));
   const log = new ToolLog(folder, "legacy");
-  // Nothing is compared meanwhile.
+  // Prevents comparisons meanwhile.
   const options = { objects: served("web", 1), env: log.env, ipvs: { syncPeriod: "10m" } };
   const { node, daemon } = await ipvsNode(t, options);
   await daemon.stop();
   const named = () => log.taken().map((command) => command.replace(/ -w.*| -t filter/, ""));
   const ofBoth = (...parts: readonly string[]) =>
     ["ip6tables", "iptables"].flatMap((tool) => parts.map((part) => tool + part));
-  // This kernel has no nf_tables: only a tool can tell what the tables have, and whether others have come since the first look.
+  // This kernel has no nf_tables: only a tool can tell what is in the tables, and whether others have appeared since the first look.
   assert.deepEqual(named().sort(), ofBoth("-restore", "-save", "-save -t nat"));
   const second = await ipvsDaemon(t, node, options);
   await second.stop();

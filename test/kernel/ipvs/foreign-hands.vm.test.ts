@@ -1,4 +1,4 @@
-/** What other programs do to the rules of the ipvs mode, in a kernel that has IPVS. */
+/** What other programs do to the ipvs mode's rules, in a kernel that has IPVS. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
@@ -11,7 +11,7 @@ import { addVirtualServer, flushIpvs, ipvsNode, preparedNode, virtualServers } f
 
 /** What the mode has in the kernel. */
 interface State {
-  /** The part that is seen without a program. */
+  /** The part that can be read without a program. */
   readonly quick: string;
   readonly everything: string;
 }
@@ -32,7 +32,7 @@ async function state(daemon: ProxyDaemon): Promise<State> {
 
 /** Waits until everything is as it was. */
 async function healed(daemon: ProxyDaemon, before: State): Promise<void> {
-  // Everything is listed by four programs, which the daemon would have to wait for.
+  // Listing everything takes four programs, which the daemon would have to wait for.
   const isBack = async () =>
     (await quickState(daemon)) === before.quick && (await everything(daemon)) === before.everything;
   await daemon.until("what was destroyed to come back", isBack).catch(async (error: unknown) => {
@@ -56,7 +56,7 @@ test("addresses with another prefix length are removed once, and what is ours un
     );
     assert.match(await listed(), /inet 10\.96\.0\.1\/32/);
   }
-  // Each of these is seen by a verification. One that still found an address would say so in between.
+  // A verification sees each of these. One that still found an address would report it in between.
   const { length } = daemon.log;
   for (const found of [1, 2]) {
     await flushIpvs(node);
@@ -121,7 +121,7 @@ test("while nothing happens, verification finds nothing", async (t) => {
 test("the module is unloaded: it is said, loaded again, and everything is back", async (t) => {
   const { node, daemon } = await ipvsNode(t, { objects: served("web", 1) });
   const before = await state(daemon);
-  // Nothing may be put back meanwhile.
+  // Nothing may be restored meanwhile.
   const { pid } = daemon;
   assert.ok(pid !== undefined, "the daemon runs");
   process.kill(pid, "SIGSTOP");

@@ -1,4 +1,4 @@
-/** Connections outlive their endpoint, in a kernel that has IPVS: the real server stays, and goes with the last of them. */
+/** Connections outlive their endpoint, in a kernel that has IPVS: the real server stays until the last of them ends. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
@@ -10,7 +10,7 @@ import { addressOf, flowNetwork } from "../flows/flow-network.ts";
 import { HeldConnection } from "../flows/held-connection.ts";
 import { virtualServers } from "./ipvs-node.ts";
 
-/** Real servers are looked at every minute. */
+/** Real servers are checked every minute. */
 const REMOVAL_LIMIT_MS = 100_000 * PATIENCE;
 
 const service = (endpoints: readonly ServingPod[]): ServiceSpec[] => [{ name: "web", number: 1, endpoints }];
@@ -37,7 +37,7 @@ test("an open connection survives its endpoint's removal, a restart in the middl
 
   const target = addressOf(1, "cluster IP", "TCP", "IPv4");
   const nodePort = { ...addressOf(1, "node port", "TCP", "IPv4"), address: bareAddress(nodeA.lan.ipv4) };
-  // A connection that ends in good order is remembered for two minutes, after a reset it is ten seconds.
+  // A connection that is closed in an orderly way is remembered for two minutes, one that is reset for ten seconds.
   const [held, used, outside] = await Promise.all([
     HeldConnection.open(topology.namespace("client-pod"), target),
     HeldConnection.open(topology.namespace("client"), nodePort),

@@ -1,4 +1,4 @@
-/** A bare node whose daemon runs in ipvs mode, and what others do to its virtual servers. */
+/** A bare node whose daemon runs in ipvs mode, and other programs' changes to its virtual servers. */
 import { existsSync } from "node:fs";
 import type { TestContext } from "node:test";
 import { HelperThread } from "../../../testkit/net/helper-thread.ts";
@@ -9,7 +9,7 @@ import type { IpvsReply, IpvsRequest } from "./ipvs-program.ts";
 
 const PROGRAM = new URL("ipvs-program.ts", import.meta.url);
 
-/** Failures are retried, and the kernel is compared with what is wanted, this often. */
+/** How often failures are retried, and the kernel is compared with the desired state. */
 const PERIOD = "2s";
 
 type IpvsOptions = Omit<FaultOptions, "config"> & { readonly ipvs?: Readonly<Record<string, unknown>> };
@@ -36,7 +36,7 @@ export function ipvsDaemon(
   return startDaemon(t, node, optionsOf(options));
 }
 
-/** The same as {@link ipvsNode}, with a daemon that is not started. */
+/** Like {@link ipvsNode}, with a daemon that is not started. */
 export async function preparedNode(
   t: Pick<TestContext, "after">,
   options: IpvsOptions = {},
@@ -45,7 +45,7 @@ export async function preparedNode(
   return { node, daemon: prepareDaemon(t, node, optionsOf(options)) };
 }
 
-/** The threads that live in the nodes, which end with these. */
+/** The nodes' threads, which end with them. */
 const programs = new WeakMap<NetworkNamespace, HelperThread<IpvsRequest, IpvsReply>>();
 
 function programIn(node: NetworkNamespace): HelperThread<IpvsRequest, IpvsReply> {
@@ -64,16 +64,16 @@ export async function addVirtualServer(node: NetworkNamespace, address: string, 
   await programIn(node).ask({ kind: "add", address, port });
 }
 
-/** Every virtual server of both families with its real servers, as the same text for the same. Empty without IPVS. */
+/** Every virtual server of both families with its real servers; equal text for equal state. Empty without IPVS. */
 export async function listing(node: NetworkNamespace): Promise<string> {
   if (!existsSync("/proc/net/ip_vs")) return "";
   return (await programIn(node).ask({ kind: "list" })).text;
 }
 
 /**
- * Virtual servers as `TCP 10.96.0.1:80 rr`, each followed by its real servers in order, as `10.180.0.1:8080 1` (the weight).
- * IPv4. Starts no program, and is for tests in which no other namespace has virtual servers: then the kernel leaves some of them out of the
- * file (it counts those of all where the text of one page ends).
+ * Virtual servers as `TCP 10.96.0.1:80 rr`, each followed by its real servers in order, as `10.180.0.1:8080 1` (the
+ * weight). IPv4. Starts no program, and is for tests in which no other namespace has virtual servers: otherwise the
+ * kernel omits some of them from the file (it counts those of all namespaces at the end of a page of text).
  */
 export async function virtualServers(node: NetworkNamespace): Promise<string[]> {
   const text = (hex: string) => {

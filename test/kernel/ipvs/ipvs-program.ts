@@ -1,6 +1,4 @@
-/**
- * Does something to the IPVS of a network namespace, as another program would; a thread inside it (testkit/net/helper-thread.ts).
- */
+/** Changes a network namespace's IPVS as another program would; a thread inside it (testkit/net/helper-thread.ts). */
 import { virtualServerText } from "../../../src/kernel/ipvs/ipvs.ts";
 import { type NetlinkIpvs, openNetlinkIpvs } from "../../../src/kernel/ipvs/netlink-ipvs.ts";
 import { joinHostPort, parseIpAddress } from "../../../src/net/ip.ts";
@@ -14,7 +12,7 @@ export type IpvsRequest =
 
 export interface IpvsReply {
   readonly id: number;
-  /** A line for each virtual server with its real servers; empty unless asked for. */
+  /** A line for each virtual server with its real servers; empty unless requested. */
   readonly text: string;
 }
 

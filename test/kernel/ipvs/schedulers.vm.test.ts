@@ -1,8 +1,8 @@
 /**
- * Every class of scheduler × kind of address × traffic policy × client position × protocol × family: who answers is among
- * those who may, and sees the right source; those that spread reach everybody, those that hash give a client one pod. The
- * first of a class meets all clients, the others of it pods only. The virtual servers of a running node change their
- * scheduler in place. (`rr` has the packet table, `test/kernel/flows/matrix.test.ts`.)
+ * Every class of scheduler × kind of address × traffic policy × client position × protocol × family: which pod answers
+ * is among those that may, and sees the right source; those that spread reach every pod, those that hash give a client
+ * one pod. The first of a class is tested with all clients, the others of it only with pods. The virtual servers of a
+ * running node change their scheduler in place. (`rr` has the packet table, `test/kernel/flows/matrix.test.ts`.)
  */
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -15,7 +15,7 @@ import { addressOf, type FlowNetwork, flowNetwork } from "../flows/flow-network.
 import { HeldConnection } from "../flows/held-connection.ts";
 import { protocolsOf } from "../flows/modes.ts";
 
-/** By what they do with requests that end at once. */
+/** By how they distribute requests that end at once. */
 const SCHEDULERS = {
   spreading: ["lc", "wrr", "wlc", "sed", "nq"],
   /** By the client's address, or the service's. */
@@ -24,18 +24,18 @@ const SCHEDULERS = {
   either: ["mh", "lblc", "lblcr"],
 } as const;
 
-/** How often each client asks at each address: chance leads three to one pod in one cell of nine, and not in sixty of sixty. */
+/** Each client's number of requests to each address: chance leads three to one pod in one cell of nine, but not in sixty of sixty. */
 const ASKED = 3;
 
 /**
- * A connection through this kernel was once left without an answer for longer than the limit, among thousands and under load;
- * the cause is not known. Which pods a scheduler may choose is then asked again, once.
+ * A connection through this kernel once got no answer within the limit, among thousands and under load; the cause is
+ * unknown. The pods that a scheduler may choose are then tested again, once.
  */
 const MOST_LOST = 1;
 
 /**
- * A client that gets a port again within the time of a flow is still led where the scheduler before sent it. So flows are
- * forgotten before the next one starts.
+ * A client that gets a port again within a flow's lifetime is still led where the previous scheduler sent it. So flows
+ * must be forgotten before the next scheduler starts.
  */
 const UDP_TIMEOUT = "5s";
 
