@@ -1,6 +1,6 @@
 #!/bin/sh
-# runtime-files.sh CHECKOUT DESTINATION: copies what of a build runs: the bundle, the files of the page and the eBPF programs beside it, and
-# who it is. The modules that the bundle was made from stay behind: they are the library's.
+# runtime-files.sh CHECKOUT DESTINATION: copies the part of a build that runs: the bundle, with the page's files and the eBPF programs, and
+# its build information. Leaves out the modules that the bundle was made from: they are the library's.
 set -eu
 from=$1/dist to=$2/dist
 mkdir -p "$to/page" "$to/kernel/bpf/socket-balancer"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loaded into user-mode Linux 6.1 (uml-machine.ts), which reads and writes its processes' extended registers into a buffer of fixed size. A kernel takes back
- * the whole state only, and that of processors with AMX is larger (11,008 bytes). So what is written is put over what is there.
+ * Loaded into user-mode Linux 6.1 (uml-machine.ts), which reads its processes' extended registers into a buffer of fixed size and writes them back. The host
+ * only accepts the whole state, which is larger on processors with AMX (11,008 bytes). So each write is merged into the current state.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

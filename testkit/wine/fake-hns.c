@@ -1,10 +1,10 @@
 /*
  * HNS of one host as a library for Wine: the functions of computenetwork.dll and vmcompute.dll that kube-proxy calls, with the
- * behaviour of testkit/fakes/hcn/memory-hcn.ts. Both pass one contract.
+ * behaviour of testkit/fakes/hcn/memory-hcn.ts. Both pass the same contract.
  *
- * State is a file of UTF-8 lines, which the environment variable FAKE_HNS_STATE names: "V major minor", "C last-number", and one line for
- * each object: "N|E|L id document". It is read with every call, so that a test can change it, and written with every change. Calls are
- * noted by name in FAKE_HNS_LOG. What HNS tells on its own is read from FAKE_HNS_NOTICES, a number of HCN_NOTIFICATIONS a line.
+ * The environment variable FAKE_HNS_STATE names the state file, which has UTF-8 lines: "V major minor", "C last-number", and one line for
+ * each object: "N|E|L id document". It is read at every call, so that a test can change it, and written at every change. FAKE_HNS_LOG
+ * records the names of calls. Notifications are read from FAKE_HNS_NOTICES, one number of HCN_NOTIFICATIONS per line.
  */
 #include <windows.h>
 #include <objbase.h>
@@ -49,7 +49,7 @@ static struct { Notification call; void *context; } watchers[MOST_WATCHERS];
 static int is_telling;
 static SRWLOCK watchers_lock = SRWLOCK_INIT;
 
-/* JSON: every function takes the place of a value, and gives NULL for what is not there or no JSON. */
+/* JSON: every function takes the position of a value, and returns NULL if it is absent or not JSON. */
 
 static const wchar_t *blanks(const wchar_t *at) {
   while (*at == L' ' || *at == L'\t' || *at == L'\n' || *at == L'\r') at++;
@@ -131,7 +131,7 @@ static const wchar_t *next_of(const wchar_t *value) {
 
 static int number_of(const wchar_t *value) { return value == NULL ? 0 : (int)wcstol(value, NULL, 10); }
 
-/* A text without its escapes, which the caller frees; an empty one for what is no text. */
+/* A string without its escapes, which the caller frees; empty for other values. */
 static wchar_t *text_of(const wchar_t *value) {
   size_t most = value == NULL ? 0 : wcslen(value);
   wchar_t *text = calloc(most + 1, sizeof *text), *to = text;
@@ -238,7 +238,7 @@ static void id_of_guid(const GUID *guid, wchar_t *id) {
            tail[0], tail[1], tail[2], tail[3], tail[4], tail[5], tail[6], tail[7]);
 }
 
-/* Handles are numbers, not addresses: a stale one is found out. */
+/* Handles are numbers, not addresses, so that stale ones are detected. */
 
 static void *open_handle(char kind, const wchar_t *id) {
   for (int i = 0; i < MOST_HANDLES; i++) {
@@ -381,7 +381,7 @@ static int in_prefix(const wchar_t *address, const wchar_t *prefix) {
   return (((a << 24 | b << 16 | c << 8 | d) ^ (e << 24 | f << 16 | g << 8 | h)) & mask) == 0;
 }
 
-/* A local endpoint must be in a subnet, where the network has any. */
+/* A local endpoint must be in a subnet, if the network has any. */
 static int is_reserved(const Object *network, const wchar_t *document) {
   if (number_of(member(document, L"Flags")) == 1) return 0;
   for (const wchar_t *one = first_of(member(document, L"IpConfigurations")); one != NULL; one = next_of(one)) {
@@ -401,7 +401,7 @@ static int is_reserved(const Object *network, const wchar_t *document) {
   return 0;
 }
 
-/* Whether two load balancers answer at one place: address, protocol and port. */
+/* Whether two load balancers share a frontend: address, protocol and port. */
 static int share_place(const wchar_t *vip, const wchar_t *mapping, int flags, const wchar_t *other) {
   const wchar_t *vips = first_of(member(other, L"FrontendVIPs"));
   int is_same_place = vip == NULL && vips == NULL && (flags & 2) == (number_of(member(other, L"Flags")) & 2);
@@ -453,7 +453,7 @@ static void tell(DWORD type) {
   }
 }
 
-/* Reads notices as they are written, from what there is now on. */
+/* Reads notices as they are written, starting after those already there. */
 static DWORD WINAPI tell_all(void *from) {
   for (long at = (long)(size_t)from; is_telling; Sleep(NOTICES_PAUSE_MS)) {
     FILE *file = open_named(L"FAKE_HNS_NOTICES", L"rb");
@@ -573,7 +573,7 @@ EXPORT HRESULT WINAPI HcnModifyLoadBalancer(void *handle, PCWSTR settings, PWSTR
   return end(0);
 }
 
-/* Of each load balancer its ID, in upper case as the first version writes it, and what it does. */
+/* Each load balancer's ID, in upper case as the first version writes it, and its action. */
 static wchar_t *policy_lists(void) {
   size_t most = 64;
   for (int i = 0; i < object_count; i++) if (objects[i].kind == 'L') most += wcslen(objects[i].document) + ID_LENGTH + 64;

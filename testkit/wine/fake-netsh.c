@@ -1,7 +1,7 @@
 /*
  * netsh of a Windows host for Wine, whose own does nothing: "interface ipv4|ipv6 add|delete address" and "-f FILE". Addresses are those of
- * the network namespace that Wine runs in: Linux is asked directly, so its answers are what becomes of a command. The words are those of
- * Windows in English. Behaves as src/dataplane/userspace/testing/memory-netsh.ts; both pass one contract.
+ * the network namespace that Wine runs in: it calls Linux directly, whose results decide the outcome of a command. The messages are those
+ * of Windows in English. Behaves as src/dataplane/userspace/testing/memory-netsh.ts; both pass the same contract.
  */
 #include <winsock2.h>
 #include <ws2tcpip.h>
@@ -99,7 +99,7 @@ static int run(int count, char **words) {
   }
 }
 
-/* Words between blanks; blanks within quotes belong to a word. */
+/* Words separated by spaces; spaces within quotes belong to a word. */
 static int split(char *line, char **words, int most) {
   int count = 0, quoted = 0, inside = 0;
   char *to = line;

@@ -1,6 +1,6 @@
 /*
- * "send-shutdown PID": what the runtime of HostProcess containers does for SIGTERM, a thread of the process at CtrlRoutine with
- * CTRL_SHUTDOWN_EVENT. Facts: docs/reference/windows-practice.md §12.
+ * "send-shutdown PID": does what the runtime of HostProcess containers does for SIGTERM: starts a thread in the process at CtrlRoutine
+ * with CTRL_SHUTDOWN_EVENT. Facts: docs/reference/windows-practice.md §12.
  */
 #include <windows.h>
 #include <stdio.h>
