@@ -14,6 +14,7 @@ import {
   MAPS_VERSION,
   memoryMaps,
 } from "../../kernel/bpf/socket-balancer/maps.ts";
+import { FolderInUse } from "../../kernel/folder-lock.ts";
 import type { UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
 import { attempt } from "../../logging/attempt.ts";
 import type { IpFamily } from "../../net/ip.ts";
@@ -110,6 +111,8 @@ export class SocketPins {
       ...programs.flatMap(({ name, link }) => (link === undefined ? [] : [[[`${ofLinks}/${name}`, link] as const]])),
     ];
     try {
+      // Another program may have removed the folder, and another process may have made it again for itself.
+      this.hold();
       for (const folder of [own, ofLinks]) if (this.#pins.list(folder) === undefined) this.#pins.makeFolder(folder);
       this.#forgetMissing([own, ofLinks]);
       for (const group of groups) this.#keep(group);
@@ -118,7 +121,7 @@ export class SocketPins {
     } catch (error) {
       this.#problem = error;
       // The next start could not use half of it.
-      attempt(() => this.#removeAll());
+      if (!(error instanceof FolderInUse)) attempt(() => this.#removeAll());
     }
   }
 
