@@ -46,7 +46,7 @@ test("a binary that cannot be run is refused by name", { skip: kernelSkip }, (t)
     [[], "give one BINARY"],
     [[OWN, OWN], "give one BINARY"],
     [[missing], `${missing} does not exist`],
-    [[folder], `${folder} is no file`],
+    [[folder], `${folder} is not a file`],
     [[text], `${text} is not executable`],
     [[OWN, "--sizes", "3000"], '--sizes: "3000" is not like 3000x4'],
   ] as const) {

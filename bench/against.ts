@@ -79,7 +79,7 @@ function executable(word: string): string {
   const path = resolve(word);
   const stats = statSync(path, { throwIfNoEntry: false });
   if (stats === undefined) throw new RangeError(`${path} does not exist`);
-  if (!stats.isFile()) throw new RangeError(`${path} is no file`);
+  if (!stats.isFile()) throw new RangeError(`${path} is not a file`);
   try {
     accessSync(path, constants.X_OK);
   } catch {

@@ -112,7 +112,7 @@ export class Given {
     const text = this.text(name);
     const number = Number(text);
     if (!(number > 0 && number < Number.POSITIVE_INFINITY)) {
-      throw new RangeError(`--${name}: ${JSON.stringify(text)} is no positive number`);
+      throw new RangeError(`--${name}: ${JSON.stringify(text)} is not a positive number`);
     }
     return number;
   }
@@ -143,7 +143,7 @@ export class Given {
 function whole(name: string, text: string, least: number): number {
   const number = Number(text);
   if (Number.isInteger(number) && number >= least) return number;
-  throw new RangeError(`--${name}: ${JSON.stringify(text)} is no whole number from ${least} on`);
+  throw new RangeError(`--${name}: ${JSON.stringify(text)} is not a whole number of at least ${least}`);
 }
 
 /** Runs a bench. @returns the exit status. Rejects with TypeError or RangeError for a wrong command line. */
@@ -166,7 +166,7 @@ export async function runBench(bench: Bench, argv: readonly string[]): Promise<n
   if (operand !== undefined && positionals.length !== 1) throw new RangeError(`give one ${operand}`);
   const unknown = operand === undefined && positionals.find((name) => !Object.hasOwn(parts, name));
   if (typeof unknown === "string") {
-    throw new RangeError(`${JSON.stringify(unknown)} is no part: ${Object.keys(parts).join(", ")}`);
+    throw new RangeError(`${JSON.stringify(unknown)} is not one of the parts ${Object.keys(parts).join(", ")}`);
   }
   if (bench.needsRoot !== false && process.getuid?.() !== 0) {
     throw new Error("network namespaces need root: run the bench as root");

@@ -80,7 +80,7 @@ function watchLine(subject: Subject, index: number, endpointsEach: number, gener
   const line = JSON.stringify({ type: "MODIFIED", object: apiSlice(index, endpointsEach, generation, 0) });
   return () => {
     const projected = projectEndpointSlice(JSON.parse(line).object);
-    if (!projected.ok) throw new Error("the line is no slice");
+    if (!projected.ok) throw new Error("the line is not a slice");
     subject.setSlice(index, projected.record);
   };
 }

@@ -262,7 +262,7 @@ async function measure(task: FlowsTask): Promise<Figures> {
     await send({ ...task, rate: 100, seconds: 1, services: 1 });
     const startMs = performance.now();
     const out = execFileSync(PROGRAM, ["flows", "bench/s0", "-o", "json", "-f", file], { encoding: "utf8" });
-    if (!out.includes("\n")) throw new Error("flows SERVICE tells of none");
+    if (!out.includes("\n")) throw new Error("flows SERVICE lists none");
     notes.add("flows SERVICE, its start included", performance.now() - startMs, 2_000);
     return notes.figures;
   } finally {

@@ -59,7 +59,7 @@ const address = (first: number, n: number): IpAddress => `10.${first}.${n >> 8}.
 function ipvsadmLine(operation: IpvsOperation): string {
   const server = `-t ${operation.virtualServer.address}:${operation.virtualServer.port}`;
   if (operation.kind === "add-virtual-server") return `-A ${server} -s ${operation.virtualServer.scheduler}\n`;
-  if (!("realServer" in operation)) throw new RangeError(`${operation.kind} is no part of the bench`);
+  if (!("realServer" in operation)) throw new RangeError(`${operation.kind} is not part of the bench`);
   const real = `${operation.realServer.address}:${operation.realServer.port}`;
   return operation.kind === "delete-real-server" ? `-d ${server} -r ${real}\n` : `-a ${server} -r ${real} -m -w 1\n`;
 }

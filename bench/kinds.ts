@@ -183,7 +183,7 @@ SERVICESxENDPOINTS; with a trailing r all of these Services are load balancers w
     const all = given.someOf("layouts", SUBJECTS).flatMap((layout) =>
       given.list("sizes").map((state) => {
         const [, services, endpointsEach, ranges] = /^(\d+)x(\d+)(r?)$/.exec(state) ?? [];
-        if (services === undefined) throw new RangeError(`--sizes: ${JSON.stringify(state)} is none like 1000x5`);
+        if (services === undefined) throw new RangeError(`--sizes: ${JSON.stringify(state)} is not like 1000x5`);
         const task: KindsTask = {
           ...{ services: Number(services), endpointsEach: Number(endpointsEach), layout },
           ...{ rounds: given.whole("rounds"), areRestricted: ranges === "r" },

@@ -24,7 +24,7 @@ export function nftScript(table: string, operations: readonly NftOperation[]): s
         return [`add rule ${at(operation.chain)} ${text.replaceAll(", ", " , ")}`];
       }
       default:
-        throw new RangeError(`${operation.kind} is no part of such a change`);
+        throw new RangeError(`${operation.kind} is not part of such a change`);
     }
   });
   return `${lines.join("\n")}\n`;

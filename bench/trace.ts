@@ -152,7 +152,7 @@ async function measurePage(
   const question = { from: "node", to: clusterIPOf(services - 1), port: "80", protocol: "tcp", isVerbose: false };
   const answer = async (): Promise<void> => {
     const { outcomes } = await traceAnswer(daemon, question, async () => node);
-    if (outcomes.length === 0) throw new Error(`${mode}: nothing becomes of the packet`);
+    if (outcomes.length === 0) throw new Error(`${mode}: the packet has no outcome`);
   };
   const startMs = ownCpuMs();
   await answer();

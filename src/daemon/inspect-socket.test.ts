@@ -66,11 +66,11 @@ test("a path that cannot be had is named with what is in the way, and a file the
   for (const path of [file, join(folder, "none", "s"), join(folder, "s".repeat(108))]) {
     await serveInspectSocket(path, DAEMON, { log, signal });
   }
-  const refused = "Cannot open the inspect socket; going on without";
+  const refused = "Cannot open the inspect socket; continuing without it";
   const [first, second, third] = log.errors;
-  assert.equal(first, `${refused}: there is a file that is no socket, which is left alone`);
+  assert.equal(first, `${refused}: a file that is not a socket is there, and is left alone`);
   assert.equal(second, `${refused}: there is no folder ${join(folder, "none")}`);
-  assert.match(third ?? "", /the path of a socket has at most 107 bytes, this one has \d+$/);
+  assert.match(third ?? "", /a socket path has at most 107 bytes, this one has \d+$/);
   assert.equal(readFileSync(file, "utf8"), "text");
   rmSync(folder, { recursive: true });
 });

@@ -95,7 +95,7 @@ export async function serveInspectSocket(
     makeWay(path);
     await listen(server, path);
   } catch (error) {
-    log.error("Cannot open the inspect socket; going on without", error, { path });
+    log.error("Cannot open the inspect socket; continuing without it", error, { path });
     return;
   }
   log.info("Answering on the inspect socket", { path });
@@ -143,14 +143,14 @@ function makeWay(path: string): void {
   if (process.platform === "win32") return;
   const length = Buffer.byteLength(path);
   if (length > MAX_PATH_BYTES) {
-    throw new Error(`the path of a socket has at most ${MAX_PATH_BYTES} bytes, this one has ${length}`);
+    throw new Error(`a socket path has at most ${MAX_PATH_BYTES} bytes, this one has ${length}`);
   }
   const folder = dirname(path);
   if (path === DEFAULT_INSPECT_SOCKET) mkdirSync(folder, { recursive: true });
   if (!existsSync(folder)) throw new Error(`there is no folder ${folder}`);
   const present = lstatSync(path, { throwIfNoEntry: false });
   if (present?.isSocket() === true) unlinkSync(path);
-  else if (present !== undefined) throw new Error("there is a file that is no socket, which is left alone");
+  else if (present !== undefined) throw new Error("a file that is not a socket is there, and is left alone");
 }
 
 /** Two daemons overlap for a while during an update; the first one keeps the path until it ends. */

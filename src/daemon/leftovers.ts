@@ -28,7 +28,7 @@ export async function removeLeftovers<M extends ReplacedMode>(
     try {
       if (await (await mode.loadRuntime()).cleanUp(log, config)) continue;
     } catch (error) {
-      log.error("Error cleaning up what another mode has left", error, { mode: mode.name });
+      log.error("Error cleaning up after another mode", error, { mode: mode.name });
     }
     left.push(mode);
   }
@@ -44,7 +44,7 @@ export async function removeAllLeftovers(
   let left = await removeLeftovers(modes, options);
   for (let retryMs = FIRST_RETRY_MS; left.length > 0; retryMs = Math.min(retryMs * 2, LONGEST_RETRY_MS)) {
     const names = left.map(({ name }) => name).join(", ");
-    options.log.warn("Rules of another mode are left", { modes: names, retryInSeconds: retryMs / 1000 });
+    options.log.warn("Rules of another mode remain", { modes: names, retryInSeconds: retryMs / 1000 });
     await clock.sleep(retryMs, signal);
     if (signal.aborted) return;
     left = await removeLeftovers(left, options);

@@ -27,8 +27,8 @@ export function serviceHealthFailure(nodeName: string, service: string, port: nu
 
 /** A Service took long to program; other changes may have had to wait for it. */
 export function costlyService(nodeName: string, { service, servicePorts, milliseconds }: CostlyService): EventFacts {
-  const cost = `${servicePorts} service ports of it took ${(milliseconds / 1000).toFixed(1)} s to program`;
-  const note = `node ${nodeName}: ${cost}; on every node each change of it costs as much: give it fewer ports`;
+  const cost = `programming ${servicePorts} service ports of this Service took ${(milliseconds / 1000).toFixed(1)} s`;
+  const note = `node ${nodeName}: ${cost}; every change to it costs as much on every node: give it fewer ports`;
   return serviceWarning(service, "CostlyService", "ProgramService", note);
 }
 

@@ -41,7 +41,7 @@ test("a class that Windows lowers without a word is told as what it is", () => {
     applyPriorityClass("REALTIME_PRIORITY_CLASS", to, system(constants.priority.PRIORITY_HIGH)),
   );
   assert.deepEqual(log, [
-    "warning Windows gives another priority class than the wanted one wanted=REALTIME_PRIORITY_CLASS class=HIGH_PRIORITY_CLASS",
+    "warning Windows granted another priority class than requested wanted=REALTIME_PRIORITY_CLASS class=HIGH_PRIORITY_CLASS",
   ]);
 });
 

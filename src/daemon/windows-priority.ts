@@ -24,7 +24,7 @@ export function applyPriorityClass(name: string, log: Logger, calls: PriorityCal
     calls.set(level);
     const now = nameOf(calls.get());
     if (now === name) log.info("Set the priority class", { class: name });
-    else log.warn("Windows gives another priority class than the wanted one", { wanted: name, class: now });
+    else log.warn("Windows granted another priority class than requested", { wanted: name, class: now });
   } catch (error) {
     log.error("Failed to set the priority class", error, { wanted: name });
   }

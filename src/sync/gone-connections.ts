@@ -99,11 +99,11 @@ export class GoneConnections {
     if (this.#timer !== undefined || signal.aborted) return;
     this.#timer = clock.setTimer(delayMs, () => {
       this.#timer = undefined;
-      const tell = (): void => log.warn("Looking for connections to endpoints that are gone takes long");
+      const tell = (): void => log.warn("Looking for connections to endpoints that are gone is taking long");
       const late = clock.setTimer(LONG_MS, tell);
       this.#look()
         .catch((error: unknown) => {
-          log.error("Connections to endpoints that are gone were not looked for", error);
+          log.error("Failed to look for connections to endpoints that are gone", error);
           // Looking may never work; the next look that does finds them again.
           this.#spared.clear();
           this.#forgetOld();

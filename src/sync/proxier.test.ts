@@ -146,7 +146,7 @@ describe("proxier: which event causes which sync (endpoints.md §6.3)", () => {
     bench.backend.monitorError = new Error("no permission");
     await bench.start();
     assert.equal(bench.backend.lose, undefined);
-    assert.match(bench.log.lines.join("\n"), /E Watching over the rules failed.*no permission/);
+    assert.match(bench.log.lines.join("\n"), /E Watching the rules failed.*no permission/);
     await bench.clock.advance(30_000);
     assert.notEqual(bench.backend.lose, undefined);
   });

@@ -243,7 +243,7 @@ export class Proxier {
       } catch (error) {
         if (signal.aborted) return;
         const retryingTime = formatMs(periods.syncMs);
-        this.#log.error("Watching over the rules failed and will be started again", error, { retryingTime });
+        this.#log.error("Watching the rules failed and will be restarted", error, { retryingTime });
         await clock.sleep(periods.syncMs, signal);
       }
     }

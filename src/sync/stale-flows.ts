@@ -165,7 +165,7 @@ export class StaleFlows {
       if (!this.#isRefused) return isWhole ? "none" : "soon";
     } catch (error) {
       const cannot = ENDING_FLOWS;
-      log.error("Stale flows were not looked for: conntrack could not be read", error, { cannot });
+      log.error("Failed to look for stale flows: conntrack cannot be read", error, { cannot });
       this.#isRefused = true;
     }
     // A single failure may be chance.
@@ -177,7 +177,7 @@ export class StaleFlows {
     try {
       return new Set(await localAddresses?.(family, signal));
     } catch (error) {
-      log.error("Flows to node ports may stay: the addresses of the node are not known", error);
+      log.error("Flows to node ports may stay: the node's addresses are unknown", error);
       return new Set();
     }
   }

@@ -118,7 +118,7 @@ export function startHttpEndpoint(options: HttpEndpointOptions): HttpEndpoint {
         // From here on, an error event concerns one connection that could not be accepted, for example because of too many open files.
         server.on("error", (error) => log.error("HTTP server could not accept a connection", error, { address }));
         tried.resolve();
-        if (hasFailed) log.info("HTTP server listens now", { address, can: answeringAt(address) });
+        if (hasFailed) log.info("HTTP server is listening now", { address, can: answeringAt(address) });
         return bound;
       } catch (error) {
         const failure = error instanceof Error ? error : new Error(String(error));

@@ -96,7 +96,7 @@ export async function connectSctp(to: SctpEndpoint, timeoutMs: number, from?: Ip
 function bindTo(fd: number, at: SctpEndpoint): void {
   const address = socketAddress(at);
   if (libc().bind(fd, address, address.length) < 0) {
-    throw new Error(`SCTP port ${at.port} on ${at.address} cannot be had`);
+    throw new Error(`SCTP port ${at.port} on ${at.address} is unavailable`);
   }
 }
 

@@ -56,7 +56,7 @@ inNetns(import.meta.url, { name: "sctp" }, () => {
   test("one source address is used when it is named", async (t) => {
     await serve(t, ip("127.0.0.1"));
     assert.equal(await ask(ip("127.0.0.1"), ip("127.0.0.7")), "127.0.0.7");
-    await assert.rejects(ask(ip("127.0.0.1"), ip("192.0.2.1")), /port 0 on 192\.0\.2\.1 cannot be had/);
+    await assert.rejects(ask(ip("127.0.0.1"), ip("192.0.2.1")), /port 0 on 192\.0\.2\.1 is unavailable/);
   });
 
   test("a port without a server refuses", async () => {
