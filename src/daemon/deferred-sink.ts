@@ -16,7 +16,7 @@ export class DeferredSink implements ObjectSink {
   readonly #synced = new Set<ObjectKind>();
   #sink: ObjectSink | undefined;
 
-  /** @param early sinks that receive Node objects from the start. These are also held back for the later sink. */
+  /** @param early sinks for Node objects from the start. Node objects are also held back for the later sink. */
   constructor(early: readonly NodeSink[]) {
     this.#early = early;
   }

@@ -111,7 +111,7 @@ export class ProxyHealth implements HealthReporter {
     this.#states[family].oldestPendingMs ??= this.#clock.monotonicMs();
   }
 
-  /** Takes the latest state of this node's Node object. A deletion changes nothing, so do not report it. */
+  /** Takes the latest state of this node's Node object. A deletion without an update before it changes nothing, so do not report it. */
   onNode(node: NodeRecord): void {
     this.#isNodeEligible = !node.isBeingDeleted && !node.taintKeys.includes(TO_BE_DELETED_TAINT);
   }
