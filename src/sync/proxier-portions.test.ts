@@ -41,6 +41,24 @@ describe("proxier: portions", () => {
     assert.deepEqual(bench.backend.violations, []);
   });
 
+  it("answers at a Service's health-check port once all of its portions are in the kernel", async () => {
+    const bench = await started(100);
+    const looks: string[] = [];
+    bench.serviceHealth.syncServices = async (_ports, changed) => {
+      looks.push(`${bench.backend.programmed.size}: ${[...(changed ?? [])].sort().join(" ")}`);
+    };
+    const local = { type: "LoadBalancer", externalTrafficPolicy: "Local" };
+    addService(bench, "many", { ports: PORTS, ...local, healthCheckNodePort: 30_998 });
+    addService(bench, "other", {
+      clusterIP: "10.0.0.2",
+      clusterIPs: ["10.0.0.2"],
+      ...local,
+      healthCheckNodePort: 30_999,
+    });
+    await bench.clock.advance(2_000);
+    assert.deepEqual(looks, ["3: ns/other", "6: ", "9: ", "11: ns/many"]);
+  });
+
   it("names a Service that took longer than a second in all, once", async () => {
     const bench = await started(300);
     addService(bench, "many", { ports: PORTS });

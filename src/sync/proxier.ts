@@ -18,6 +18,7 @@ import { messageOf } from "../logging/message-of.ts";
 import { equalLists } from "../model/equal-lists.ts";
 import { logConflicts } from "../model/owned-services.ts";
 import { type AppliedChanges, ProxyState } from "../model/proxy-state.ts";
+import { serviceOfKey } from "../model/service-port-name.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { formatMs } from "../text/duration.ts";
 import type { OnLostRules, SyncFailure, SyncOutcome } from "./backend.ts";
@@ -339,9 +340,12 @@ export class Proxier {
       this.#incompleteRestMs = isComplete ? 0 : restMs;
       this.#fullSyncDueMs = clock.monotonicMs() + (isComplete ? this.#fullMs : restMs);
     }
+    // A health-check port that answered before would draw clients to ports whose rules are still to come.
+    const unfinished = new Set(Array.from(later, serviceOfKey));
     if (later.size > 0) {
+      const services = work.services.intersection(unfinished);
       // Flows that the old rules still create are looked for once all new rules are there.
-      this.#pending = merged(this.#pending, { ports: later, staleFlows, goneFrontends });
+      this.#pending = merged(this.#pending, { ports: later, services, staleFlows, goneFrontends });
       this.#wasQueuedWhileSyncing = true;
       this.#runner.runNow();
     }
@@ -358,7 +362,7 @@ export class Proxier {
     const hadFailures = this.#failures.length > 0;
     this.#failures = failures;
     if (!isComplete || hadFailures) onFailures?.(failures);
-    await this.#syncServiceHealth(work.services);
+    await this.#syncServiceHealth(work.services.difference(unfinished));
     const gone = union(goneFrontends, outcome.goneFrontends ?? NO_WORK.goneFrontends);
     if ((staleFlows || gone.size > 0) && later.size === 0) this.#staleFlows.look(gone);
     this.#goneConnections?.note(this.#takeInForce(work.ports.difference(later), failures));

@@ -92,7 +92,7 @@ export class RecordingServiceHealth implements ServiceHealthPorts {
   readonly calls: string[] = [];
   error: Error | undefined;
 
-  async syncServices(ports: ReadonlyMap<string, number>): Promise<void> {
+  async syncServices(ports: ReadonlyMap<string, number>, _changed?: ReadonlySet<string>): Promise<void> {
     this.calls.push(`services ${JSON.stringify([...ports])}`);
     if (this.error !== undefined) throw this.error;
   }
