@@ -37,8 +37,11 @@ export async function bisectPorts(
   { refused, ...options }: CommitPortsOptions & { readonly refused: RefusedPorts },
 ): Promise<void> {
   const offenders = new Map<string, SyncFailure>();
+  const all = new Set(owners);
+  // Ports that were refused before come last: otherwise a search that gives up would never get beyond them.
+  const order = [...owners.filter((owner) => !refused.has(owner)), ...refused.owners.filter((owner) => all.has(owner))];
   try {
-    await bisect(owners, {
+    await bisect(order, {
       attempt: (group) => commitPorts(group, options),
       onOffender: (owner, error: NftError) => {
         const subject = options.served.services.get(owner)?.name.text ?? owner;
@@ -46,9 +49,11 @@ export async function bisectPorts(
         if (offenders.size >= MAX_OFFENDERS) throw error;
       },
     });
-  } finally {
-    refused.replace(offenders);
+  } catch (error) {
+    for (const [owner, { subject, reason }] of offenders) refused.refuse(owner, reason, subject);
+    throw error;
   }
+  refused.replace(offenders);
 }
 
 /**

@@ -193,6 +193,16 @@ test("when every service is refused, the search ends", async () => {
   assert.ok(model.rig.kernel.refusals < 200, `${model.rig.kernel.refusals} refused transactions`);
 });
 
+test("a good port behind more bad ones than one search tries gets in with a later sync", async () => {
+  const model = newModel();
+  const bad = Array.from({ length: 150 }, (_, index) => port(`bad${index}`, `10.97.0.${index}`));
+  const good = port("good", "10.98.0.1");
+  for (const one of [...bad, good]) model.set(one, [remote("10.180.0.1")]);
+  refuseRules(model, bad.map(clusterChain));
+  for (let syncs = 0; syncs < 3; syncs++) await assert.rejects(model.rig.sync({ full: true }), { code: "unsupported" });
+  assert.ok((await model.rig.kernel.connect().read())?.chains.has(clusterChain(good)));
+});
+
 test("before kernel 6.2 a chain is emptied at once and deleted a second later", async () => {
   const { a, b } = first();
   const model = newModel({ releasesLate: true });
