@@ -52,6 +52,41 @@ test("a change of many service ports comes in portions, where the tools take tim
   }
 });
 
+test("a full sync deletes many stale chains in portions where the tools prefer small transactions", async () => {
+  for (const [backEnd, most] of [
+    ["nft", 2],
+    ["legacy", Number.POSITIVE_INFINITY],
+  ] as const) {
+    const bench = new BackendBench({ portsPerTransaction: 2 }, new MemoryIptables("IPv4", { backEnd }));
+    for (let number = 1; number <= 5; number++) bench.set(`s${number}`, clusterIP(number), 2);
+    await bench.sync(true);
+    for (let number = 2; number <= 5; number++) bench.set(`s${number}`, undefined);
+    bench.sent();
+    await bench.sync(true);
+    const transactions = bench.sent().flatMap((payload) => payload.split("COMMIT\n"));
+    const deleted = transactions.map((text) => text.match(/^-X /gm)?.length ?? 0);
+    assert.ok(Math.max(...deleted) <= most, deleted.join());
+    assert.doesNotMatch(bench.kernel.dump("nat"), /ns\/s[2-5]/);
+    assert.equal(bench.kernel.dump("nat").match(/^:KUBE-(SVC|SEP)-/gm)?.length, 3);
+  }
+});
+
+test("a stale chain that a foreign rule holds is emptied, and the other portions are deleted", async () => {
+  const bench = new BackendBench({ portsPerTransaction: 2 }, new MemoryIptables("IPv4", { backEnd: "nft" }));
+  for (let number = 1; number <= 5; number++) bench.set(`s${number}`, clusterIP(number), 2);
+  await bench.sync(true);
+  const stale = () => bench.kernel.chains("nat").filter((name) => name.startsWith("KUBE-SVC-"));
+  const [held = ""] = stale();
+  await bench.kernel.restore([`*nat\n:THEIRS - [0:0]\n-A THEIRS -j ${held}\nCOMMIT\n`]);
+  for (let number = 1; number <= 5; number++) bench.set(`s${number}`, undefined);
+  const { failures } = await bench.sync(true);
+  assert.deepEqual(
+    failures.map(({ subject }) => subject),
+    [`chain ${held}`],
+  );
+  assert.deepEqual([stale(), bench.kernel.rules("nat", held)], [[held], []]);
+});
+
 test("totals follow every change, last what was written", async () => {
   const bench = new BackendBench();
   await bench.sync(true);

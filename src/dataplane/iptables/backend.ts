@@ -204,7 +204,7 @@ export class IptablesBackend implements Backend {
       if (isTurnDue()) await giveTurn(signal);
     }
     const portsPerTransaction = this.#portsPerTransaction(isFirst ? "first" : "again");
-    const isSplit = portsPerTransaction !== undefined && ports.size > portsPerTransaction;
+    const isSplit = portsPerTransaction !== undefined && Math.max(ports.size, existing.size) > portsPerTransaction;
     const written = await this.#rules.replace({
       plan: planStatic(config, facts),
       ports,

@@ -15,9 +15,10 @@ interface FullPayloadInput {
   /** The same, but a rule of another program jumps there: they are only emptied. */
   readonly heldChains?: readonly ChainName[];
   /**
-   * Rewrites the own chains of so many ports in a nat transaction by itself, before the one with all the rest. A port
-   * still changes at once, and the shared chains lead to it last. For iptables-nft-restore, whose time grows with the
-   * square of the chains that one transaction names (docs/performance.md). @default one nat transaction for everything
+   * Rewrites the own chains of this many ports per nat transaction, before the one with all the rest; stale chains are emptied and
+   * then deleted after it, this many per transaction. A port still changes at once, and the shared chains lead to it last. For
+   * iptables-nft-restore, whose time grows with the square of the chains that one transaction names (docs/performance.md).
+   * @default one nat transaction for everything
    */
   readonly portsPerTransaction?: number;
 }
@@ -38,17 +39,20 @@ export function fullPayload(input: FullPayloadInput): Payload {
   const nat = new PartList();
   nat.add(undefined, chainLines(plan.natChains));
   if (isWhole) for (const [owner, { ownChains }] of ports) nat.add(owner, ownChains);
-  for (const chain of [...staleChains, ...heldChains]) nat.add(staleChainOwner(chain), chainLines([chain]));
+  const staleHere = isWhole ? staleChains : [];
+  for (const chain of [...staleHere, ...heldChains]) nat.add(staleChainOwner(chain), chainLines([chain]));
   nat.add(undefined, ruleLines("append", plan.natHead));
   for (const [owner, rules] of ports) nat.add(owner, isWhole ? rules.nat + rules.ownRules : rules.nat);
   for (const [owner, rules] of kept) nat.add(owner, rules.nat);
-  for (const chain of staleChains) nat.add(staleChainOwner(chain), deletionLines([chain]));
+  for (const chain of staleHere) nat.add(staleChainOwner(chain), deletionLines([chain]));
   nat.add(undefined, ruleLines("append", plan.natTail));
 
   const transactions: Transaction[] = [
     { table: "filter", parts: filter.parts },
     ...(isWhole ? [] : ownChainTransactions(plan, ports, portsPerTransaction)),
     { table: "nat", parts: nat.parts },
+    // Emptied first, since they may jump to one another.
+    ...(isWhole ? [] : [chainLines, deletionLines].flatMap(inPortions(staleChains, portsPerTransaction))),
   ];
   return { transactions, written: rulesWritten(plan, ports, kept) };
 }
@@ -72,6 +76,14 @@ function ownChainTransactions(
     transactions.push({ table: "nat", parts: list.parts });
   }
   return transactions;
+}
+
+function inPortions(chains: readonly ChainName[], most: number) {
+  return (linesOf: (chains: readonly ChainName[]) => string): Transaction[] => {
+    const parts = chains.map((chain) => ({ owner: staleChainOwner(chain), text: linesOf([chain]) }));
+    const count = Math.ceil(parts.length / most);
+    return Array.from({ length: count }, (_, n) => ({ table: "nat", parts: parts.slice(n * most, (n + 1) * most) }));
+  };
 }
 
 function rulesWritten(
