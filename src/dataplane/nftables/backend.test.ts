@@ -8,7 +8,7 @@ import { endpointNames, servicePortChains } from "./names.ts";
 import { clusterChain, newModel } from "./testing/backend-rig.ts";
 import { A, CHAIN, chainsOf, elementsOf, modelWithA, sorted, texts } from "./testing/observations.ts";
 
-/** The same handle, which tells of reads of the table. */
+/** The same handle, with a callback for reads of the table. */
 function counted(nft: Nftables, onRead: () => void): Nftables {
   return {
     ...nft,
@@ -26,7 +26,7 @@ test("the first sync makes everything in one transaction", async () => {
   assert.equal(model.rig.kernel.transactions.length, 1);
   const kinds = Map.groupBy(model.rig.kernel.transactions[0] ?? [], ({ kind }) => kind);
   const counts = Object.fromEntries([...kinds].map(([kind, list]) => [kind, list.length]));
-  // 8 base chains, 7 fixed ones, 1 of the service; 11 jumps, 10 fixed rules (no ServiceCIDR), 1 of the service.
+  // 8 base chains, 7 fixed ones, 1 of the Service; 11 jumps, 10 fixed rules (no ServiceCIDR), 1 of the Service.
   assert.deepEqual(counts, { "add-table": 1, "add-set": 8, "add-chain": 16, "add-rule": 22, "add-elements": 3 });
 });
 
@@ -37,7 +37,7 @@ test("many new services are made in portions, and come into force in one transac
   await rig.sync();
   const kinds = rig.kernel.transactions.map((operations) => [...new Set(operations.map(({ kind }) => kind))]);
   const portion = ["add-table", "add-set", "add-chain", "add-rule", "add-elements"];
-  // Nothing looked at the elements before.
+  // No rule used the elements before.
   assert.deepEqual(kinds, [portion, portion, portion, ["add-chain", "add-rule"]]);
   const whole = newModel();
   for (let n = 1; n <= 5; n += 1) whole.set(port(`s${n}`, `10.96.0.${n}`), [remote(`10.180.0.${n}`)]);

@@ -1,7 +1,7 @@
 /**
- * The nftables mode for one address family: plans what changed and commits the difference in one batch. Known state is
- * read back from the kernel at the start and whenever it is in doubt; both take the path of an ordinary full sync, which
- * writes nothing where nothing differs. Reference nftables-operation.md §11.
+ * The nftables mode for one address family: plans what changed and commits the difference in one batch. At the start,
+ * and whenever the known state is in doubt, an ordinary full sync reads the table and writes only what differs.
+ * Reference nftables-operation.md §11.
  */
 
 import { type Clock, systemClock } from "../../async/clock.ts";
@@ -37,9 +37,8 @@ import { foreignBaseChains, planWhole, reconcile, repairSets, type WantedTable }
 import type { RestartNote } from "./restart-note.ts";
 import { TableState } from "./table-state.ts";
 
-/** How often a full sync starts again because another program changed the ruleset while it was being worked out. */
+/** How many times a full sync starts over because another program changed the ruleset while it was computed. */
 const MAX_CONFLICTS = 5;
-/** Unless told otherwise. */
 const SYNC_PERIOD_MS = 30_000;
 
 export interface NftablesBackendOptions {
@@ -47,19 +46,19 @@ export interface NftablesBackendOptions {
   /** @default "Compatible" */
   readonly layout?: LayoutName;
   readonly nft: Nftables;
-  /** Asked on every full sync. Resolves to undefined when the host's addresses cannot be read. */
+  /** Called by every full sync. Resolves to undefined if the host's addresses cannot be read. */
   readonly nodePortIPs: () => Promise<NodePortIPs | undefined>;
-  /** Serves node ports on loopback addresses. @default nothing does */
+  /** Serves node ports on loopback addresses. @default they are not served */
   readonly localhost?: Pick<LocalhostRelay, "sync" | "close">;
   readonly metrics: NftablesMetrics;
   readonly log: Logger;
-  /** @default the machine's */
+  /** @default the system clock */
   readonly clock?: Pick<Clock, "monotonicMs" | "sleep">;
-  /** What the process before left, and what this one leaves. @default nothing */
+  /** The note that the previous process left, and the one for the next process. @default none */
   readonly restart?: Pick<RestartNote, "asLeft" | "offer"> | undefined;
-  /** How often to ask whether others have touched the table. @default 30 s */
+  /** How often to check whether other programs changed the table. @default 30 s */
   readonly syncPeriodMs?: number;
-  /** The chains of more new service ports are made in portions of at most so many, before anything leads to them. @default 500 */
+  /** More new service ports than this get their chains in portions, before anything leads to them. @default 500 */
   readonly portsAtOnce?: number;
 }
 
@@ -67,29 +66,29 @@ export class NftablesBackend implements Backend {
   readonly mode = "nftables";
   readonly family;
   readonly usesServiceCIDRs = true;
-  /** Elements that go from one service port to another must be in one draft where it is not remembered whose they are. */
+  /** Undefined unless all owners are tracked: an element that moves between service ports must then stay in one draft. */
   readonly portsAtOnce;
   readonly #options: NftablesBackendOptions;
   readonly #layout: Layout;
   readonly #committer: Committer;
   #state: TableState;
-  /** The kernel matches the state, as far as is known. */
+  /** Whether the kernel is believed to match the state. */
   #isKnown = false;
-  /** Service ports whose rules the kernel refused in the last sync: they have their last good ones, or none. */
+  /** Service ports whose rules the kernel rejected in the last sync; they keep their last known good rules, if any. */
   readonly #refused: RefusedPorts;
-  /** Chains and sets that others have touched since the last sync began, or that could not be written then. */
+  /** Chains and sets that other programs changed since the last sync began, or that this sync failed to write. */
   readonly #damage = new OpenDamage();
   #wasWatched = false;
-  /** Just before the table was read for the last time. */
+  /** The mark taken just before the last read of the table. */
   #readAt: NftMark | undefined;
   /** The next sync compares everything. */
   #mustLook = false;
-  /** While changes of others are watched. */
+  /** Set while changes by other programs are watched. */
   #onRepaired: (() => void) | undefined;
-  /** Base chains of other programs' in our table. */
+  /** Base chains of other programs in our table. */
   #foreign: readonly string[] = [];
   #isStarting = true;
-  /** Whether the node's addresses could be read last. */
+  /** Whether the last attempt to read the node's addresses succeeded. */
   #knowsAddresses = true;
 
   constructor(options: NftablesBackendOptions) {
@@ -123,16 +122,16 @@ export class NftablesBackend implements Backend {
     const { metrics } = this.#options;
     const { syncFailures } = metrics;
     let isDone = false;
-    // Taken before anything is waited for: ports that others damage from now on are not among the changed ones.
+    // Taken before the first await: ports that other programs damage from now on are not among the changed ones.
     const damaged = this.#damage.take();
     try {
-      // Waiting for nothing costs a turn, and under a stream of changes there are hundreds of syncs a second.
+      // Even a needless await costs a turn of the event loop, and a stream of changes makes hundreds of syncs a second.
       const { deferred } = this.#committer;
       const isPartial = this.#isKnown && !input.isFullSync && !this.#mustLook;
       if (isPartial && deferred.size > 0) await this.#committer.deleteDeferred();
       isDone = isPartial && (await this.#partialSync(input, damaged, signal));
       const isAsLeft = !isDone && (await this.#fullSync(input, signal));
-      // What held them goes with a comparison.
+      // A full comparison removes anything that still referred to them.
       if (!isPartial && deferred.size > 0) await this.#committer.deleteDeferred();
       const doubtful = this.#state.takeDoubtfulMaps();
       const maps = isDone || isAsLeft ? doubtful : (this.#layout.clientMaps?.(this.#state.planStatic()) ?? []);
@@ -148,7 +147,7 @@ export class NftablesBackend implements Backend {
     return { failures, noLocalEndpoints: this.#state.lacking, ...this.#committer.take(), wasFull: !isDone };
   }
 
-  /** Once the rules lead to no endpoint that is gone, what the kernel remembers of clients must not either. */
+  /** Deletes session affinity entries that lead to endpoints that are gone; the rules no longer lead there by then. */
   async #forgetClients(maps: readonly string[]): Promise<void> {
     const clients = await forgetClients(this.#options.nft, maps, this.#state);
     if (clients > 0) this.#options.log.v(4, "Forgot clients whose endpoints are gone", { clients });
@@ -165,9 +164,9 @@ export class NftablesBackend implements Backend {
     await localhost?.close();
   }
 
-  /** Sees what other programs do to the table, as it happens. */
+  /** Watches what other programs do to the table. */
   async monitor(onLost: OnLostRules, signal: AbortSignal, requestSync: () => void): Promise<void> {
-    // For a note it is seen at the end whether others have touched the table: without a watch, any commit of theirs counts as that.
+    // The restart note checks at the end for changes by other programs; without a watch, any commit would count as one.
     const ended = new AbortController();
     const end = (): void => {
       const seen = this.#options.restart === undefined ? Promise.resolve() : this.#isUntouched();
@@ -180,7 +179,7 @@ export class NftablesBackend implements Backend {
       ended.signal,
     );
     this.#onRepaired = () => onLost({ ports: new Set() });
-    // Changes since the watch broke off went unseen.
+    // Changes since the previous watch ended went unseen.
     if (this.#wasWatched) onLost();
     this.#wasWatched = true;
     const failed = new AbortController();
@@ -194,7 +193,7 @@ export class NftablesBackend implements Backend {
     }
   }
 
-  /** Requests a full comparison when others have touched the table since it was read, or the node's addresses are not known. Never rejects. */
+  /** Requests a full comparison if other programs changed the table or the node's addresses are unknown. Never rejects. */
   async #lookAround(signal: AbortSignal, requestSync: () => void): Promise<void> {
     const { clock = systemClock, syncPeriodMs = SYNC_PERIOD_MS } = this.#options;
     for (;;) {
@@ -207,7 +206,7 @@ export class NftablesBackend implements Backend {
     }
   }
 
-  /** Whether no other program has touched the table since it was read; then what is asked next time begins here. Never rejects. */
+  /** Whether no other program changed the table since the last read or check. Never rejects. */
   async #isUntouched(): Promise<boolean> {
     const { nft } = this.#options;
     const since = this.#readAt;
@@ -246,8 +245,8 @@ export class NftablesBackend implements Backend {
   }
 
   /**
-   * Commits the changed ports only. Ports that were refused before are tried after the others: one bad service must not
-   * cost the others anything. Resolves to false when a full sync must take over.
+   * Commits only the changed ports. Ports that were rejected before are retried after the others, so that one bad
+   * Service does not hold up the rest. Resolves to false when a full sync must take over.
    */
   async #partialSync(input: SyncInput, damaged: ReadonlySet<string>, signal: AbortSignal): Promise<boolean> {
     const { nft, metrics, log } = this.#options;
@@ -255,7 +254,7 @@ export class NftablesBackend implements Backend {
     const options = this.#commitOptions(input, signal);
     if (damaged.size > 0 && !(await repairSets(draft, damaged, { ...options, nft }))) return false;
     const changed = [...input.changedPorts].filter((key) => !this.#refused.has(key));
-    // Others of the damaged ports may come with a later portion.
+    // Damaged ports that are not in this portion may come with a later one.
     const left = new Set([...damaged].filter(isOfServicePort));
     for (const owner of left.size > 0 ? input.changedPorts : []) {
       const { chains, affinitySets } = this.#state.installed(owner) ?? NOTHING_INSTALLED;
@@ -271,7 +270,7 @@ export class NftablesBackend implements Backend {
     if (this.#refused.size === 0) return true;
     const ofPorts = new Set([...damaged].filter(isOfServicePort));
     await bisectPorts(this.#refused.owners, { ...options, rewrites: ofPorts, refused: this.#refused });
-    // Damage of a port that is still refused is repaired when the kernel accepts its new rules.
+    // The damage of a port that is still rejected is repaired when the kernel accepts its new rules.
     if (this.#refused.size > 0) this.#damage.add(ofPorts);
     return true;
   }
@@ -281,7 +280,7 @@ export class NftablesBackend implements Backend {
     return { state: this.#state, served, commit, signal };
   }
 
-  /** @returns whether everything is as the process before has left it. */
+  /** @returns whether the table is exactly as the previous process left it. */
   async #fullSync(input: SyncInput, signal: AbortSignal): Promise<boolean> {
     this.#isKnown = false;
     const isLook = this.#mustLook;
@@ -314,7 +313,7 @@ export class NftablesBackend implements Backend {
     return false;
   }
 
-  /** Rejects with `conflict` when another program changed the ruleset meanwhile. */
+  /** Rejects with `conflict` if another program changed the ruleset in the meantime. */
   async #commitWhole(
     wanted: WantedTable,
     state: TableState,
@@ -347,7 +346,7 @@ export class NftablesBackend implements Backend {
       if (!isAttributable(error)) throw error;
       this.#options.log.error("nftables full sync was refused, looking for the service port that is at fault", error);
     }
-    // To find what refused ports have, all elements must be listed.
+    // Finding what rejected ports have in the kernel takes a listing of all elements.
     const isCompared = [...(content?.sets.values() ?? [])].some(({ others }) => others !== undefined);
     if (isCompared) content = await this.#read();
     const others = await setAside(draft, content, wanted, {
@@ -362,8 +361,8 @@ export class NftablesBackend implements Backend {
   }
 
   /**
-   * Switches a table on again that was switched off. Comes after the rules are right, because the kernel does not take
-   * this and changes of base chains in one transaction.
+   * Switches a dormant table back on. Runs after the rules are right, because the kernel rejects a transaction that
+   * does this and also changes base chains.
    */
   async #wake(content: NftTableContent | undefined): Promise<void> {
     if (content?.isDormant !== true) return;
@@ -372,7 +371,7 @@ export class NftablesBackend implements Backend {
     await this.#committer.commit(draft);
   }
 
-  /** Reads the table. It shows what others have done to it until then. */
+  /** Reads the table, and with it all changes by other programs up to then. */
   async #read(expected?: NftExpectation): Promise<NftTableContent | undefined> {
     this.#readAt = await this.#options.nft.mark();
     const content = await this.#options.nft.read(expected);

@@ -1,17 +1,15 @@
-/** The chains at the kernel's hooks, the same in every layout: reference nftables.md §2, §3. Pure. */
+/** The chains at the kernel's hooks, the same in every layout: reference nftables.md §2, §3. */
 import type { NftChain, NftHook, NftRule, NftStatement } from "../../kernel/nftables/ruleset.ts";
 import { CHAINS } from "./names.ts";
 
 const DSTNAT = -100;
 const SRCNAT = 100;
-/** Before destination NAT, where a packet still has the address that the client asked for. */
+/** Before destination NAT, while a packet still has the address that the client used. */
 const PRE_DNAT = DSTNAT - 10;
 
-/** Packets that begin a connection. */
+/** Matches packets that open a connection. */
 export const NEW: NftStatement = { kind: "ct-new" };
-/** Gives control to another chain, and takes it back when that has not decided. */
 export const jumpTo = (chain: string): NftStatement => ({ kind: "verdict", verdict: { kind: "jump", chain } });
-/** Ends the work of this chain and of those that jumped here. */
 export const goTo = (chain: string): NftStatement => ({ kind: "verdict", verdict: { kind: "goto", chain } });
 export const rule = (...statements: NftStatement[]): NftRule => ({ statements });
 
@@ -39,7 +37,7 @@ function baseChain(
   return { name, hook: { type, hook, priority }, rules };
 }
 
-/** @param translated rules for connections of services, behind those of every layout, where they have their endpoints. */
+/** @param translated rules that follow those of every layout in the filter chains after destination NAT. */
 export function baseChains(translated: readonly NftRule[] = []): NftChain[] {
   const endpointsCheck = rule(NEW, jumpTo(CHAINS.serviceEndpointsCheck));
   const clusterIPsCheck = rule(NEW, jumpTo(CHAINS.clusterIPsCheck));

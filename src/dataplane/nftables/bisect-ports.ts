@@ -1,4 +1,4 @@
-/** Commits changes of service ports, and finds those that the kernel refuses (`bisect.ts`): they keep what they have. */
+/** Commits changes of service ports, and finds those that the kernel rejects (`bisect.ts`); these keep what they have. */
 
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import { NftError } from "../../kernel/nftables/nftables.ts";
@@ -10,27 +10,26 @@ import type { InstalledPort } from "./port-objects.ts";
 import type { TableState } from "./table-state.ts";
 
 interface CommitPortsOptions {
-  /** Knows what is installed, and afterwards what was accepted. */
+  /** What is installed; updated with what the kernel accepts. */
   readonly state: TableState;
-  /** The wanted state. */
   readonly served: Pick<SyncInput, "services" | "endpoints">;
   readonly commit: (draft: TransactionDraft) => Promise<void>;
-  /** Chains and affinity sets to write even if they are believed to be right. */
+  /** Names of chains and affinity sets to write even if they are believed to be right. */
   readonly rewrites?: ReadonlySet<string>;
   readonly signal: AbortSignal;
 }
 
-/** With so many refused service ports, the search gives up. */
+/** The search gives up after this many rejected service ports. */
 const MAX_OFFENDERS = 64;
 
-/** Whether a refusal may be the fault of a part, so that leaving it out, or asking the kernel again, can help. Pure. */
+/** Whether leaving out one part, or retrying, can help after this error. */
 export function isAttributable(error: unknown): error is NftError {
   return error instanceof NftError && error.code !== "denied" && error.code !== "conflict";
 }
 
 /**
- * Brings service ports to what is wanted; those that the kernel refuses are afterwards in `refused`, and nothing else. Rejects with what is
- * not the fault of a part, and when {@link MAX_OFFENDERS} were refused.
+ * Brings service ports to their wanted state; afterwards `refused` holds exactly those that the kernel rejected. Throws
+ * an error that no part can cause, and after {@link MAX_OFFENDERS} rejected ports, which it then adds to `refused`.
  */
 export async function bisectPorts(
   owners: readonly string[],
@@ -38,7 +37,7 @@ export async function bisectPorts(
 ): Promise<void> {
   const offenders = new Map<string, SyncFailure>();
   const all = new Set(owners);
-  // Ports that were refused before come last: otherwise a search that gives up would never get beyond them.
+  // Ports that were rejected before come last: otherwise a search that gives up would never get beyond them.
   const order = [...owners.filter((owner) => !refused.has(owner)), ...refused.owners.filter((owner) => all.has(owner))];
   try {
     await bisect(order, {
@@ -57,11 +56,11 @@ export async function bisectPorts(
 }
 
 /**
- * Brings service ports to what is wanted, in one transaction. What is refused leaves the state as it was.
+ * Brings service ports to their wanted state in one transaction. A rejected transaction leaves the state unchanged.
  *
- * @param owners their keys.
- * @param draft what else is to be done with them.
- * @returns the refusal, when a part may be at fault. Rejects with any other.
+ * @param owners keys of the service ports.
+ * @param draft other changes for the same transaction.
+ * @returns the refusal, if one part may have caused it. Rejects with any other error.
  */
 export async function commitPorts(
   owners: Iterable<string>,
@@ -83,7 +82,7 @@ export async function commitPorts(
     undoStatic?.();
     for (const [owner, installed] of before) state.put(owner, installed);
     if (!isAttributable(error)) throw error;
-    // It may be a port outside of the group, which is next in line for an address.
+    // The offender may be a port outside of the group: the next in line for an address.
     return { reason: error, offender: error.operation === undefined ? undefined : draft.ownerOf(error.operation) };
   }
 }

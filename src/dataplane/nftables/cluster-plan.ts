@@ -1,7 +1,4 @@
-/**
- * What the nftables mode would program for a cluster on one node, without a kernel: the operations of its first sync, where
- * there is no table yet.
- */
+/** Plans the nftables mode's rules of one node without a kernel: the operations of a first sync without a table. */
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";
 import { messageLines } from "../../kernel/nftables/netlink-dump.ts";
@@ -23,18 +20,17 @@ import { planWhole, reconcile } from "./reconcile.ts";
 
 const FAMILIES: Readonly<Record<IpFamily, NftFamily>> = { IPv4: "ip", IPv6: "ip6" };
 
-/** A planned table, and how it comes about. */
+/** A planned table, and the operations that create it. */
 export interface NftablesPlan {
   readonly operations: readonly NftOperation[];
   readonly table: NftTable;
 }
 
-/** The same for programs. */
 export type NftablesPlanData = Pick<NftablesPlan, "table">;
 
 /**
- * The part of a planned table that belongs to one Service: what its ports alone bring into a table, as far as the table of the whole
- * cluster has it. Addresses that another Service owns are not in it.
+ * The part of a planned table that belongs to one Service: what its ports alone would add to a table, limited to what
+ * the table of the whole cluster has. Addresses that another Service owns are left out.
  *
  * @param service `namespace/name`
  */
@@ -54,7 +50,7 @@ async function tableOfService(
 const isSameElement = (a: NftElement) => (b: NftElement) =>
   elementKey(a.key) === elementKey(b.key) && sameElement(a, b);
 
-/** The part of a table that another one has, too, or with `isCommon` false lacks; sets without such elements are left out. */
+/** The part of a table that `other` has too, or lacks if `isCommon` is false; sets without such elements are left out. */
 function partOf(table: NftTable, other: NftTable, isCommon: boolean): NftTable {
   const chains = new Set(other.chains.map(({ name }) => name));
   return {
@@ -70,7 +66,7 @@ function partOf(table: NftTable, other: NftTable, isCommon: boolean): NftTable {
   };
 }
 
-/** Plans a whole cluster; service ports in the order of their keys. */
+/** Plans a whole cluster, service ports in key order. */
 export async function planNftables(
   node: OfflineNode,
   kubeProxyConfig: KubeProxyConfig,
@@ -87,7 +83,7 @@ export async function planNftables(
   return { operations, table: tableOf(FAMILIES[family], TABLE, operations) };
 }
 
-/** The messages that the first sync sends, attribute by attribute. */
+/** The netlink messages of the first sync, attribute by attribute. */
 async function messageDump({ operations, table: { family, name } }: NftablesPlan): Promise<string> {
   const { batch } = await encodeTransaction({ layout: LAYOUTS[family], table: name }, operations);
   batch.finish();

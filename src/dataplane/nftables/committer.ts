@@ -1,4 +1,4 @@
-/** Commits drafts, and puts off the deletions that the kernel does not accept yet. */
+/** Commits drafts, and defers the deletions that the kernel does not accept yet. */
 import type { Clock } from "../../async/clock.ts";
 import { type Nftables, NftError, type NftOperation } from "../../kernel/nftables/nftables.ts";
 import type { NftValue } from "../../kernel/nftables/ruleset.ts";
@@ -14,14 +14,13 @@ import { SETS } from "./names.ts";
 
 interface CommitterOptions {
   readonly nft: Nftables;
-  /** Counts refused transactions of deferred deletions. */
+  /** Counts rejected transactions of deferred deletions. */
   readonly cleanupFailures: { inc(): void };
   readonly log: Logger;
   readonly clock: Pick<Clock, "monotonicMs">;
 }
 
 export class Committer {
-  /** Deletions that the kernel did not accept yet. */
   readonly deferred = new DeferredDeletions();
   readonly #cost = new CommitCost();
   readonly #options: CommitterOptions;
@@ -35,10 +34,10 @@ export class Committer {
   }
 
   /**
-   * Carries out a draft; an empty one is not sent. Deletions are not worth a refusal: when one of them is refused because
-   * something still refers to the object, the rest is done without any, and they are tried again later.
+   * Commits a draft; an empty one is not sent. If the kernel rejects a deletion because something still refers to the
+   * object, the draft is committed without its deletions, and those are retried later.
    *
-   * @param generation refuse with `conflict` when the ruleset is not in this generation any more.
+   * @param generation reject with `conflict` if the ruleset is no longer in this generation.
    */
   async commit(draft: TransactionDraft, generation?: number): Promise<void> {
     const withheld: Deletion[] = [];
@@ -61,14 +60,14 @@ export class Committer {
     for (const deletion of withheld) this.deferred.add(deletion, nowMs);
   }
 
-  /** How long to wait with the next commit, by what the last ones cost. */
+  /** How long to wait before the next commit, based on the cost of the last ones. */
   get restMs(): number {
     return this.#cost.restMs(this.#options.clock.monotonicMs());
   }
 
   /**
-   * What was committed since the last call: in nft's words, and the frontends of other protocols than TCP that were deleted, as
-   * `frontendKey` writes them.
+   * What was committed since the last call: operation counts by nft verb, and the deleted non-TCP frontends in the
+   * format of `frontendKey`.
    */
   take(): { readonly written: Written; readonly goneFrontends: ReadonlySet<string> } {
     const taken = { written: { counts: this.#counts, kernelMs: this.#kernelMs }, goneFrontends: this.#goneFrontends };
@@ -78,10 +77,10 @@ export class Committer {
     return taken;
   }
 
-  /** Tries the deferred deletions that are old enough. Never rejects for what the kernel refuses. */
+  /** Tries the deferred deletions that are old enough. Never rejects because of a refusal by the kernel. */
   async deleteDeferred(): Promise<void> {
     const due = this.deferred.due(this.#options.clock.monotonicMs());
-    // Chains that elements of a set lead to are free only some time after the set has gone.
+    // The chains that a set's elements lead to can be deleted only some time after the set is gone.
     await this.#delete(due.filter(({ kind }) => kind === "delete-set"));
     await this.#delete(due.filter(({ kind }) => kind === "delete-chain"));
   }
@@ -89,7 +88,7 @@ export class Committer {
   async #delete(deletions: readonly Deletion[]): Promise<void> {
     const { nft, cleanupFailures, log, clock } = this.#options;
     let due = deletions;
-    // Those that are left then wait for their turn: each refusal costs a transaction.
+    // After the last refusal the remaining ones wait for the next call: each refusal costs a transaction.
     for (let refusals = 0; due.length > 0 && refusals < MOST_REFUSALS; ) {
       try {
         await nft.transact(due);
@@ -109,7 +108,7 @@ export class Committer {
           }
         }
         if (offender === undefined) return;
-        // What comes before it was accepted.
+        // The kernel accepted everything before the offender.
         await this.#delete(due.slice(0, operation));
         due = due.slice(operation + 1);
       }
@@ -123,7 +122,7 @@ export class Committer {
     const tally: Tally = { operations: 0, counts: {}, goneFrontends: [] };
     await nft.transact(tallied(draft, tally), { generation });
     const endMs = clock.monotonicMs();
-    // Others may have ended since it began.
+    // Other commits may have finished in the meantime.
     for (const [word, count] of Object.entries(tally.counts)) this.#counts[word] = (this.#counts[word] ?? 0) + count;
     for (const frontend of tally.goneFrontends) this.#goneFrontends.add(frontend);
     const ownMs = endMs - Math.max(startMs, this.#endMs);
@@ -134,17 +133,17 @@ export class Committer {
   }
 }
 
-/** Counts the operations of a draft while it is sent. */
+/** Counts of the operations of a draft. */
 interface Tally {
   operations: number;
-  /** In nft's words. */
+  /** By nft verb. */
   readonly counts: Record<string, number>;
   readonly goneFrontends: string[];
 }
 
 /**
- * The operations of a draft, counted as they are taken. A function of the module: one made for each draft is given a hidden class by
- * the engine, which is old from the start, and through it all of the draft would outlive the collections of the young generation.
+ * The operations of a draft, counted as they are consumed. A module function: V8 gives a closure made for each draft a
+ * hidden class in the old generation, and through it the whole draft would survive young-generation collections.
  */
 function* tallied(draft: TransactionDraft, tally: Tally): Iterable<NftOperation> {
   const { counts } = tally;
@@ -159,12 +158,12 @@ function* tallied(draft: TransactionDraft, tally: Tally): Iterable<NftOperation>
   }
 }
 
-/** What leads to Services, in either layout. */
+/** The sets that lead to Services, in either layout. */
 const FRONTEND_SETS: ReadonlySet<string> = new Set([
   ...[SETS.serviceIPs, SETS.serviceNodePorts, FLAT_SETS.frontends, FLAT_SETS.nodePorts],
 ]);
 
-/** A key is `address . protocol . port`, or `protocol . port` of a node port. */
+/** A key is `address . protocol . port`, or `protocol . port` for a node port. */
 function noteFrontend(key: readonly NftValue[], gone: string[]): void {
   const port = key.at(-1);
   const protocol = key.at(-2);
@@ -175,7 +174,7 @@ function noteFrontend(key: readonly NftValue[], gone: string[]): void {
   if (key.length === 2 || ip !== undefined) gone.push(frontendText(protocol, ip, port));
 }
 
-/** In nft's words. */
+/** The nft verb of each operation. */
 const WORDS: Readonly<Record<NftOperation["kind"], string>> = {
   "add-table": "add table",
   "delete-table": "delete table",
@@ -197,10 +196,10 @@ function sizeOf(operation: NftOperation): number {
   return operation.kind === "delete-elements" ? operation.keys.length : 1;
 }
 
-/** So many deferred deletions are found to be in use at once. */
+/** How many refusals one attempt at deferred deletions accepts. */
 const MOST_REFUSALS = 8;
 
-/** How long after the transaction that removed the last reference a chain can be deleted on every kernel. */
+/** How long after the transaction that removed the last reference every kernel lets a chain be deleted. */
 const RELEASED_AFTER_MS = 1000;
 
 interface Deferred {
@@ -213,15 +212,15 @@ function nameOf(deletion: Deletion): string {
 }
 
 /**
- * Chains and sets that nothing of ours refers to any more, but that the kernel would not delete yet: before 6.2 it gives up
- * the references of deleted elements only some time after the transaction, and rules of others may refer to anything.
- * Reference nftables-operation.md §11.5.
+ * Chains and sets that nothing of ours refers to any more, but that the kernel does not delete yet: kernels before 6.2
+ * release the references of deleted elements only some time after the transaction, and rules of other programs may
+ * refer to anything. Reference nftables-operation.md §11.5.
  */
 class DeferredDeletions {
-  // Names of chains and of sets never meet: those of affinity sets begin with another word.
+  // Chain and set names never collide: affinity sets have a prefix of their own.
   readonly #deletions = new Map<string, Deferred>();
 
-  /** Puts it behind all others. @param nowMs monotonic. */
+  /** Moves it to the end of the queue. @param nowMs monotonic. */
   add(deletion: Deletion, nowMs: number): void {
     this.forget(deletion);
     this.#deletions.set(nameOf(deletion), { deletion, sinceMs: nowMs });
@@ -235,12 +234,12 @@ class DeferredDeletions {
     return this.#deletions.has(name);
   }
 
-  /** Forgets a deletion that is done, or has become pointless. */
+  /** Forgets a deletion that is done or pointless. */
   forget(deletion: Deletion): void {
     this.#deletions.delete(nameOf(deletion));
   }
 
-  /** Forgets what a transaction has added again. */
+  /** Forgets the objects that a transaction has added back. */
   forgetAdded(operations: Iterable<NftOperation>): void {
     for (const operation of operations) {
       if (operation.kind === "add-chain") this.#deletions.delete(operation.chain.name);
@@ -249,7 +248,7 @@ class DeferredDeletions {
     }
   }
 
-  /** Deletions that are old enough to be tried again. */
+  /** The deletions that are old enough for a retry. */
   due(nowMs: number): Deletion[] {
     const due: Deletion[] = [];
     for (const { deletion, sinceMs } of this.#deletions.values()) {

@@ -1,4 +1,4 @@
-/** Rules and sets that every layout has: reference nftables.md §3. Pure. */
+/** Rules and sets that every layout has: reference nftables.md §3. */
 import type { NftKeyType, NftRule, NftSet, NftStatement } from "../../kernel/nftables/ruleset.ts";
 import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
 import type { ServicePort } from "../../model/service-port.ts";
@@ -26,12 +26,12 @@ export const HAIRPIN_CONNECTIONS = set(
   "service hairpin connections",
 );
 export const CLUSTER_IPS = set(SETS.clusterIPs, ["address"], "Active ClusterIPs");
-/** Is there only while node ports answer at some of the node's addresses, and not at all of them. */
+/** Exists only while node ports answer at some of the node's addresses, not all. */
 export const NODE_PORT_IPS = set(SETS.nodePortIPs, ["address"], "IPs that accept NodePort traffic");
 
 const toAddressIn = (name: string): NftStatement => ({ kind: "lookup", fields: ["daddr"], set: name });
 
-/** The match for addresses that node ports answer at. @param isBeforeRouting whether it is open who gets the packet. */
+/** The match for addresses at which node ports answer. @param isBeforeRouting whether packets are not routed yet. */
 export function toNodePort(config: PlanConfig, facts: PlanFacts, isBeforeRouting: boolean): NftStatement[] {
   if (facts.nodePortIPs.kind !== "all") return [toAddressIn(SETS.nodePortIPs)];
   const cidrs = [LOOPBACK[config.family]];
@@ -39,7 +39,7 @@ export function toNodePort(config: PlanConfig, facts: PlanFacts, isBeforeRouting
   return isBeforeRouting ? [{ kind: "fib-local", side: "daddr" }, notLocalhost] : [notLocalhost];
 }
 
-/** The match for traffic of local pods, or of everybody else; undefined without a detector. Pure. */
+/** The match for traffic of local pods, or with `negate` for all other traffic; undefined without a detector. */
 export function detectorStatement(detector: LocalTrafficDetector, negate: boolean): NftStatement | undefined {
   switch (detector.kind) {
     case "none":
@@ -53,7 +53,7 @@ export function detectorStatement(detector: LocalTrafficDetector, negate: boolea
   }
 }
 
-/** Marks packets to cluster IPs that the answers must come back for. Pure. */
+/** Marks packets to cluster IPs whose replies must return through this node. */
 export function masqueradeClusterIPs(config: PlanConfig): NftRule[] {
   const mark: NftStatement = { kind: "mark-set", operation: "or", value: config.masqueradeMark };
   const toClusterIP = toAddressIn(SETS.clusterIPs);
@@ -65,7 +65,7 @@ export function masqueradeClusterIPs(config: PlanConfig): NftRule[] {
   return [{ statements: [toClusterIP, notLocal, mark], comment: "masquerade clusterIP traffic from outside cluster" }];
 }
 
-/** After routing. The mark is cleared before masquerading, so that a packet that comes round again is not masqueraded twice. */
+/** Postrouting rules. They clear the mark first, so that a packet that passes again is not masqueraded twice. */
 export function masqueradeRules(config: PlanConfig): NftRule[] {
   const masquerade: NftStatement = { kind: "masquerade" };
   return [
@@ -82,7 +82,7 @@ export function masqueradeRules(config: PlanConfig): NftRule[] {
   ];
 }
 
-/** For what was not translated. Pure. */
+/** Rules for packets to cluster IPs that were not translated. */
 export function clusterIPRules(facts: PlanFacts): NftRule[] {
   const rules: NftRule[] = [
     {
@@ -102,10 +102,10 @@ export function clusterIPRules(facts: PlanFacts): NftRule[] {
   return rules;
 }
 
-/** The source ranges of a service port that has some, and what they imply: reference nftables.md §3.4. Pure. */
+/** The source ranges of a service port that has some, and the sources that they imply: reference nftables.md §3.4. */
 export function allowedSources(port: ServicePort, config: PlanConfig): readonly Cidr[] {
   const { loadBalancerSourceRanges: ranges, loadBalancerVIPs } = port;
-  // With an admitted node, load balancers that hairpin show up with the VIP as their source.
+  // If the node is allowed, hairpin connections through the load balancer arrive with the VIP as their source.
   const admitsNode = ranges.some((range) => cidrContains(range, config.nodeIP));
   return admitsNode ? [...ranges, ...loadBalancerVIPs.map(hostCidr)] : ranges;
 }

@@ -10,7 +10,7 @@ import type { Deviation } from "../deviations.ts";
 import { DEFAULT_MASQUERADE_BIT, masqueradeBitErrors } from "../shared/masquerade-bit.ts";
 import { LAYOUT_NAMES, type LayoutName, layoutNameOf } from "./layout-name.ts";
 
-/** How node ports are served on loopback addresses: upstream's relay, if its gate is on, or one with all that other node ports have. */
+/** How node ports are served on loopback addresses: by upstream's relay, if its gate is on, or by an extended one. */
 const LOCALHOST_NODE_PORTS = ["Upstream", "Extended"] as const;
 
 const [DEFAULT_LAYOUT] = LAYOUT_NAMES;
@@ -20,9 +20,9 @@ const FIELDS = {
   masqueradeAll: "bool",
   syncPeriod: "duration",
   minSyncPeriod: "duration",
-  /** A {@link LayoutName}; another text does not pass the checks. */
+  /** A {@link LayoutName}, once validated. */
   layout: "text",
-  /** One of {@link LOCALHOST_NODE_PORTS}, once checked. */
+  /** One of {@link LOCALHOST_NODE_PORTS}, once validated. */
   localhostNodePorts: "text",
 } as const;
 
@@ -34,7 +34,7 @@ const section = new Section("nftables", FIELDS, {
   localhostNodePorts: LOCALHOST_NODE_PORTS[0],
 });
 
-/** The layout of settings that have passed the checks. Pure. */
+/** The layout of validated settings. */
 export function layoutOf({ layout }: NftablesConfig): LayoutName {
   return layoutNameOf(layout) ?? DEFAULT_LAYOUT;
 }
@@ -50,7 +50,7 @@ function wordErrors({ layout, localhostNodePorts }: NftablesConfig): readonly st
   );
 }
 
-/** What `prove` is to know of node ports on loopback addresses. Pure. */
+/** The documented deviations of node ports on loopback addresses, for `prove`. */
 export function loopbackDeviations(config: KubeProxyConfig): readonly Deviation[] {
   if (config.nftables.localhostNodePorts === "Extended") return ["loopback-relayed-extended"];
   return gatesOf(config).isEnabled(LOCALHOST_NODE_PORTS_GATE) ? ["loopback-relayed"] : [];
@@ -74,8 +74,8 @@ export const nftablesConfig: ModeConfig<typeof FIELDS, NftablesConfig> = {
   goType: "v1alpha1.KubeProxyNFTablesConfiguration",
   fields: FIELDS,
   minSyncPeriodMs: 1_000,
-  // Upstream's second would only delay changes here: the backend asks for the pauses that it needs, by what the kernel
-  // takes for a commit (docs/performance.md).
+  // Upstream's second would only delay changes: the backend requests the pauses it needs, based on the kernel's commit
+  // time (docs/performance.md).
   restWhenUnsetMs: 1,
   nodePortAddresses: [NODE_PORT_ADDRESSES_PRIMARY],
   resolve: ({ nftables }) => section.resolve(nftables),
@@ -86,7 +86,7 @@ export const nftablesConfig: ModeConfig<typeof FIELDS, NftablesConfig> = {
   encode({ nftables }, shared) {
     const { masqueradeBit, ...own } = section.encodeSet({ ...nftables, layout: layoutOf(nftables) });
     const { layout, localhostNodePorts, ...upstreams } = section.encode(nftables, shared);
-    // Upstream does not know our fields: they are written only where they say something.
+    // Upstream does not know our fields, so they are written only if set.
     return { ...upstreams, ...own };
   },
   flags: [LAYOUT_FLAG, LOCALHOST_FLAG],

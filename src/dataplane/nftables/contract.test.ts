@@ -8,7 +8,7 @@ import { BackendRig, clusterChain } from "./testing/backend-rig.ts";
 
 const NO_MODEL = new SyncDriver({ services: new Map(), endpoints: new Map() });
 
-/** Whether it gives the service port endpoints, in either layout. */
+/** Whether an operation gives the service port endpoints, in either layout. */
 function leadsToEndpoints(operation: NftOperation, port: ServicePort): boolean {
   if (operation.kind === "add-rule") return operation.chain === clusterChain(port);
   if (operation.kind !== "add-elements") return false;

@@ -1,4 +1,4 @@
-/** Counts that are read while sets come and go, on a kernel in a namespace of the test's own. */
+/** Reading counts while sets come and go, on the real kernel in a network namespace of its own. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";

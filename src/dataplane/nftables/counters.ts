@@ -1,4 +1,4 @@
-/** What elements of the flat layout have counted, where they are asked to (docs/connections.md); upstream's rules count nothing. */
+/** The counters of elements in the flat layout, if enabled (docs/connections.md); upstream's rules count nothing. */
 import { isNotFound, undefinedIf } from "../../kernel/netlink/errors.ts";
 import { readElements } from "../../kernel/nftables/netlink-content.ts";
 import { LAYOUTS as FAMILY_LAYOUTS } from "../../kernel/nftables/netlink-values.ts";
@@ -30,7 +30,7 @@ export const nftablesCounters: ModeCounters = {
 
 type CountedSets = ReadonlyMap<string, readonly NftElement[]>;
 
-/** Those that count, and those that say who has session affinity. @throws NetlinkError */
+/** Reads the sets with counters, and those that hold the frontends with session affinity. @throws NetlinkError */
 async function readSets(family: IpFamily): Promise<CountedSets> {
   const layout = FAMILY_LAYOUTS[family === "IPv4" ? "ip" : "ip6"];
   await using client = openNftables();
@@ -41,7 +41,7 @@ async function readSets(family: IpFamily): Promise<CountedSets> {
     for (const { name = "", expression } of heads) {
       const set = flatSet(name);
       if (set === undefined || (expression?.kind !== "counter" && !isSticky(name))) continue;
-      // Those of a size come and go with Services.
+      // Sets that are numbered by size come and go with Services.
       const elements = await readElements(client, { table: TABLE, name, key: set.key }, layout).catch(
         undefinedIf("ENOENT"),
       );
@@ -49,7 +49,7 @@ async function readSets(family: IpFamily): Promise<CountedSets> {
     }
     return sets;
   } catch (error) {
-    // There is no table yet.
+    // The table does not exist yet.
     if (isNotFound(error)) return new Map();
     throw error;
   }
@@ -59,21 +59,21 @@ function isSticky(name: string): boolean {
   return Object.values(STICKY_SETS).some((base) => numberIn(name, base) !== undefined);
 }
 
-/** What a set counts of a frontend, and whether as more or less of it; endpoints have maps of their own. */
+/** Which count of a frontend a set contributes to, and with which sign; endpoints have maps of their own. */
 function meaningOf(set: string): readonly [keyof Count, 1 | -1] | undefined {
   const { frontends, nodePorts, rejectedFrontends, rejectedNodePorts } = FLAT_SETS;
   if (set === frontends || set === nodePorts) return ["counted", 1];
   if (set === rejectedFrontends || set === rejectedNodePorts) return ["refused", 1];
   if (set === FLAT_SETS.droppedFrontends || set === FLAT_SETS.droppedNodePorts) return ["dropped", 1];
-  // Who asks at a restricted frontend, without those that are let in.
+  // Clients at a restricted frontend, minus the admitted ones.
   if (set === FLAT_SETS.restrictedFrontends) return ["dropped", 1];
   return numberIn(set, ALLOWED_SOURCES) === undefined ? undefined : ["dropped", -1];
 }
 
-/** The values of a key before an allowed source, or a slot. */
+/** How many values of a key come before an allowed source or a slot. */
 const FRONTEND_VALUES = 3;
 
-/** Pure but for the counts. */
+/** Changes only the counts in `ports`. */
 export function fillFromSets(sets: CountedSets, ports: readonly CountedPort[]): void {
   if (sets.size === 0) return;
   const places = new Map<string, { readonly count: Count; readonly endpoints: ReadonlyMap<string, Count> }>();
@@ -102,9 +102,9 @@ export function fillFromSets(sets: CountedSets, ports: readonly CountedPort[]): 
       if (endpoint !== undefined) addTo(endpoint, "counted", packets);
     }
   }
-  // Sets are not read at once: who was let in meanwhile is in one of them alone.
+  // Sets are read one after the other: a client that was admitted in between is in only one of them.
   for (const { count } of places.values()) count.dropped = Math.max(0, count.dropped ?? 0);
-  // Clients that are remembered go past the slots.
+  // Remembered clients bypass the slots and their counters.
   for (const [name, elements] of sets) {
     if (!isSticky(name)) continue;
     for (const { key } of elements) {

@@ -1,4 +1,4 @@
-/** Deletions that the kernel does not take yet (before 6.2), and what is wanted again meanwhile. */
+/** Deletions that kernels before 6.2 do not accept yet, and objects that are wanted again in the meantime. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { canonicalNftables } from "../../../test/conformance/canonical-nftables.ts";

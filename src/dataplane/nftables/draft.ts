@@ -1,6 +1,6 @@
 /**
- * A transaction under construction. Every operation remembers on whose behalf it is done, and takes its place by phase:
- * what is referred to comes before what refers to it, and is removed after. Pure data.
+ * A transaction under construction. Every operation has an owner and a phase: an object is added before what refers to
+ * it, and deleted after.
  */
 import type { NftOperation } from "../../kernel/nftables/nftables.ts";
 import {
@@ -32,10 +32,10 @@ const PHASES = [
 
 type Phase = Exclude<(typeof PHASES)[number], "delete-elements" | "add-elements">;
 
-/** The known state of a chain that will be written. */
+/** What is known of a chain in the kernel before it is written. */
 export type ChainPresence = "absent" | "empty" | "filled" | "unknown";
 
-/** A deletion that can be put off: nothing refers to the object as far as this program goes. */
+/** A deletion that can be deferred: nothing of this program refers to the object. */
 export type Deletion = Extract<NftOperation, { readonly kind: "delete-chain" | "delete-set" }>;
 
 export class TransactionDraft {
@@ -50,7 +50,7 @@ export class TransactionDraft {
     else steps.push({ owner, operation });
   }
 
-  /** A chain with exactly these rules. @param digest that of `digestOf`, where it is known. */
+  /** Writes a chain with exactly these rules. @param digest the result of `digestOf`, if known. */
   writeChain(chain: NftChain, presence: ChainPresence, owner?: string, digest?: string): void {
     const { rules, ...head } = chain;
     if (presence === "absent" || presence === "unknown") {
@@ -78,14 +78,14 @@ export class TransactionDraft {
     this.add("delete-sets", { kind: "delete-set", set }, owner);
   }
 
-  /** A set or map that service ports share. */
+  /** Deletes a set or map that service ports share. */
   deleteSharedSet(set: string): void {
     this.add("delete-shared-sets", { kind: "delete-set", set });
   }
 
   /**
-   * At most one change for each key, whichever port asks for it: when one service port gives up an address and another first gets it
-   * and then gives it up too, the kernel must see one deletion only.
+   * Merges changes of one key, whichever port requests them: when one service port gives up an address, and another
+   * gets it and gives it up too, the kernel must see only one deletion.
    *
    * @throws Error for a set that is being filled.
    */
@@ -98,17 +98,17 @@ export class TransactionDraft {
     if (earlier === undefined) {
       if (!sameElement(before, after)) changes.set(key, { set: set.name, before, after, owner });
     } else if (after === undefined && !sameElement(earlier.after, before)) {
-      // Another port has got this key already, and its old owner gives it up only now.
+      // Another port already has this key, and its old owner gives it up only now.
       changes.set(key, { ...earlier, before });
     } else if (sameElement(earlier.before, after)) changes.delete(key);
     else changes.set(key, { set: set.name, before: earlier.before, after, owner });
   }
 
   /**
-   * All elements of sets that have none, made whenever the draft is read: a first load has hundreds of thousands. Once only.
+   * Fills empty sets; reads of the draft generate the elements: a first load has hundreds of thousands. Call it once.
    *
    * @param sets by name.
-   * @param wanted gives the same as long as the draft is in use; nothing else may change elements of these sets.
+   * @param wanted must give the same elements while the draft is used; nothing else may change elements of these sets.
    */
   fillSets(sets: ReadonlyMap<string, NftSet>, wanted: () => Iterable<WantedElement>): void {
     for (const _any of wanted()) {
@@ -117,40 +117,40 @@ export class TransactionDraft {
     }
   }
 
-  /** The operations in the order in which they are carried out, made one by one: there can be hundreds of thousands. */
+  /** The operations in execution order, generated one by one: there can be hundreds of thousands. */
   *operations(): Iterable<NftOperation> {
-    // A walk over steps would make one more object for each of hundreds of thousands.
+    // Iterating over #steps() would allocate one more object for each operation.
     for (const phase of PHASES) for (const { operation } of this.#stepsOf(phase)) yield operation;
   }
 
-  /** On whose behalf an operation of {@link TransactionDraft.operations} is done. */
+  /** The owner of an operation, by its index in {@link TransactionDraft.operations}. */
   ownerOf(index: number): string | undefined {
     return this.#stepAt(index)?.owner;
   }
 
-  /** Service ports for which anything is done. */
+  /** The service ports that own any operation. */
   owners(): Set<string> {
     const owners = new Set<string>();
     for (const { owner } of this.#steps()) if (owner !== undefined) owners.add(owner);
     return owners;
   }
 
-  /** Whether it is known to do anything but for these service ports. */
+  /** Whether it has an operation of a service port that is not among these, or, if none are given, any operation. */
   isForOthersThan(changed: ReadonlySet<string>): boolean {
     if (changed.size === 0) return !this.isEmpty;
     return [...this.owners()].some((owner) => !changed.has(owner));
   }
 
-  /** Whether the operation deletes something that may still be referred to by others. */
+  /** Whether the operation deletes an object that other programs may still refer to. */
   isDeletion(index: number): boolean {
     const kind = this.#stepAt(index)?.operation.kind;
     return kind === "delete-chain" || kind === "delete-set";
   }
 
   /**
-   * Leaves deletions of chains and sets out. Chains are emptied nevertheless.
+   * Removes the deletions of chains and sets from the draft. Chains are still emptied.
    *
-   * @param offender index of the one that was refused. Where that is a chain, shared sets go: it may be their elements that hold it.
+   * @param offender index of the rejected deletion. For a chain, shared sets are still deleted: their elements may hold it.
    * @returns the deletions.
    */
   withholdDeletions(offender: number): Deletion[] {
@@ -179,7 +179,7 @@ export class TransactionDraft {
     return this.#phases.get(phase) ?? [];
   }
 
-  /** Keys of one set that follow each other for the same owner are one operation. */
+  /** Consecutive keys of the same set and owner form one operation. */
   *#deletions(): Iterable<Step> {
     for (const { set, changes } of this.#changes.values()) {
       for (const { owner, items: keys } of runsOf(changes.values(), ({ before }) => before?.key)) {
@@ -188,7 +188,7 @@ export class TransactionDraft {
     }
   }
 
-  /** Likewise. */
+  /** Likewise for elements. */
   *#additions(): Iterable<Step> {
     for (const { set, changes } of this.#changes.values()) {
       for (const { owner, items: elements } of runsOf(changes.values(), ({ after }) => after)) {
@@ -210,26 +210,26 @@ export class TransactionDraft {
   }
 }
 
-/** Whether the kernel needs no change from one to the other: same value and comment. Pure. */
+/** Whether two elements need no change in the kernel: same value and comment. */
 export function sameElement(a: NftElement | undefined, b: NftElement | undefined): boolean {
   if (a === undefined || b === undefined) return a === b;
   return a.comment === b.comment && equalVerdicts(a.verdict, b.verdict) && equalTargets(a.target, b.target);
 }
 
-/** An operation and the service port on whose behalf it is done; undefined for what belongs to none. */
+/** An operation and the service port that owns it; undefined if none does. */
 interface Step {
   readonly owner: string | undefined;
   readonly operation: NftOperation;
 }
 
-/** Neighbouring changes of one set for one owner. */
+/** Consecutive changes of one set for one owner. */
 interface Run<T> {
   readonly set: string;
   readonly owner: string | undefined;
   readonly items: T[];
 }
 
-/** An element of a set, and the key of the service port that it is for; empty when it is for none. */
+/** An element of a set, and the key of the service port that owns it; empty if none does. */
 export interface WantedElement {
   readonly set: string;
   readonly owner: string;
@@ -246,13 +246,13 @@ interface SetChanges {
   readonly changes: Map<string, OwnedChange>;
 }
 
-/** All elements of sets that have none. */
+/** All elements of sets that are empty. */
 interface Filling {
   readonly sets: ReadonlyMap<string, NftSet>;
   readonly wanted: () => Iterable<WantedElement>;
 }
 
-/** Groups the picked items: neighbours of one set and one owner are one run. */
+/** Groups the picked items: consecutive ones of the same set and owner form a run. */
 function* runsOf<C extends { readonly set: string; readonly owner: string | undefined }, T>(
   changes: Iterable<C>,
   pick: (change: C) => T | undefined,

@@ -1,6 +1,6 @@
 /**
- * The owners of elements of the shared sets and maps: all ports of a Service share its cluster IP, for one. Most keys have one
- * owner at most, and are not remembered: {@link ElementOwners.replace} gets what the owner wanted before.
+ * The owners of elements in the shared sets and maps; all ports of a Service share its cluster IP, for example. Most
+ * keys have at most one owner and are not tracked: {@link ElementOwners.replace} receives what the owner wanted before.
  */
 import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
 import { equalLists } from "../../model/equal-lists.ts";
@@ -11,11 +11,11 @@ import type { ElementChange, SharedElement } from "./table-plan.ts";
 /** What an owner wants. */
 export interface Wants {
   readonly elements: readonly SharedElement[];
-  /** As they were found in the kernel, and not as they were planned: others may want the same keys meanwhile. */
+  /** Found in the kernel instead of planned: other owners may want the same keys by now. */
   readonly isFound?: boolean;
 }
 
-/** What an owner wanted and wants at one key of a set. */
+/** What an owner wanted before, and wants now, at one key of a set. */
 interface Replaced extends ElementChange {
   readonly key: string;
 }
@@ -23,40 +23,40 @@ interface Replaced extends ElementChange {
 export class ElementOwners {
   readonly #isTracked: (set: string) => boolean;
   readonly #sets = new Map<string, KeyOwners<NftElement>>();
-  /** How many elements are wanted, by set; without sets of which there are none. */
+  /** How many elements are wanted, by set; sets without any are left out. */
   readonly #counts = new Map<string, number>();
   #version = 0;
 
   /**
-   * @param isTracked sets of which all elements are remembered. Of the others no two owners want the same key, except where what
-   * one of them has was found in the kernel.
+   * @param isTracked whether all elements of a set are tracked. In the other sets no two owners want the same key,
+   * unless the elements of one of them were found in the kernel.
    * @default all
    */
   constructor(isTracked: (set: string) => boolean = () => true) {
     this.#isTracked = isTracked;
   }
 
-  /** Sets of which any element is wanted. */
+  /** The sets with any wanted element. */
   get setsInUse(): ReadonlySet<string> {
     return new Set(this.#counts.keys());
   }
 
-  /** Another number whenever {@link setsInUse} changes. */
+  /** Changes whenever {@link setsInUse} does. */
   get setsVersion(): number {
     return this.#version;
   }
 
-  /** For whom there is an element at a key of a tracked set. */
+  /** The owner of the element that is in effect at a key of a tracked set. */
   ownerAt(set: string, key: string): string | undefined {
     return this.#sets.get(set)?.effective(key)?.owner;
   }
 
-  /** Whether it is remembered who wants what of a set; otherwise no two owners want the same key. */
+  /** Whether owners of keys of this set are tracked; otherwise no two owners want the same key. */
   remembers(set: string): boolean {
     return this.#sets.has(set);
   }
 
-  /** Whether the element that an owner wants at a key is the one that belongs there. */
+  /** Whether the element that an owner wants at a key is the one in effect. */
   isEffective(owner: string, set: string, key: string): boolean {
     const first = this.ownerAt(set, key);
     return first === undefined || first === owner;
@@ -65,14 +65,14 @@ export class ElementOwners {
   /**
    * Replaces what an owner wants.
    *
-   * @param before as it was given the last time.
+   * @param before the `after` of the previous call.
    * @returns the keys at which the kernel must change.
    */
   replace(owner: string, before: Wants, after: Wants): ElementChange[] {
     const changes: ElementChange[] = [];
     const replaced = new Map<string, Replaced>();
     const isPlanned = before.isFound !== true && after.isFound !== true;
-    // Most elements stay as they are and where they are in the plan: those need no key.
+    // Most elements keep their value and their place in the plan, and need no key.
     const stays = (index: number) => isPlanned && isSame(before.elements[index], after.elements[index]);
     for (const [index, { set, element }] of before.elements.entries()) {
       if (stays(index)) continue;
@@ -95,7 +95,7 @@ export class ElementOwners {
       const change = isShared ? this.#replaceShared(owner, set, key, had, has) : { set, before: had, after: has };
       if (!sameElement(change.before, change.after)) changes.push(change);
     }
-    // Additions come first, so that a set that stays in use is never counted as new.
+    // Additions are counted first, so that a set that stays in use never counts as new.
     this.#countAll(after.elements, 1);
     this.#countAll(before.elements, -1);
     return changes;
@@ -115,7 +115,7 @@ export class ElementOwners {
     return { set, before, after: owners.get(key) };
   }
 
-  /** Those of one set mostly follow each other. */
+  /** Elements of one set are mostly consecutive. */
   #countAll(elements: readonly SharedElement[], by: 1 | -1): void {
     for (let start = 0; start < elements.length; ) {
       const set = elements[start]?.set ?? "";

@@ -1,23 +1,23 @@
-/** What changes of other programs mean for the rules of this one. */
+/** What changes by other programs mean for our rules. */
 import type { NftForeignChange } from "../../kernel/nftables/nftables.ts";
 import { isFixedChain, sharedSetOfAny } from "./layouts.ts";
 import { isAffinitySet, isServiceChain } from "./names.ts";
 import type { InstalledPort } from "./port-objects.ts";
 
-/** Confined to chains and sets that are known, or anything. */
+/** Damage to known chains and sets, or to anything. */
 type ForeignDamage =
   | {
       readonly kind: "known";
-      /** Service ports that a damaged chain or affinity set belongs to. */
+      /** Service ports that own a damaged chain or affinity set. */
       readonly ports: ReadonlySet<string>;
-      /** All that was damaged, by name: chains and sets, of service ports and shared ones. */
+      /** Names of all damaged chains and sets, of service ports and shared ones. */
       readonly names: ReadonlySet<string>;
     }
   | { readonly kind: "total" }
-  /** There is a chain that was not: one of ours may have another name now. */
+  /** A chain of an unknown name appeared: one of ours may have been renamed. */
   | { readonly kind: "unknown" };
 
-/** Undefined when nothing of ours was touched: others may keep chains and sets of their own in the table. Pure. */
+/** Undefined if nothing of ours changed; other programs may keep their own chains and sets in the table. */
 export function assessDamage(
   change: NftForeignChange,
   installed: ReadonlyMap<string, InstalledPort>,
@@ -44,36 +44,36 @@ export function assessDamage(
       names.add(name);
     }
   }
-  // Objects with our names that no port has must go; and those that were made again may be of another kind.
+  // Objects with our names that no port owns must go, and recreated ones may be of another kind.
   const isOfAnyKind = [...names].some((name) => change.defined.has(name));
   return ofServices.size > 0 || isOfAnyKind || isUnknown ? { kind: "total" } : { kind: "known", ports, names };
 }
 
-/** Chains and sets that others have touched, and that are not repaired yet. */
+/** Chains and sets that other programs changed and that are not repaired yet. */
 export class OpenDamage {
   #names = new Set<string>();
-  /** Of the newest commit among those that did. */
+  /** Generation of the latest commit that damaged any. */
   #generation = 0;
-  /** In which the table was read for the last time. */
+  /** Generation at the last read of the table. */
   #readIn: number | undefined;
 
   get size(): number {
     return this.#names.size;
   }
 
-  /** Gives them away, to be repaired. */
+  /** Hands over the damaged names and forgets them. */
   take(): ReadonlySet<string> {
     const names = this.#names;
     if (names.size > 0) this.#names = new Set();
     return names;
   }
 
-  /** Puts back what could not be repaired. */
+  /** Adds names that could not be repaired. */
   add(names: Iterable<string>): void {
     for (const name of names) this.#names.add(name);
   }
 
-  /** Notes what a commit has touched. @returns false when the table was read later, and shows it. */
+  /** Notes what a commit damaged. @returns false if a later read of the table has already shown it. */
   note(names: Iterable<string>, generation: number): boolean {
     if (this.#isRead(generation)) return false;
     this.add(names);
@@ -81,7 +81,7 @@ export class OpenDamage {
     return true;
   }
 
-  /** Notes that the table was read: others may have changed it, and been announced, until then. */
+  /** Notes a read of the table: it shows all damage up to this generation. */
   read(generation: number): void {
     this.#readIn = generation;
     if (this.#isRead(this.#generation)) this.#names = new Set();

@@ -1,4 +1,4 @@
-/** Restarts, what other programs do to the table, and full syncs that put it right. */
+/** Restarts, changes to the table by other programs, and full syncs that repair it. */
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-/** What a service port owns in nftables mode, and whose a chain or set is: reference nftables.md §3, §5. */
+/** What a service port owns in nftables mode, and which one owns a chain or set: reference nftables.md §3, §5. */
 import type { NftSet } from "../../kernel/nftables/ruleset.ts";
 import { elementText } from "../../kernel/nftables/ruleset-text.ts";
 import { type KernelPart, type ModeInspection, namedParts } from "../inspection.ts";
@@ -71,7 +71,7 @@ const SHARED: ReadonlyMap<string, string> = new Map([
   ...SHARED_SETS.map(({ name, comment = "" }) => [name, comment] as const),
 ]);
 
-/** The nftables mode, seen by people who look at the kernel. */
+/** Describes the nftables mode's kernel objects for people. */
 export const inspectNftables: ModeInspection = {
   words: { ...TRANSLATING, loopback: localhostWords },
   choice: () => "at random, each with the same chance",
@@ -117,7 +117,7 @@ export const inspectNftables: ModeInspection = {
   comparison: {
     dumps: [{ kind: "nft", form: "text" }],
     nftTable: TABLE,
-    // The whole table is ours.
+    // We own the whole table.
     ownership: () => ({
       isOurs: () => true,
       isOurRule: () => true,
@@ -134,7 +134,7 @@ const ENDPOINT_MAP_PURPOSES: Readonly<Record<EndpointMap, string>> = {
   [ENDPOINT_MAPS.nodePortCluster]: "node ports of the Local policy, for clients of this node,",
 };
 
-/** What sets of the flat layout are for whose names end in a number. */
+/** The purpose of flat-layout chains and sets whose names end in a number. */
 function numberedPurpose(name: string): string | undefined {
   if (isChainOnDemand(name)) return "looks into a map of one size, or of clients of one timeout (flat layout)";
   const bits = numberIn(name, ALLOWED_SOURCES);

@@ -1,4 +1,4 @@
-/** Service ports that are refused while something else about the table changes. */
+/** Service ports that the kernel rejects while something else in the table changes. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { canonicalNftables } from "../../../test/conformance/canonical-nftables.ts";

@@ -1,7 +1,7 @@
 /**
- * Finds the last known good rules of service ports whose new rules the kernel refuses; they stay until it accepts new ones.
- * They are read from the kernel and not from memory: a restart does not lose them, and keeping them never writes anything
- * that the kernel might refuse, too.
+ * Finds the last known good rules of service ports whose new rules the kernel rejects; they stay until it accepts new
+ * ones. They are read from the kernel instead of memory: they survive a restart, and keeping them writes nothing that
+ * the kernel might also reject.
  */
 import type { NftTableContent } from "../../kernel/nftables/nftables.ts";
 import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
@@ -17,16 +17,16 @@ import type { TableState } from "./table-state.ts";
 
 interface AsideOptions extends ReconcileOptions {
   readonly services: ReadonlyMap<string, ServicePort>;
-  /** What this process had installed. */
+  /** What this process had installed before. */
   readonly before: TableState;
 }
 
 /**
- * Leaves the service ports that a refused draft changes as they are in the kernel: what remains must be acceptable, then each can be
- * tried. When one is set aside that answers at an address, another may be next in line for it, and is set aside as well.
+ * Leaves the service ports that a rejected draft changes as they are in the kernel: the kernel must accept the rest, and then
+ * each port can be tried. Without the owner of an address another port may be next in line for it: it is set aside too.
  *
- * @param content with all elements; undefined when there is no table.
- * @returns the draft and state of the others, and the keys of those that are set aside.
+ * @param content with all elements; undefined if there is no table.
+ * @returns the draft and state of the other ports, and the keys of those that are set aside.
  */
 export async function setAside(
   refused: TransactionDraft,
@@ -47,7 +47,7 @@ export async function setAside(
     const found = content && lastKnownGood(content, wanted.layout, hints, options.deferred);
     let others = { ...wanted, ports, kept: found ?? new Map<string, InstalledPort>() };
     let state = await stateOf(others, options);
-    // The table is made again then, and nothing of it can be kept.
+    // The table is then recreated, so nothing of it can be kept.
     if (content !== undefined && !hasOurShape(content, state.planStatic())) {
       others = { ...others, kept: new Map() };
       state = await stateOf(others, options);
@@ -57,19 +57,19 @@ export async function setAside(
   }
 }
 
-/** A service port to look for, with what helps to find its share of the elements. */
+/** A service port to look for, with hints for finding its share of the elements. */
 interface RefusedPortHint {
   readonly name: ServicePortName;
-  /** What this process had installed for it. */
+  /** What this process had installed for it before. */
   readonly remembered: InstalledPort | undefined;
-  /** What it should have. */
+  /** What it should have now. */
   readonly desired: DesiredPort;
 }
 
-/** Of a chain whose rules are right and lead to a chain that another program has renamed: it is written when the port is accepted. */
+/** Digest of a chain whose right rules lead to a chain that another program renamed: accepting the port rewrites it. */
 const ASTRAY = "astray";
 
-/** Of all releases (`release.ts`), in bytes. */
+/** The shortest comment limit of any release, in bytes (`release.ts`). */
 const SHORTEST_COMMENT_LIMIT = 128;
 
 interface Share {
@@ -79,8 +79,8 @@ interface Share {
 }
 
 /**
- * @param deferred names of what is only waiting to be deleted.
- * @returns for each port what of its rules is in the kernel; without those that have nothing.
+ * @param deferred names of chains and sets that are only waiting to be deleted.
+ * @returns what each port has in the kernel; ports without anything are left out.
  */
 function lastKnownGood(
   content: NftTableContent,
@@ -95,7 +95,7 @@ function lastKnownGood(
   }
   const byComment = ownersByComment(hints);
   const shareByName = (name: string): Share | undefined => shares.get(ownersByText.get(portTextOf(name) ?? "") ?? "");
-  // What another layout has for a service port goes with its sets.
+  // What another layout has for a service port is deleted with its sets.
   const hasChains = layout.hasPortChains === true;
   for (const [name, { ruleDigests }] of hasChains ? content.chains : []) {
     if (!deferred.has(name)) shareByName(name)?.chains.set(name, chainDigest(ruleDigests));
@@ -103,7 +103,7 @@ function lastKnownGood(
   for (const [name, { timeoutSeconds }] of hasChains ? content.sets : []) {
     if (timeoutSeconds !== undefined && !deferred.has(name)) shareByName(name)?.affinitySets.set(name, timeoutSeconds);
   }
-  // Elements of sets do not say whose they are.
+  // Elements without verdict and comment do not tell their owner.
   const bare = new Set<string>();
   for (const [set, { elements }] of content.sets) {
     if (layout.sharedSet(set) === undefined) continue;
@@ -135,8 +135,8 @@ function lastKnownGood(
 }
 
 /**
- * Refusals of traffic say in a comment for which port they are; two ports of one name differ in protocol. Some releases cut long names:
- * then the key must be one of the port's, too.
+ * Elements that reject traffic name their port in a comment; two ports of one name differ in protocol. Some releases
+ * cut long names: then the key must also be one of the port's.
  */
 function ownersByComment(hints: ReadonlyMap<string, RefusedPortHint>): (element: NftElement) => string | undefined {
   const cut = [...hints].filter(([, { name }]) => name.text.length > SHORTEST_COMMENT_LIMIT);
@@ -152,7 +152,7 @@ function ownersByComment(hints: ReadonlyMap<string, RefusedPortHint>): (element:
   };
 }
 
-/** Says nothing of whose it is. */
+/** Whether an element does not tell its owner. */
 function isBare({ verdict, comment }: NftElement): boolean {
   return verdict === undefined && comment === undefined;
 }

@@ -1,12 +1,12 @@
-/** The layouts of the nftables mode by name, as configuration and flags have them. Imports nothing: descriptors need it. */
+/** The layout names of the nftables mode in configuration and flags. Imports nothing, because descriptors load it. */
 
 /** The first is the default. */
 export const LAYOUT_NAMES = ["Compatible", "Flat"] as const;
 
-/** `Compatible`: upstream's chains and maps, name for name. `Flat`: constant rules, services are elements only. */
+/** `Compatible`: upstream's chains and maps, name for name. `Flat`: constant rules, Services are only elements. */
 export type LayoutName = (typeof LAYOUT_NAMES)[number];
 
-/** The layout of this name, in upper or lower case; undefined when there is none. Pure. */
+/** The layout of this name, in any case; undefined if there is none. */
 export function layoutNameOf(text: string): LayoutName | undefined {
   return LAYOUT_NAMES.find((name) => name.toLowerCase() === text.toLowerCase());
 }

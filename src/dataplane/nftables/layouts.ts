@@ -1,6 +1,6 @@
 /**
- * The layouts there are. They share one table, so one takes over from the other in a single transaction: all that is of either
- * and not wanted any more goes.
+ * The layouts of the table. They share one table, so one takes over from the other in a single transaction, which
+ * deletes the objects of either layout that are no longer wanted.
  */
 import type { NftSet } from "../../kernel/nftables/ruleset.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
@@ -18,16 +18,16 @@ import { CHAINS, isAffinitySet, isServiceChain } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import type { ElementChange, ServicePortPlan, SetsInUse, SharedElement, StaticPlan } from "./table-plan.ts";
 
-/** How services are laid out in the table: what each layout decides by itself. All else is the same for both. */
+/** How Services are laid out in the table: the part that differs between layouts. */
 export interface Layout {
   readonly name: LayoutName;
-  /** Everything but services. @param inUse shared sets that have elements of services. Pure. */
+  /** Plans everything but Services. @param inUse shared sets that have elements of Services. */
   planStatic(config: PlanConfig, facts: PlanFacts, inUse: SetsInUse): StaticPlan;
   /**
-   * All that one service port owns. Pure.
+   * Plans all that one service port owns.
    *
-   * @param endpoints all its endpoints, sorted by text; empty when it has none.
-   * @param slots {@link ServicePortPlan.slots}, where they are known from an earlier plan.
+   * @param endpoints all its endpoints, sorted by text; empty if it has none.
+   * @param slots {@link ServicePortPlan.slots}, if known from an earlier plan.
    */
   planServicePort(
     port: ServicePort,
@@ -37,8 +37,8 @@ export interface Layout {
     slots?: readonly Endpoint[],
   ): ServicePortPlan;
   /**
-   * The changes that new endpoints of a service port make, and the slots after them; undefined where the plans must be compared. The
-   * changes are those of the plans, in sets that are not tracked, and the rest of the plan stays the same. Pure.
+   * The changes caused by new endpoints of a service port, and the resulting slots; undefined if the plans must be compared.
+   * The changes equal those between the plans, are all in untracked sets, and leave the rest of the plan the same.
    *
    * @param had {@link ServicePortPlan.slots}
    * @default always undefined
@@ -50,20 +50,20 @@ export interface Layout {
     config: PlanConfig,
     facts: PlanFacts,
   ): { readonly slots: readonly Endpoint[]; readonly changes: readonly ElementChange[] } | undefined;
-  /** The set or map of this name that services share; undefined when it is none of this layout's. Pure. */
+  /** The set or map of this name that Services share; undefined if this layout has none. */
   sharedSet(name: string): NftSet | undefined;
   /**
-   * Shared sets of which it is remembered whom each element is for: several service ports may want one key, or it is asked who has
-   * it. What memory of the others would hold can be planned again. @default all
+   * Whether the owner of each element of a shared set is remembered: several service ports may want one key, or lookups
+   * need the owner. For the other sets owners can be derived by planning again. @default all
    */
   isTracked?(this: void, set: string): boolean;
-  /** Maps filled by packets that may lead to what a service port has no longer, when its elements change so. @default none */
+  /** Packet-filled maps that may have stale entries after this change of a service port's elements. @default none */
   clientMapsInDoubt?(before: readonly SharedElement[], after: readonly SharedElement[]): readonly string[];
-  /** All maps of that kind that a table has. @default none */
+  /** All packet-filled maps of a table. @default none */
   clientMaps?(plan: StaticPlan): readonly string[];
   /** Whether service ports have chains of their own. @default false */
   readonly hasPortChains?: boolean;
-  /** Names of the chains that belong to no service port, whether or not they are needed. */
+  /** Names of the chains that belong to no service port, needed or not. */
   readonly fixedChains: ReadonlySet<string>;
 }
 
@@ -91,7 +91,7 @@ export const LAYOUTS: Readonly<Record<LayoutName, Layout>> = {
   },
 };
 
-/** The shared set of this name in any layout. Two that have one of the same name mean the same. Pure. */
+/** The shared set of this name in any layout. Layouts give sets of the same name the same meaning. */
 export function sharedSetOfAny(name: string): NftSet | undefined {
   for (const layout of LAYOUT_NAMES) {
     const set = LAYOUTS[layout].sharedSet(name);
@@ -100,18 +100,18 @@ export function sharedSetOfAny(name: string): NftSet | undefined {
   return undefined;
 }
 
-/** Whether a chain is a fixed one of any layout. Pure. */
+/** Whether a chain is a fixed chain of any layout. */
 export function isFixedChain(name: string): boolean {
   return LAYOUT_NAMES.some((layout) => LAYOUTS[layout].fixedChains.has(name)) || isChainOnDemand(name);
 }
 
-/** Whether a chain has a name that some layout gives. Pure. */
+/** Whether any layout uses this chain name. */
 export function isOurChain(name: string): boolean {
   return isServiceChain(name) || isFixedChain(name);
 }
 
-/** Whether a set has a name that some layout gives, or gave. Pure. */
+/** Whether any layout uses this set name, or used it. */
 export function isOurSet(name: string): boolean {
-  // Version 0.1 had all sources in one set.
+  // Version 0.1 kept all sources in one set.
   return isAffinitySet(name) || sharedSetOfAny(name) !== undefined || name === ALLOWED_SOURCES;
 }

@@ -1,6 +1,6 @@
 /**
- * Node ports on loopback addresses, which the kernel cannot translate: those that no relay serves are refused and counted
- * (KEP-6032, reference releases.md). Pure.
+ * Node ports on loopback addresses, which the kernel cannot translate: those that no relay serves are rejected and
+ * counted (KEP-6032, reference releases.md).
  */
 import type { KubeProxyConfig } from "../../config/config.ts";
 import { gatesOf, LOCALHOST_NODE_PORTS_GATE } from "../../config/feature-gates.ts";
@@ -22,14 +22,14 @@ import { CHAINS, SETS } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import type { SharedElement, StaticPlan } from "./table-plan.ts";
 
-/** What becomes of node ports on loopback addresses. */
+/** How node ports on loopback addresses are treated. */
 interface LocalhostService {
-  /** By this relay; undefined: by none. */
+  /** The relay that serves them; undefined if none does. */
   readonly form: LocalhostForm | undefined;
   readonly rejected: readonly Protocol[];
 }
 
-/** Undefined: nothing is done about them. Reference releases.md. */
+/** Undefined if they are neither served nor rejected. Reference releases.md. */
 export function localhostServiceOf(
   config: Pick<KubeProxyConfig, "featureGates" | "compatibility"> & {
     readonly nftables: Pick<NftablesConfig, "localhostNodePorts">;
@@ -43,7 +43,7 @@ export function localhostServiceOf(
   return { form, rejected: PROTOCOLS.filter((protocol) => !relayed.includes(protocol)) };
 }
 
-/** Where the relay listens on a node, for `trace`; nothing where it does not. */
+/** The relay's listeners on a node, for `trace`; empty if there is no relay. */
 export function plannedLocalhostRelay(node: OfflineNode, config: KubeProxyConfig): Dump[] {
   const { family, state, name: nodeName, zone } = node;
   const form = localhostServiceOf(config, node.nodePortAddresses)?.form;
@@ -66,7 +66,7 @@ const BOTH_RELAYS =
   `the feature gate ${LOCALHOST_NODE_PORTS_GATE} has TCP served there, ` +
   "and nftables.localhostNodePorts: Extended TCP and UDP";
 
-/** What `explain` says of node ports on loopback. */
+/** What `explain` says about node ports on loopback addresses. */
 export function localhostWords({ config, node, port: { protocol } }: SourceFacts) {
   const service = localhostServiceOf(config, node.nodePortAddresses);
   const address = LOCALHOST[node.family];
@@ -92,14 +92,14 @@ const CHAIN_OF: Readonly<Record<Protocol, string>> = {
   SCTP: CHAINS.localhostRejectSctp,
 };
 
-/** Is there only while something is refused. */
+/** Exists only while some protocol is rejected. */
 export const LOCALHOST_REJECT_PORTS: NftSet = map(
   SETS.localhostRejectPorts,
   NODE_PORT,
   "localhost NodePorts rejected by kube-proxy",
 );
 
-/** The rules that refuse. @param resets whether TCP clients get a reset, at once, and not an ICMP error. */
+/** The rules that reject. @param resets whether TCP clients get an immediate reset instead of an ICMP error. */
 export function localhostRejection(
   rejected: readonly Protocol[],
   family: IpFamily,
@@ -127,7 +127,7 @@ export function localhostRejection(
   };
 }
 
-/** The element by which a service port is refused. */
+/** The element that rejects the node port of a service port on loopback addresses, if any. */
 export function localhostElements(port: ServicePort, rejected: readonly Protocol[]): SharedElement[] {
   const { protocol, nodePort } = port;
   if (!rejected.includes(protocol) || !ownedFrontends(port).some(({ kind }) => kind === "node-port")) return [];
@@ -142,12 +142,12 @@ function counterOf(protocol: Protocol): string {
   return COUNTER + protocolName(protocol);
 }
 
-/** The protocol whose refused packets a counter counts; undefined for counters of others. */
+/** The protocol whose rejected packets a counter counts; undefined for counters of other programs. */
 export function protocolCounted(counter: string): Protocol | undefined {
   return PROTOCOLS.find((protocol) => counterOf(protocol) === counter);
 }
 
-/** The sets that are always there, without those that nothing asks. */
+/** The fixed sets that some rule uses. */
 export function setsInForce(sets: readonly NftSet[], config: PlanConfig, facts: PlanFacts): readonly NftSet[] {
   const matchesAll = facts.nodePortIPs.kind === "all";
   const rejects = (config.rejectedAtLocalhost ?? []).length > 0;

@@ -1,4 +1,4 @@
-/** Node ports on loopback addresses, with real sockets: upstream's cases (reference releases.md), then what is ours. */
+/** Node ports on loopback addresses, with real sockets: upstream's cases (reference releases.md), then our own. */
 import assert from "node:assert/strict";
 import { createServer, type Socket } from "node:net";
 import { describe, it, type TestContext } from "node:test";
@@ -88,7 +88,7 @@ async function nodePort(t: TestContext, overrides: Partial<ServicePort> = {}, ad
 const endpoint = ({ address, port }: Destination, overrides: Partial<Endpoint> = {}): Endpoint =>
   makeEndpoint(address, port, overrides);
 
-/** Endpoints that say their name. */
+/** Endpoints that answer with their name. */
 async function naming(t: TestContext, names: string): Promise<Endpoint[]> {
   const answering = (name: string) => (socket: Socket) => void socket.resume().on("end", () => socket.end(name));
   const servers = await Promise.all([...names].map((name) => tcpServer(t, answering(name))));

@@ -1,7 +1,7 @@
 /**
- * Sockets on 127.0.0.1 and ::1 for node ports, in modes whose rules cannot translate loopback addresses: as upstream has them
- * (KEP-6032, reference releases.md), or extended. A node port on a loopback address has one client, this node: session affinity
- * has one endpoint for all of its connections.
+ * Sockets on 127.0.0.1 and ::1 for node ports, in modes whose rules cannot translate loopback addresses: upstream's
+ * form (KEP-6032, reference releases.md), or an extended one. A node port on a loopback address has one client, this
+ * node, so session affinity uses one endpoint for all of its connections.
  */
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
@@ -24,11 +24,11 @@ import { RELAY_DRAIN_MS } from "../stop-policy.ts";
 /** How connections are carried. */
 export interface LocalhostForm {
   readonly protocols: readonly RelayProtocol[];
-  /** Whether the Local policy binds this node's own clients: upstream's relay is the one place where it does. */
+  /** Whether the Local policy applies to this node's own clients: only upstream's relay does that. */
   readonly obeysLocalPolicy: boolean;
-  /** One for each attempt. */
+  /** One timeout for each attempt. */
   readonly dialTimeoutsMs: readonly number[];
-  /** How long connections go on when their service port goes, or the process ends. 0: they are closed, without a reset. */
+  /** How long connections may outlast their service port, or a stop. 0: they are closed at once, without a reset. */
   readonly drainTimeoutMs: number;
 }
 
@@ -42,21 +42,21 @@ export const UPSTREAM_FORM: LocalhostForm = {
 export const EXTENDED_FORM: LocalhostForm = {
   protocols: ["TCP", "UDP"],
   obeysLocalPolicy: false,
-  // Together as long as upstream's: a lost SYN is sent again after a second.
+  // In sum upstream's timeout; a lost SYN is retransmitted after a second.
   dialTimeoutsMs: [2_000, 3_000],
   drainTimeoutMs: RELAY_DRAIN_MS,
 };
 
-/** As long as connection tracking keeps a UDP flow that is answered. */
+/** Connection tracking's timeout for a UDP flow that has been answered. */
 const UDP_IDLE_TIMEOUT_MS = 120_000;
 
-/** Where the relay listens: the addresses that the name "localhost" has. */
+/** Where the relay listens: the addresses of the name "localhost". */
 export const LOCALHOST: Readonly<Record<IpFamily, IpAddress>> = {
   IPv4: "127.0.0.1" as IpAddress,
   IPv6: "::1" as IpAddress,
 };
 
-/** The measurements of one family. */
+/** The metrics of one IP family. */
 export interface LocalhostMetrics {
   readonly listeners: { set(count: number): void };
   readonly creationFailures: { inc(): void };
@@ -75,13 +75,13 @@ export interface LocalhostRelayOptions {
   readonly nowMs?: () => number;
 }
 
-/** A node port as it is wanted; never without endpoints. */
+/** A wanted node port; it always has endpoints. */
 interface Wanted {
   readonly port: ServicePort;
   readonly protocol: RelayProtocol;
-  /** Where new clients are led. */
+  /** The endpoints for new connections. */
   readonly endpoints: readonly Endpoint[];
-  /** Where others may stay. */
+  /** The endpoints at which existing connections may stay. */
   readonly answering: readonly Endpoint[];
 }
 
@@ -90,7 +90,7 @@ interface Listener {
   readonly relay: Relay;
 }
 
-/** What the relay listens for, for a service port; undefined: nothing. Pure. */
+/** The node port that the relay serves for a service port; undefined if none. */
 export function wantedOf(
   port: ServicePort,
   endpoints: readonly Endpoint[],
@@ -112,9 +112,9 @@ export class LocalhostRelay {
   readonly #wanted = new Map<string, Wanted>();
   /** By protocol and node port. */
   readonly #listeners = new Map<string, Listener>();
-  /** Why it could not be listened at, likewise: said once, while syncs come by the hundred. */
+  /** Likewise, why listening failed: logged once, while syncs come by the hundred. */
   readonly #refused = new Map<string, string>();
-  /** Closed ones with connections that go on. */
+  /** Closed listeners whose connections are still open. */
   readonly #draining = new Set<Promise<void>>();
 
   constructor(options: LocalhostRelayOptions) {
@@ -122,7 +122,7 @@ export class LocalhostRelay {
     options.metrics.listeners.set(0);
   }
 
-  /** Follows what a sync has written. What cannot be listened at is logged once, counted, and tried again with each sync. */
+  /** Applies what a sync has written. A failure to listen is logged once, counted, and retried with each sync. */
   async sync(input: Omit<SyncInput, "endpointCount" | "serviceCIDRs">): Promise<void> {
     const { services, changedPorts, isFullSync } = input;
     const keys = isFullSync ? new Set([...services.keys(), ...this.#wanted.keys()]) : changedPorts;
@@ -134,7 +134,7 @@ export class LocalhostRelay {
     const byPlace = new Map<string, Wanted>();
     for (const [key, wanted] of this.#wanted) {
       const place = `${wanted.protocol}/${wanted.port.nodePort}`;
-      // The change of the one that had it may come with a later portion.
+      // The change of the previous owner may come with a later portion.
       if (!byPlace.has(place) || services.get(key) === wanted.port) byPlace.set(place, wanted);
     }
     for (const [place, { node, relay }] of this.#listeners) {
@@ -152,7 +152,7 @@ export class LocalhostRelay {
     this.#options.metrics.listeners.set(this.#listeners.size);
   }
 
-  /** Accepts no more; resolves when the last connection has ended, or its time is over. */
+  /** Stops accepting; resolves when the last connection has ended, or the drain timeout has passed. */
   async close(): Promise<void> {
     this.#wanted.clear();
     for (const { relay } of this.#listeners.values()) await this.#end(relay);
@@ -203,7 +203,7 @@ export class LocalhostRelay {
     const { drainTimeoutMs } = this.#options.form;
     const drained = relay.drain(drainTimeoutMs).finally(() => this.#draining.delete(drained));
     this.#draining.add(drained);
-    // The port is free once it is closed; connections have their time.
+    // Closing frees the port; connections may last until the drain timeout.
     await relay.close();
     if (drainTimeoutMs === 0) await drained;
   }
@@ -216,7 +216,7 @@ class LocalhostNodePort implements RelayObserver {
   readonly #nowMs: () => number;
   #wanted: Wanted;
   #pin: { readonly endpoint: string; readonly usedMs: number } | undefined;
-  /** The endpoint that could not be reached last. */
+  /** The endpoint that the last failed dial was for. */
   #failed: string | undefined;
 
   constructor(wanted: Wanted, { log, random, nowMs }: LocalhostRelayOptions) {
@@ -230,7 +230,7 @@ class LocalhostNodePort implements RelayObserver {
     return { protocol: this.#wanted.protocol, port: this.#wanted.port.nodePort };
   }
 
-  /** @returns endpoints that answer no longer. */
+  /** @returns the endpoints that connections must leave. */
   update(wanted: Wanted): Destination[] {
     const before = this.#wanted;
     this.#wanted = wanted;
@@ -270,7 +270,7 @@ class LocalhostNodePort implements RelayObserver {
   refused(): void {}
 }
 
-/** How long affinity holds; undefined without any. */
+/** The session affinity timeout; undefined without affinity. */
 function timeoutMsOf({ sessionAffinity, stickyMaxAgeSeconds }: ServicePort): number | undefined {
   return sessionAffinity === "ClientIP" ? stickyMaxAgeSeconds * 1000 : undefined;
 }

@@ -1,4 +1,4 @@
-/** Node ports on loopback addresses that are refused: where two Services declare one, and in a first load. */
+/** Rejected node ports on loopback addresses: declared by two Services, and in a first load. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";

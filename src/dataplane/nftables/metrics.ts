@@ -1,19 +1,19 @@
-/** The measurements that only the nftables mode makes (reference nftables-operation.md §12). */
+/** The metrics that only the nftables mode has (reference nftables-operation.md §12). */
 
 import type { MetricFamilies } from "../../metrics/metric-families.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { Protocol } from "../../net/protocol.ts";
 import type { LocalhostMetrics } from "./localhost-relay.ts";
 
-/** One family. */
+/** The metrics of one IP family. */
 export interface NftablesMetrics {
-  /** Syncs of which the kernel refused something. */
+  /** Counts syncs of which the kernel rejected a part. */
   readonly syncFailures: { inc(): void };
-  /** Refused deletions of what is not in use any more. */
+  /** Counts rejected deletions of stale objects. */
   readonly cleanupFailures: { inc(): void };
 }
 
-/** Defines the families and gives the function that makes the object of one IP family. */
+/** Defines the metric families. @returns the function that makes the metrics of one IP family. */
 export function defineNftablesMetrics(families: MetricFamilies): (family: IpFamily) => NftablesMetrics {
   const counter = (what: "sync" | "cleanup") =>
     families.familyCounter({
@@ -25,7 +25,7 @@ export function defineNftablesMetrics(families: MetricFamilies): (family: IpFami
   return (family) => ({ syncFailures: syncFailures(family), cleanupFailures: cleanupFailures(family) });
 }
 
-/** Measurements of node ports on loopback addresses. @param rejected the packets of each counter there is. */
+/** Defines the metrics of node ports on loopback addresses. @param rejected reads the packets of each counter. */
 export function defineLocalhostMetrics(
   families: MetricFamilies,
   rejected: () => Promise<

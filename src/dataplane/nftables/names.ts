@@ -1,4 +1,4 @@
-/** Names of the table and of what is in it: reference nftables.md §2, §3, §5. */
+/** Names of the table and its objects: reference nftables.md §2, §3, §5. */
 
 import { hash } from "node:crypto";
 import type { Endpoint } from "../../model/endpoint.ts";
@@ -10,7 +10,7 @@ import { protocolName } from "../../net/protocol.ts";
 export const TABLE = "kube-proxy";
 export const TABLE_COMMENT = "rules for kube-proxy";
 
-/** Sets and maps that exist once. */
+/** Sets and maps that belong to no service port. */
 export const SETS = {
   hairpinConnections: "hairpin-connections",
   clusterIPs: "cluster-ips",
@@ -23,7 +23,7 @@ export const SETS = {
   serviceNodePorts: "service-nodeports",
 } as const;
 
-/** Chains that exist once. */
+/** Chains that belong to no service port. */
 export const CHAINS = {
   nodePortEndpointsCheck: "nodeport-endpoints-check",
   serviceEndpointsCheck: "service-endpoints-check",
@@ -37,7 +37,7 @@ export const CHAINS = {
   localhostRejectSctp: "localhost-nodeport-reject-sctp",
 } as const;
 
-/** Longest name without its prefix (nftables.md §5.4). */
+/** The longest name without its prefix (nftables.md §5.4). */
 const BASE_LIMIT = 240;
 /** Hexadecimal digits of five bytes, which are eight characters of base32. */
 const HASH_DIGITS = 10;
@@ -47,7 +47,7 @@ function hashedBase(text: string): string {
   return base.length > BASE_LIMIT ? `${base.slice(0, BASE_LIMIT - 3)}...` : base;
 }
 
-/** How names of chains and sets say whose they are: `namespace/name/protocol/port`. Pure. */
+/** The owner in names of chains and sets: `namespace/name/protocol/port`. */
 export function portText(name: ServicePortName): string {
   return `${name.namespace}/${name.name}/${protocolName(name.protocol)}/${name.port}`;
 }
@@ -60,7 +60,6 @@ export interface ServicePortChains {
   readonly firewall: string;
 }
 
-/** Names the chains of a service port. Pure. */
 export function servicePortChains(name: ServicePortName): ServicePortChains {
   const base = hashedBase(portText(name));
   return {
@@ -71,7 +70,7 @@ export function servicePortChains(name: ServicePortName): ServicePortChains {
   };
 }
 
-/** The chain and the affinity set of one endpoint of a service port with ClientIP affinity. Pure. */
+/** The chain and the affinity set of one endpoint of a service port with ClientIP affinity. */
 export function endpointNames(
   name: ServicePortName,
   endpoint: Endpoint,
@@ -82,24 +81,24 @@ export function endpointNames(
 
 const OWNED = /^(?:service|local|external|firewall|(endpoint|affinity))-[A-Z2-7]{8}-(.*)$/;
 
-/** The {@link portText} in the name of a chain or affinity set; undefined for other names. Pure. */
+/** The {@link portText} in the name of a chain or affinity set; undefined for other names. */
 export function portTextOf(name: string): string | undefined {
   const [, ofEndpoint, text] = OWNED.exec(name) ?? [];
-  // Only what follows the text is ever cut off: two names of 63 characters and a port name leave room for it (§5.4).
+  // The limit only cuts off what follows the text: two names of 63 characters and a port name always fit (§5.4).
   return ofEndpoint === undefined ? text : text?.slice(0, Math.max(text.indexOf("__"), 0));
 }
 
-/** Whether a chain belongs to some service: only their names have a slash (nftables.md §5). Pure. */
+/** Whether a chain belongs to a service port: only their names have a slash (nftables.md §5). */
 export function isServiceChain(name: string): boolean {
   return name.includes("/");
 }
 
-/** Whether a set holds the clients of one endpoint. Pure. */
+/** Whether a set holds the clients of one endpoint. */
 export function isAffinitySet(name: string): boolean {
   return name.startsWith("affinity-");
 }
 
-/** Whether a chain or set belongs to a service port. Pure. */
+/** Whether a chain or set belongs to a service port. */
 export function isOfServicePort(name: string): boolean {
   return isServiceChain(name) || isAffinitySet(name);
 }

@@ -1,4 +1,4 @@
-/** What the planners need to know of configuration and node: the daemon, and what plans without a kernel, ask here. Pure. */
+/** The planners' input from configuration and node, for the daemon and for plans without a kernel. */
 import { countedOf, type KubeProxyConfig } from "../../config/config.ts";
 import { releaseOf } from "../../config/release.ts";
 import type { OfflineNode } from "../../inspect/offline-node.ts";

@@ -1,4 +1,4 @@
-/** What the nftables planners need to know besides the services: configuration and facts of the node, one family. */
+/** The nftables planners' input besides Services: configuration and facts of the node, one IP family. */
 import type { Counted } from "../../config/config.ts";
 import type { Release } from "../../config/release.ts";
 import type { NodePlanConfig } from "../../model/node-plan-config.ts";
@@ -9,9 +9,9 @@ import type { Protocol } from "../../net/protocol.ts";
 /** Constant for the life of the process. */
 export interface PlanConfig extends NodePlanConfig {
   readonly release: Release;
-  /** Protocols of node ports that are refused on loopback addresses. @default none: nothing answers there */
+  /** Protocols whose node ports are rejected on loopback addresses. @default none: nothing answers there */
   readonly rejectedAtLocalhost?: readonly Protocol[];
-  /** What counts connections in the flat layout. @default nothing */
+  /** What is counted in the flat layout. @default nothing */
   readonly counted?: Counted;
 }
 
@@ -19,14 +19,14 @@ export interface PlanConfig extends NodePlanConfig {
 export interface PlanFacts {
   readonly zone: string | undefined;
   readonly nodePortIPs: NodePortIPs;
-  /** This family's, sorted. */
+  /** Those of this family, sorted. */
   readonly serviceCIDRs: readonly Cidr[];
 }
 
-/** Before the first full sync. */
+/** The facts before the first full sync. */
 export const NO_FACTS: PlanFacts = { zone: undefined, nodePortIPs: { kind: "ips", ips: [] }, serviceCIDRs: [] };
 
-/** The facts of one family. @param nodePortIPs undefined when the host's addresses cannot be read: then there are none. Pure. */
+/** The facts of one family. @param nodePortIPs undefined if the host's addresses cannot be read; counts as none. */
 export function planFacts(
   { zone, serviceCIDRs }: { readonly zone: string | undefined; readonly serviceCIDRs: readonly string[] },
   family: IpFamily,

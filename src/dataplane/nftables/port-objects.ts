@@ -1,4 +1,4 @@
-/** What the kernel holds for one service port, as far as it must be remembered to change or remove it. */
+/** The part of a service port's state in the kernel that is needed to change or remove it. */
 
 import { ruleDigest } from "../../kernel/nftables/rule-digest.ts";
 import type { NftChain, NftSet } from "../../kernel/nftables/ruleset.ts";
@@ -12,13 +12,13 @@ export interface InstalledPort {
   readonly chains: ReadonlyMap<string, string>;
   /** Affinity set name → timeout in seconds. */
   readonly affinitySets: ReadonlyMap<string, number>;
-  /** No key of a set twice. May be planned again each time it is asked for. */
+  /** No key of a set twice. Each read may plan them again. */
   readonly elements: readonly SharedElement[];
-  /** Found in the kernel, where the port has kept it, and not planned. @default false */
+  /** Found in the kernel as last known good rules, not planned. @default false */
   readonly isFound?: boolean;
-  /** A Local policy with endpoints somewhere and none here. */
+  /** A Local policy with endpoints, but none on this node. */
   readonly lacksLocal: ServicePortPlan["lacksLocal"];
-  /** What it was planned from; absent for what was found. */
+  /** What it was planned from; absent if it was found in the kernel. */
   readonly port?: ServicePort;
   readonly endpoints?: readonly Endpoint[];
 }
@@ -29,7 +29,7 @@ export interface DesiredPort extends InstalledPort {
   readonly setObjects: readonly NftSet[];
 }
 
-/** The digest of a chain whose rules have these digests; rules of others make it differ from any of ours. Pure. */
+/** The digest of a chain whose rules have these digests; a foreign rule makes it differ from all of ours. */
 export function chainDigest(ruleDigests: readonly (string | undefined)[]): string {
   return ruleDigests.map((digest) => digest ?? "?").join(" ");
 }
@@ -37,18 +37,18 @@ export function chainDigest(ruleDigests: readonly (string | undefined)[]): strin
 /** Length of a `ruleDigest`. */
 const RULE_DIGEST_LENGTH = 16;
 
-/** The digest of one rule, from that of a chain of ours. Pure. */
+/** The digest of one rule, taken from the digest of one of our chains. */
 export function ruleDigestIn(digest: string, index: number): string {
   const start = index * (RULE_DIGEST_LENGTH + 1);
   return digest.slice(start, start + RULE_DIGEST_LENGTH);
 }
 
-/** The digest of a planned chain. Pure. */
+/** The digest of a planned chain. */
 export function digestOf(chain: NftChain): string {
   return chainDigest(chain.rules.map(ruleDigest));
 }
 
-/** Nearly no port has any: those share one map. */
+/** Most ports have none, and share one empty map. */
 const NO_SETS: ReadonlyMap<string, number> = new Map();
 const NO_CHAINS: ReadonlyMap<string, string> = new Map();
 const NOTHING: readonly never[] = Object.freeze([]);
@@ -58,9 +58,9 @@ function timeoutsOf(sets: readonly NftSet[]): ReadonlyMap<string, number> {
 }
 
 /**
- * Plans a service port; the same function for all of them. Pure.
+ * Plans a service port; all ports use the same function.
  *
- * @param slots {@link ServicePortPlan.slots}, where they are known from an earlier plan.
+ * @param slots {@link ServicePortPlan.slots}, if known from an earlier plan.
  */
 export type PlanPort = (
   port: ServicePort,
@@ -69,8 +69,8 @@ export type PlanPort = (
 ) => ServicePortPlan;
 
 /**
- * A service port that has nothing but elements. What these are planned from is the model's: remembering that and planning again
- * takes 60 bytes, and the elements of five endpoints 2 kB.
+ * A service port that has only elements. Their input is shared with the model: keeping references to it and planning
+ * again takes 60 bytes, keeping the elements of five endpoints 2 kB.
  */
 export class ReplannedPort implements DesiredPort {
   readonly chains = NO_CHAINS;
@@ -83,7 +83,7 @@ export class ReplannedPort implements DesiredPort {
   readonly #plan: PlanPort;
   readonly port: ServicePort;
   readonly endpoints: readonly Endpoint[];
-  /** Until it is remembered. */
+  /** Dropped by {@link settled}. */
   #planned: readonly SharedElement[] | undefined;
 
   constructor(
@@ -100,17 +100,17 @@ export class ReplannedPort implements DesiredPort {
     this.#planned = elements;
   }
 
-  /** Whether it was planned from this very port: then nothing but endpoints may differ. */
+  /** Whether it was planned from this very object: then only endpoints may differ. */
   isOf(port: ServicePort): boolean {
     return this.port === port;
   }
 
-  /** The same with other endpoints in its slots. */
+  /** A copy with other endpoints in its slots. */
   with(endpoints: readonly Endpoint[], slots: readonly Endpoint[]): ReplannedPort {
     return new ReplannedPort(this.#plan, this.port, endpoints, { lacksLocal: this.lacksLocal, slots });
   }
 
-  /** From now on elements are planned again whenever they are asked for. */
+  /** Forgets the elements: from now on each read plans them again. */
   settled(): this {
     this.#planned = undefined;
     return this;
@@ -121,7 +121,7 @@ export class ReplannedPort implements DesiredPort {
   }
 }
 
-/** Plans a service port. @param endpoints all its endpoints, sorted by text. Pure if `plan` is. */
+/** Plans a service port. @param endpoints all its endpoints, sorted by text. */
 export function desiredPort(plan: PlanPort, port: ServicePort, endpoints: readonly Endpoint[]): DesiredPort {
   const planned = plan(port, endpoints);
   const { chains, affinitySets, elements, lacksLocal } = planned;
@@ -138,7 +138,7 @@ export function desiredPort(plan: PlanPort, port: ServicePort, endpoints: readon
   };
 }
 
-/** The part worth remembering. Pure. */
+/** The part of a plan that is kept after its commit. */
 export function installedPort(desired: DesiredPort): InstalledPort {
   if (desired instanceof ReplannedPort) return desired.settled();
   const { chainObjects: _chains, setObjects: _sets, elements, ...rest } = desired;

@@ -1,4 +1,4 @@
-/** Changes that come in portions: what belongs together may be in different ones. */
+/** Changes in portions: related changes may come in different ones. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
@@ -10,7 +10,7 @@ import { clusterChain, newModel, type TestModel } from "./testing/backend-rig.ts
 
 const NEVER = new AbortController().signal;
 
-/** As the proxier does it: portions of what has changed, until nothing is left. */
+/** Syncs the changed ports in portions until none is left, as the proxier does. */
 async function syncInPortions(model: TestModel, changed: ReadonlySet<string>): Promise<void> {
   const portions = new Portions();
   for (let ports = changed; ports.size > 0; ) {
@@ -49,7 +49,7 @@ for (const [layout, set] of [
     const old = many("a-old", "10.96.0.1", 600);
     for (const one of old) model.set(one, [remote("10.180.0.1")]);
     await model.rig.sync();
-    // Made again under another name, with one of its ports, for the same pods.
+    // Recreated under another name, with one of its ports, for the same pods.
     const renamed = port("b-new", "10.96.0.1", { port: 1599 });
     for (const one of old) model.delete(one);
     model.set(renamed, [remote("10.180.0.1")]);

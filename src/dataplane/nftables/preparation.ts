@@ -1,7 +1,7 @@
 /**
- * Makes the chains of many new service ports, and in a new table elements, in portions before the transaction that brings them into
- * force. No rule looks at either before, so traffic sees one change only. One batch with everything would keep a processor in the
- * kernel for seconds to minutes: for each rule that brings a map along, the kernel goes through the whole batch so far (docs/performance.md).
+ * Creates the chains of many new service ports, and in a new table their elements, in portions before the transaction that
+ * puts them into force. No rule uses either before that, so traffic sees a single change. One batch would keep a CPU in the
+ * kernel for seconds to minutes: for each rule with an anonymous map, it walks the whole batch so far (docs/performance.md).
  */
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type {
@@ -18,25 +18,25 @@ import { SETS, TABLE_COMMENT } from "./names.ts";
 import { type DifferenceOptions, expectationOf, hasOurShape, type WantedTable } from "./reconcile.ts";
 import type { TableState } from "./table-state.ts";
 
-/** Unless told otherwise. */
+/** The default of `NftablesBackendOptions.portsAtOnce`. */
 export const PORTS_AT_ONCE = 500;
-/** The kernel goes through all chains for every commit: with fewer, that would be most of the work in a large table. */
+/** The fewest ports in a portion: at every commit the kernel walks all chains, which would dominate in a large table. */
 const LEAST_PORTION = 64;
 /**
- * How much processor time a portion should take the kernel, which on many machines runs nothing else on that processor
- * meanwhile, not even this process's health checks. On a busy machine a commit takes many times as long, which smaller portions
- * would only make worse.
+ * The CPU time that a portion should take in the kernel. On many machines nothing else runs on that CPU in the
+ * meantime, not even this process's health checks. It is not wall-clock time: on a busy machine a commit takes many
+ * times as long, and smaller portions would only make that worse.
  */
 const PORTION_MS = 25;
 
-/** Their elements lead to a chain of no service port, which comes with the rules. */
+/** Maps whose elements lead to a fixed chain, which is created with the rules. */
 const REFUSING_SETS: ReadonlySet<string> = new Set([
   ...[SETS.noEndpointServices, SETS.noEndpointNodePorts, SETS.localhostRejectPorts],
 ]);
 
 interface PreparationOptions extends DifferenceOptions {
   readonly commit: (draft: TransactionDraft) => Promise<void>;
-  /** No more service ports than this are made in one transaction, and when no more are missing nothing is prepared. */
+  /** The most service ports in one transaction; if no more than this are missing, nothing is prepared. */
   readonly portsAtOnce: number;
 }
 
@@ -46,11 +46,11 @@ interface ReadPreparedOptions extends PreparationOptions {
 }
 
 /**
- * Reads the table, and makes what is missing when that is much. With it the content of the table is known; it is read once more only
- * where the kernel refused something, or another program was there.
+ * Reads the table, and creates missing objects if there are many. The content is then known, and is read again only if
+ * the kernel rejected a portion, or another program changed the table.
  *
- * @param state of what is wanted; not to be changed meanwhile.
- * @returns undefined when there is no table.
+ * @param state the wanted state; must not change in the meantime.
+ * @returns undefined if there is no table.
  */
 export async function readPrepared(
   wanted: WantedTable,
@@ -70,16 +70,16 @@ export async function readPrepared(
   return { generation, isDormant, hasOtherFlags, chains, sets, counters };
 }
 
-/** Chains and sets that were made beforehand. */
+/** Chains and sets that were created in advance. */
 interface PreparedObjects extends Pick<NftTableContent, "chains" | "sets"> {
-  /** The kernel took all of it, so that the table need not be read again for it. */
+  /** Whether the kernel accepted everything, so that the table need not be read again. */
   readonly isAll: boolean;
 }
 
 /**
- * Leaves to the transaction that follows what the kernel refuses. Rejects with errors that are no operation's fault.
+ * Leaves what the kernel rejects to the transaction that follows. Rejects with errors that no operation can cause.
  *
- * @returns undefined when nothing was committed.
+ * @returns undefined if nothing was committed.
  */
 async function prepare(
   content: NftTableContent | undefined,
@@ -89,7 +89,7 @@ async function prepare(
 ): Promise<PreparedObjects | undefined> {
   const plan = state.planStatic();
   const isNew = content === undefined;
-  // The chains would go with the table.
+  // The table will be recreated, and the chains would be lost with it.
   if (!isNew && !hasOurShape(content, plan)) return undefined;
   const absent: string[] = [];
   for (const [owner, { chainObjects }] of ports) {
@@ -98,10 +98,10 @@ async function prepare(
     if (isTurnDue()) await giveTurn(signal);
   }
   if (absent.length <= portsAtOnce) return undefined;
-  // The kernel looks for a set along all that were made before it: those that are needed most come first.
+  // The kernel finds a set by walking those created before it: the most used ones come first.
   const missing = plan.sets.filter((set) => set.timeoutSeconds === undefined && !content?.sets.has(set.name));
   const isFilled = (set: NftSet) => !set.isMap || (layout.hasPortChains === true && !REFUSING_SETS.has(set.name));
-  // The rules of a table that is there look into its sets.
+  // The rules of an existing table already use its sets.
   const filled = new Map(isNew ? missing.filter(isFilled).map((set) => [set.name, set]) : []);
   const chains = new Map<string, NftChainContent>();
   const sets = new Map(missing.map((set) => [set.name, made(set, filled.has(set.name))]));
@@ -124,9 +124,9 @@ async function prepare(
           chains.set(chain.name, { hook: undefined, ruleDigests: digest ? [digest] : [], targets: targetsOf(chain) });
         }
       }
-      // The first portion has what is for no service port, too.
+      // The first portion also has the elements of no service port.
       const owners = start === 0 ? [undefined, ...portion] : portion;
-      // Made again whenever they are asked for: what lives as long as a commit outlives the young generation.
+      // Generated at each read: objects that live as long as a commit would reach V8's old generation.
       if (isNew) draft.fillSets(filled, () => state.wantedElements(filled, owners));
       start += portion.length;
       await portions.commit(draft, portion.length);
@@ -140,7 +140,7 @@ async function prepare(
   return { chains, sets, isAll: portions.refused === 0 };
 }
 
-/** A set as the kernel has it: with all that is wanted, or empty. */
+/** A set as the kernel has it, with all wanted elements or empty. */
 function made({ key, isMap, hasTargets, hasCounters, timeoutSeconds }: NftSet, isFilled: boolean): NftSetContent {
   return {
     key,
@@ -153,16 +153,16 @@ function made({ key, isMap, hasTargets, hasCounters, timeoutSeconds }: NftSet, i
   };
 }
 
-/** Processor time that the kernel has spent for this process. */
+/** CPU time that the kernel has spent for this process. */
 function kernelMs(): number {
   return process.cpuUsage().system / 1000;
 }
 
-/** Commits portions in their order, of which one is planned and encoded while the kernel works on the one before. */
+/** Commits portions in order; while the kernel works on one, the next is planned and encoded. */
 class Portions {
-  /** How many service ports the next should have. */
+  /** How many service ports the next portion should have. */
   size: number;
-  /** Portions that the kernel did not take. */
+  /** How many portions the kernel rejected. */
   refused = 0;
   readonly #commit: (draft: TransactionDraft) => Promise<void>;
   readonly #most: number;
@@ -177,7 +177,7 @@ class Portions {
     this.size = most;
   }
 
-  /** Resolves when the portion before is done. @param ports in this one. @throws what is no operation's fault. */
+  /** Resolves when the previous portion is done. @param ports in this one. @throws an error that no operation can cause. */
   async commit(draft: TransactionDraft, ports: number): Promise<void> {
     const before = this.#underWay;
     this.#underWay = this.#carryOut(draft, ports);
@@ -185,7 +185,7 @@ class Portions {
     this.throwIfFailed();
   }
 
-  /** Resolves when none is under way any more; never rejects. */
+  /** Resolves when the last portion is done; never rejects. */
   async done(): Promise<void> {
     await this.#underWay;
   }
@@ -204,7 +204,7 @@ class Portions {
     }
     const endMs = kernelMs();
     const eachMs = (endMs - Math.max(startMs, this.#endMs)) / ports;
-    // Processor time is counted in ticks: a single portion may seem to have taken none.
+    // CPU time is counted in ticks: a single portion may seem to take none.
     this.#eachMs = this.#eachMs === undefined ? eachMs : (this.#eachMs + eachMs) / 2;
     this.size = Math.min(Math.max(Math.round(PORTION_MS / this.#eachMs), LEAST_PORTION), this.#most);
     this.#endMs = endMs;

@@ -1,6 +1,6 @@
 /**
- * The difference between what the kernel holds and what should be there, everything considered. Affinity entries, and
- * what others have put into the table under names that are not ours, stay. No I/O.
+ * The full difference between the table in the kernel and the wanted one. Affinity entries, and objects of other
+ * programs under names that are not ours, stay. No I/O.
  */
 import { sortedKeys } from "../../async/sorted-keys.ts";
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
@@ -28,24 +28,23 @@ import { chainDigest, type DesiredPort, digestOf, type InstalledPort, installedP
 import type { StaticPlan } from "./table-plan.ts";
 import { type TablePremises, TableState } from "./table-state.ts";
 
-/** What should be in the table. A service port is in `ports` or in `kept`. */
+/** The wanted table. A service port is in `ports` or in `kept`. */
 export interface WantedTable extends TablePremises {
   readonly ports: ReadonlyMap<string, DesiredPort>;
-  /** Service ports that stay as they are in the kernel for now. */
+  /** Service ports that for now stay as they are in the kernel. */
   readonly kept: ReadonlyMap<string, InstalledPort>;
 }
 
-/** How a long comparison goes on: with turns of the event loop, and until the signal aborts. */
 export interface DifferenceOptions {
   readonly signal: AbortSignal;
 }
 
 export interface ReconcileOptions extends DifferenceOptions {
-  /** Names whose deletion is put off: they are emptied only. */
+  /** Names of chains and sets whose deletion is deferred: chains are only emptied. */
   readonly deferred: { has(name: string): boolean };
 }
 
-/** Plans all services. @returns also the state of the table once everything is in it. Rejects when the signal aborts. */
+/** Plans all Services. @returns the plan, and the state of the table after its commit. Rejects when the signal aborts. */
 export async function planWhole(
   premises: TablePremises,
   served: Pick<SyncInput, "services" | "endpoints">,
@@ -62,7 +61,7 @@ export async function planWhole(
   return { wanted: { ...premises, ports, kept: new Map() }, state };
 }
 
-/** The state of the table once everything wanted is in it. Rejects when the signal aborts. */
+/** The state of the table once everything wanted is committed. Rejects when the signal aborts. */
 export async function stateOf(
   { ports, kept, ...premises }: WantedTable,
   { signal }: DifferenceOptions,
@@ -76,7 +75,7 @@ export async function stateOf(
   return state;
 }
 
-/** The sets that {@link reconcile} needs no list of, only a comparison. */
+/** The sets that {@link reconcile} can compare element by element, without a listing. */
 export function expectationOf(state: TableState): NftExpectation {
   const { sets } = state.planStatic();
   const comparable = sets.filter(({ timeoutSeconds }) => timeoutSeconds === undefined);
@@ -87,10 +86,10 @@ export function expectationOf(state: TableState): NftExpectation {
 }
 
 /**
- * Gives the draft that turns the table into the wanted one. Rejects when the signal aborts.
+ * Makes the draft that turns the table into the wanted one. Rejects when the signal aborts.
  *
- * @param content undefined when there is no table.
- * @param state of what is wanted, which sets may have been compared with: it holds once the draft is committed.
+ * @param content undefined if there is no table.
+ * @param state the wanted state, with which sets may have been compared; it is true once the draft is committed.
  */
 export async function reconcile(
   content: NftTableContent | undefined,
@@ -119,7 +118,7 @@ export async function reconcile(
   }
   for (const set of plan.sets) {
     sets.add(set.name);
-    // Added again, what waits for its deletion is not deleted any more.
+    // Adding a set again cancels its deferred deletion.
     if (!usable?.sets.has(set.name) || deferred.has(set.name)) draft.add("add-sets", { kind: "add-set", set });
   }
   for (const chain of plan.chains) {
@@ -150,10 +149,10 @@ export async function reconcile(
     else empty.set(set.name, set);
   }
   await changeElements(draft, filled, state, { signal });
-  // Until the draft is committed nothing else changes the state. To find that there are none would be to plan every service.
+  // Nothing else changes the state until the commit. The check saves planning every Service just to find no elements.
   if (state.wantsAnyOf(empty)) draft.fillSets(empty, () => state.wantedElements(empty));
   for (const [name, { ruleDigests }] of usable?.chains ?? []) {
-    // A chain that another program has renamed still has our rules.
+    // A chain that another program renamed still has our rules.
     const isOurs = isOurChain(name) || ruleDigests.some((digest) => digest !== undefined);
     if (!isOurs || chains.has(name)) continue;
     if (ruleDigests.length > 0) draft.emptyChain(name);
@@ -168,9 +167,9 @@ export async function reconcile(
 }
 
 /**
- * How a chain must be written; undefined when the kernel has it as it should be. A rule follows its chain to
- * another name: after another program has renamed chains, a rule of ours may lead elsewhere than it says. What an anonymous map leads to is not
- * read: the chain of such a map has a rule to each of its targets, too.
+ * How a chain must be written; undefined if it is right in the kernel. A rule keeps its target chain when that is
+ * renamed: after a rename by another program, a rule of ours may no longer lead to the chain that it should. Targets of
+ * anonymous maps are not read: the chain of such a map also has a rule to each of its targets.
  */
 export function presenceOf(
   content: NftTableContent | undefined,
@@ -185,21 +184,21 @@ export function presenceOf(
   return isRight ? undefined : "filled";
 }
 
-/** Chains of other programs' in our table that packets come through: they are left alone. Pure. */
+/** Base chains of other programs in our table: packets pass them, and they are left alone. */
 export function foreignBaseChains({ chains }: NftTableContent): string[] {
   return Array.from(chains).flatMap(([name, { hook, ruleDigests }]) =>
     hook !== undefined && !isOurChain(name) && ruleDigests.every((digest) => digest === undefined) ? [name] : [],
   );
 }
 
-/** A base chain that drops what its rules leave, or the other way round: that can be changed where it is. */
+/** Whether a base chain has another policy than it should: a policy can be changed in place. */
 function hasOtherPolicy(content: NftTableContent | undefined, { name, hook }: NftChain): boolean {
   const present = content?.chains.get(name)?.hook;
   return present !== undefined && present !== "other" && present.policy !== hook?.policy;
 }
 
 /**
- * A set, and the elements that it has; or, where it was compared with the state, at which keys it has others.
+ * A set with its elements, or, if it was compared with the state, with the keys at which they differ.
  */
 interface PresentSet {
   readonly set: NftSet;
@@ -207,7 +206,7 @@ interface PresentSet {
   readonly others?: NftSetContent["others"] | undefined;
 }
 
-/** Adds to the draft what changes the sets from what is present to what the state wants. Rejects when the signal aborts. */
+/** Adds the changes from the present to the wanted elements to the draft. Rejects when the signal aborts. */
 async function changeElements(
   draft: TransactionDraft,
   sets: Iterable<PresentSet>,
@@ -242,17 +241,17 @@ async function changeElements(
 }
 
 interface Found extends Pick<PresentSet, "set" | "others"> {
-  /** Elements that are not wanted, as far as is known by now. */
+  /** Present elements that no wanted element has matched so far. */
   readonly left: Map<string, NftElement>;
 }
 
 /**
- * Adds to an empty draft what brings the shared sets among `damaged` back: their elements are read, and those that differ are
- * changed.
+ * Adds to an empty draft the repair of the shared sets among `damaged`: reads their elements, and changes those that
+ * differ.
  *
- * @param damaged names of chains and sets; others than shared sets are left alone.
- * @param options `state`: as it was committed last.
- * @returns false when a set is not what it should be: only a look at everything can help then.
+ * @param damaged names of chains and sets; only shared sets are repaired.
+ * @param options `state`: as committed last.
+ * @returns false if a set is not what it should be: only a full comparison can help then.
  */
 export async function repairSets(
   draft: TransactionDraft,
@@ -268,7 +267,7 @@ export async function repairSets(
     const present = set && (await nft.readElements(set));
     if (set === undefined || present === undefined) return false;
     if (set.timeoutSeconds !== undefined) {
-      // Entries that packets made stay, as far as they lead to an endpoint of ours.
+      // Entries made by packets stay if they lead to an endpoint of ours.
       state.doubt(name);
       continue;
     }
@@ -281,9 +280,9 @@ export async function repairSets(
 const AFFINITY_SET: Omit<NftSet, "name"> = { key: ["address"], isMap: false, timeoutSeconds: 1 };
 
 /**
- * False for a table with flags or with chains or sets of another kind (an old version's, or another program's) under our
- * names: a hook, a type, a key or a flag is given once and for all. What can be changed in place does not count: a policy,
- * being dormant, the timeout of a set. A table of the other layout has our shape.
+ * False for a table with flags, or with chains or sets of another kind under our names (from an old version or another
+ * program): a hook, type, key or flag cannot be changed. Policies, dormancy and the timeouts of sets can be changed in
+ * place, and do not count. A table of the other layout has our shape.
  */
 export function hasOurShape(content: NftTableContent, plan: StaticPlan): boolean {
   if (content.hasOtherFlags) return false;
@@ -308,7 +307,7 @@ function sameHook(a: NftChainContent["hook"], b: NftHook | undefined): boolean {
   return a.type === b.type && a.hook === b.hook && a.priority === b.priority;
 }
 
-/** The length of a timeout can be changed; that there is one cannot. */
+/** The length of a timeout can be changed; whether there is one cannot. */
 function isOfKind(present: NftSetContent, set: Omit<NftSet, "name">): boolean {
   const isDynamic = present.timeoutSeconds !== undefined;
   return (

@@ -1,4 +1,4 @@
-/** What becomes of service ports that the kernel refuses, and of deletions that it does not take yet. */
+/** Service ports that the kernel rejects, and deletions that it does not accept yet. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { canonicalNftables } from "../../../test/conformance/canonical-nftables.ts";
@@ -18,14 +18,14 @@ function first() {
   return { a: A ?? assert.fail(), b: B ?? assert.fail() };
 }
 
-/** Refuses new rules of these chains. */
+/** Makes the kernel reject new rules of these chains. */
 function refuseRules(model: TestModel, chains: readonly string[], isNamed = true): () => void {
   return model.rig.kernel.refuse((operation) =>
     operation.kind === "add-rule" && chains.includes(operation.chain) ? { code: "unsupported", isNamed } : undefined,
   );
 }
 
-/** All objects of a listing that name a service, in a fixed order. */
+/** All objects of a listing that name a Service, in a fixed order. */
 function listingOf(model: TestModel, service: string): string[] {
   const lines = model.rig.list().flatMap((object) => {
     const text = JSON.stringify(object);
@@ -162,7 +162,7 @@ test("a partial sync that is refused because of damage ends as a full one", asyn
   const model = newModel();
   for (const one of [a, b]) model.set(one, [remote("10.180.0.1")]);
   await model.rig.sync();
-  // As long as the notice is under way.
+  // The notification has not arrived yet.
   model.rig.stopWatching();
   await foreignInMemory(model.rig.kernel.connectAnother(), { kind: "delete-table" });
   model.setEndpoints(b, [remote("10.180.0.2")]);
@@ -310,7 +310,7 @@ test("what others damage of a port that is refused is repaired when it is accept
   const allow = refuseRules(model, [endpointNames(a.name, added).chain]);
   model.setEndpoints(sticky, [old, added]);
   assert.equal((await model.rig.sync()).failures.length, 1);
-  // The plan of this chain is what it was.
+  // The plan of this chain has not changed.
   const { chain } = endpointNames(a.name, old);
   await foreignInMemory(model.rig.kernel.connectAnother(), { kind: "flush-chain", chain });
   assert.equal((await model.rig.sync()).failures.length, 1);

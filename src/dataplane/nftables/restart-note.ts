@@ -1,8 +1,8 @@
 /**
- * What a process leaves for the next one in the kernel, with a rule of its own: a digest of all that its rules were planned from, and
- * the generation of the ruleset after that. The kernel counts every commit of any program in the network namespace. Where it has counted
- * none since, and the next process would plan from the same, there is nothing to read and nothing to write. A note is never wrong: it goes
- * with the rule, the namespace and the kernel, and any commit makes it void.
+ * A note for the next process, kept in the kernel with one of our rules: a digest of the input of all plans, and the
+ * generation of the ruleset after the note. The kernel counts every commit of any program in the network namespace. If
+ * it has counted none since, and the next process has the same input, nothing needs to be read or written. A note is
+ * never wrong: it disappears with the rule, the namespace and the kernel, and any commit invalidates it.
  */
 import { createHash } from "node:crypto";
 import { sortedKeys } from "../../async/sorted-keys.ts";
@@ -18,14 +18,14 @@ import type { SyncInput } from "../../sync/backend.ts";
 import { baseChains } from "./base-chains.ts";
 import type { TablePremises, TableState } from "./table-state.ts";
 
-/** The last of the base chains: it has one rule, whichever the layout. */
+/** The last base chain: it has one rule in every layout. */
 const CHAIN = "nat-postrouting";
 
 export interface RestartNoteOptions {
   readonly ruleset: Pick<NetlinkRuleset, "note" | "leaveNote">;
-  /** The table that has the note, for all families. */
+  /** The table that holds the note of all families. */
   readonly table: NetlinkTableName;
-  /** Version and commit: another program may plan otherwise. */
+  /** Version and commit: another version may plan differently. */
   readonly program: string;
   readonly log: Logger;
 }
@@ -41,8 +41,8 @@ export class RestartNote {
   }
 
   /**
-   * The moment at which the process before left what this one would plan, if no other program has touched the table since; otherwise
-   * undefined. Rejects when the signal aborts.
+   * The mark at which the previous process left exactly what this one would plan, if no other program changed the table
+   * since; otherwise undefined. Rejects when the signal aborts.
    */
   async asLeft(
     { family, generationIfUntouched }: Pick<Nftables, "family" | "generationIfUntouched">,
@@ -65,9 +65,9 @@ export class RestartNote {
   }
 
   /**
-   * Notes what is in the kernel, for {@link leave}; nothing of this program may be committed in between. Never rejects.
+   * Records the kernel's state for {@link leave}; this program must not commit in between. Never rejects.
    *
-   * @param mark when the kernel was known to have what the state says; what this process has committed since is in the state.
+   * @param mark a time at which the kernel was known to match the state; the state includes our commits since then.
    */
   async offer(
     { family, generationIfUntouched }: Pick<Nftables, "family" | "generationIfUntouched">,
@@ -79,7 +79,7 @@ export class RestartNote {
     if (digest !== undefined && generation !== undefined) this.#offers.set(family, { digest, generation });
   }
 
-  /** Leaves a note for the families that have offered one. Never rejects: without a note the next process compares everything. */
+  /** Writes the note of the families that offered one. Never rejects: without it the next process compares everything. */
   async leave(): Promise<void> {
     const { ruleset, table, log } = this.#options;
     const generation = Math.max(...Array.from(this.#offers.values(), (offer) => offer.generation));
@@ -94,7 +94,7 @@ export class RestartNote {
     }
   }
 
-  /** Of all that decides what is in the table of a family; undefined where it is not known what a port was planned from. */
+  /** A digest of all input that decides a family's table; undefined if the input of some port is unknown. */
   async #digest(
     family: NftFamily,
     { layout, config, facts }: TablePremises,
@@ -118,9 +118,9 @@ export class RestartNote {
   }
 }
 
-/** Characters of six bits. */
+/** In base64url characters, of six bits each. */
 const DIGEST_LENGTH = 24;
-/** Given to the digest at once. */
+/** How much text is collected before it is hashed. */
 const TEXT_LENGTH = 16_384;
 
 interface PlannedFrom {
@@ -128,7 +128,7 @@ interface PlannedFrom {
   readonly endpoints: readonly Endpoint[];
 }
 
-/** Every field of both. */
+/** The text of every field of both. */
 function textOf({ port, endpoints }: PlannedFrom): string {
   const { lostFrontends } = port;
   let text = JSON.stringify(lostFrontends === undefined ? port : { ...port, lostFrontends: [...lostFrontends].sort() });

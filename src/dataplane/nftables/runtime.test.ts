@@ -1,4 +1,4 @@
-/** The nftables mode's start and end in a namespace of its own; its work is tested with the whole daemon. */
+/** Start and stop of the nftables mode in a network namespace of its own; tests of the whole daemon cover the rest. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { beforeEach, test } from "node:test";

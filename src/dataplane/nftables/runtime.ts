@@ -1,5 +1,5 @@
 /**
- * The nftables mode, put together from the kernel's netlink interface; no `nft` program is needed. Reference nftables.md §9,
+ * The nftables mode on the kernel's netlink interface; no `nft` program is needed. Reference nftables.md §9,
  * nftables-operation.md §10.
  */
 import type { Release } from "../../config/release.ts";
@@ -29,7 +29,7 @@ import { planConfigOf } from "./plan-input.ts";
 import { RestartNote } from "./restart-note.ts";
 
 const FAMILIES: Readonly<Record<IpFamily, NftFamily>> = { IPv4: "ip", IPv6: "ip6" };
-/** Upstream's, though it only stood for a recent enough `nft` program: older kernels have not been tried. */
+/** Upstream's minimum, which there only implied a recent enough `nft` program; older kernels are untested. */
 const LEAST_KERNEL = { major: 5, minor: 13 } as const;
 const SKIP_KERNEL_CHECK = "KUBE_PROXY_NFTABLES_SKIP_KERNEL_VERSION_CHECK";
 
@@ -44,7 +44,7 @@ async function checkKernelVersion(): Promise<void> {
   }
 }
 
-/** Loopback addresses cannot be reached by node ports in this mode: packets to them are not translated. */
+/** Leaves out loopback addresses: in this mode the kernel does not translate packets to them. */
 function reachable(destinations: NodePortIPs | undefined, release: Release, log: Logger): NodePortIPs | undefined {
   const others = destinations && withoutLoopback(destinations);
   if (others !== destinations && !release.mixesNodePortWords) {
@@ -58,9 +58,9 @@ function reachable(destinations: NodePortIPs | undefined, release: Release, log:
 }
 
 async function open(node: NodeContext): Promise<OpenMode> {
-  // The families share one socket and one subscription to what others change.
+  // The families share one socket and one subscription to changes.
   let ruleset: NetlinkRuleset | undefined;
-  /** Rejects when it cannot be opened, or lacks a part for the family. */
+  /** Rejects if it cannot be opened, or lacks a feature that the family needs. */
   const rulesetFor = async (family: IpFamily): Promise<NetlinkRuleset> => {
     try {
       await checkKernelVersion();
@@ -137,7 +137,7 @@ function openRelays(log: Logger): Relays {
   return new NodeRelays({ log, fileLimit: limit - shareOfServers(limit) });
 }
 
-/** Packets to node ports on loopback addresses that the rules have refused. */
+/** Counts of the packets to node ports on loopback addresses that the rules rejected. */
 async function rejectedPackets(tables: ReadonlyMap<IpFamily, Nftables>, log: Logger) {
   const perFamily = await Promise.all(
     Array.from(tables, async ([family, nft]) => {
@@ -154,7 +154,7 @@ async function rejectedPackets(tables: ReadonlyMap<IpFamily, Nftables>, log: Log
   return perFamily.flat();
 }
 
-/** Deletes the tables of both families. A kernel without nf_tables has none. */
+/** Deletes the tables of both families. Succeeds on a kernel without nf_tables. */
 async function cleanUp(log: Logger): Promise<boolean> {
   let ruleset: NetlinkRuleset;
   try {
@@ -180,7 +180,7 @@ async function cleanUp(log: Logger): Promise<boolean> {
 }
 
 export const nftablesRuntime: ModeRuntime = {
-  // The kernel is probed when the backend is made.
+  // backendFor probes the kernel.
   unsupported: async () => undefined,
   open,
   cleanUp,
@@ -196,7 +196,7 @@ interface ChooseLayoutOptions {
   readonly log: Logger;
 }
 
-/** Resolves to `Compatible`, and logs which part is missing, where the kernel refuses the flat layout. */
+/** If the kernel rejects the flat layout, logs what is missing and resolves to `Compatible`. */
 export async function chooseLayout(
   wanted: LayoutName,
   { ruleset, family, log }: ChooseLayoutOptions,

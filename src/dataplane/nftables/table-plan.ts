@@ -1,42 +1,42 @@
-/** What a layout plans: the table without its services, and what each service port puts into it. */
+/** What a layout plans: the table without Services, and what each service port adds to it. */
 
 import type { NftChain, NftElement, NftSet } from "../../kernel/nftables/ruleset.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 
-/** An element of one of the sets and maps that service ports share. */
+/** An element of a set or map that service ports share. */
 export interface SharedElement {
   readonly set: string;
   readonly element: NftElement;
 }
 
-/** One key whose element must change. Absent `after`: delete; absent `before`: add; both: delete and add. */
+/** A key whose element must change. Without `after`: delete; without `before`: add; with both: delete and add. */
 export interface ElementChange {
   readonly set: string;
   readonly before: NftElement | undefined;
   readonly after: NftElement | undefined;
 }
 
-/** What one service port needs in the kernel. Chains stand after those that they go to. */
+/** What one service port needs in the kernel. A chain comes after those that it goes to. */
 export interface ServicePortPlan {
   readonly affinitySets: readonly NftSet[];
   readonly chains: readonly NftChain[];
   readonly elements: readonly SharedElement[];
   /**
-   * The endpoint in each slot of the Cluster policy, where nothing else of the plan depends on the endpoints: then a change of
-   * endpoints changes slots only, as long as their number stays.
+   * The endpoint in each slot of the Cluster policy, set only if nothing else in the plan depends on the endpoints: a
+   * change of endpoints that keeps the number of slots then changes only slots.
    */
   readonly slots?: readonly Endpoint[] | undefined;
-  /** A Local policy with endpoints somewhere and none here. */
+  /** A Local policy with endpoints, but none on this node. */
   readonly lacksLocal: { readonly internal: boolean; readonly external: boolean };
 }
 
-/** Everything but services: sets before the chains that refer to them. */
+/** Everything except Services: sets before the chains that refer to them. */
 export interface StaticPlan {
-  /** Names of counters that rules name. They do not change while the process runs. */
+  /** Names of the counters that rules use. They do not change while the process runs. */
   readonly counters: readonly string[];
   readonly sets: readonly NftSet[];
   readonly chains: readonly NftChain[];
 }
 
-/** Names of the shared sets that have elements of some service port: some sets and rules exist only while they are needed. */
+/** Names of the shared sets with elements of any service port: some sets and rules exist only while needed. */
 export type SetsInUse = ReadonlySet<string>;

@@ -1,6 +1,6 @@
 /**
- * What this process wants in its table and what it believes to be there for each service port: the difference between the
- * two is a transaction. No I/O.
+ * The wanted state of the table, and what each service port is believed to have in the kernel: the difference between
+ * the two becomes a transaction. No I/O.
  */
 import { elementKey, type NftChain } from "../../kernel/nftables/ruleset.ts";
 import type { SyncInput } from "../../sync/backend.ts";
@@ -21,7 +21,7 @@ import {
 } from "./port-objects.ts";
 import type { ElementChange, SharedElement, StaticPlan } from "./table-plan.ts";
 
-/** The owner of elements that belong to no service port. Sorts before every key of a service port. */
+/** The owner of elements of no service port. Sorts before every service port's key. */
 const NO_OWNER = "";
 
 const NO_NAMES: ReadonlySet<string> = new Set();
@@ -29,7 +29,7 @@ const NO_NAMES: ReadonlySet<string> = new Set();
 /** Services and endpoints to plan from. */
 type Served = Pick<SyncInput, "services" | "endpoints">;
 
-/** Layout, configuration and facts that all plans share. */
+/** The layout, configuration and facts that all plans share. */
 export interface TablePremises {
   readonly layout: Layout;
   readonly config: PlanConfig;
@@ -45,7 +45,7 @@ export class TableState {
   readonly #plan: PlanPort;
   #lacking = { internal: 0, external: 0 };
   readonly #doubtful = new Set<string>();
-  /** The installed plan of chains and sets of no service port, and the version of the sets in use that it was made from. */
+  /** The installed static plan, and the version of the sets in use from which it was made. */
   #static: { readonly plan: StaticPlan; readonly version: number } | undefined;
 
   constructor(premises: TablePremises) {
@@ -59,13 +59,13 @@ export class TableState {
     this.#owners.replace(NO_OWNER, { elements: [] }, { elements: this.#fixed });
   }
 
-  /** The chains and sets that should belong to no service port, in view of what the ports have now. */
+  /** Plans the chains and sets of no service port, based on what the ports have now. */
   planStatic(): StaticPlan {
     const { layout, config, facts } = this.premises;
     return layout.planStatic(config, facts, this.#owners.setsInUse);
   }
 
-  /** Notes that the chains and sets of no service port are as {@link planStatic} has them. @returns that plan. */
+  /** Records that the result of {@link planStatic} is installed. @returns that plan. */
   settleStatic(): StaticPlan {
     const plan = this.planStatic();
     this.#static = { plan, version: this.#owners.setsVersion };
@@ -73,8 +73,8 @@ export class TableState {
   }
 
   /**
-   * Adds to a draft what the changes of ports mean for the chains and sets of none. That counts as done: when the
-   * transaction is refused and the ports are put back, the returned function takes it back as well.
+   * Adds to a draft the static changes that follow from changed ports, and records them as installed. If the
+   * transaction is rejected and the ports are put back, the returned function undoes that too.
    *
    * @param rewrites names of chains to write even if they are believed to be right.
    */
@@ -89,35 +89,35 @@ export class TableState {
     };
   }
 
-  /** Ports with a Local policy and no local endpoints. */
+  /** Counts of the ports with a Local policy and no local endpoints. */
   get lacking(): { readonly internal: number; readonly external: number } {
     return this.#lacking;
   }
 
-  /** What a service port has in the kernel, as far as it is known. */
+  /** What a service port is believed to have in the kernel. */
   installed(owner: string): InstalledPort | undefined {
     return this.#ports.get(owner);
   }
 
-  /** All service ports that have something in the kernel. */
+  /** All service ports that are believed to have something in the kernel. */
   get ports(): ReadonlyMap<string, InstalledPort> {
     return this.#ports;
   }
 
-  /** The service port that an element of a tracked set (`Layout.isTracked`) is for. */
+  /** The service port that owns an element of a tracked set (`Layout.isTracked`). */
   portWith(set: string, key: string): InstalledPort | undefined {
     const owner = this.#owners.ownerAt(set, key);
     return owner === undefined ? undefined : this.#ports.get(owner);
   }
 
-  /** Notes that a map of clients may lead to an address that is no endpoint: see {@link takeDoubtfulMaps}. */
+  /** Notes that a map of clients may lead to an address that is not an endpoint: see {@link takeDoubtfulMaps}. */
   doubt(map: string): void {
     this.#doubtful.add(map);
   }
 
   /**
-   * Names of maps that may lead clients to endpoints that are gone, once what was changed is in the kernel; from now on
-   * there are none.
+   * Hands over the names of maps that may lead clients to endpoints that are gone, once the changes are committed, and
+   * forgets them.
    */
   takeDoubtfulMaps(): readonly string[] {
     if (this.#doubtful.size === 0) return [];
@@ -127,9 +127,9 @@ export class TableState {
   }
 
   /**
-   * Elements that should be in some of the shared sets, with whom they are for; no key of a set twice.
+   * The wanted elements of some shared sets, with their owners; no key of a set twice.
    *
-   * @param owners only of these; undefined: what is for none. @default all
+   * @param owners only these; undefined stands for the elements of no service port. @default all
    */
   *wantedElements(
     sets: { has(set: string): boolean },
@@ -141,7 +141,7 @@ export class TableState {
     }
   }
 
-  /** Whether {@link wantedElements} may give any. */
+  /** Whether {@link wantedElements} may yield any. */
   wantsAnyOf(sets: { has(set: string): boolean }): boolean {
     return [...this.#owners.setsInUse].some((set) => sets.has(set));
   }
@@ -153,30 +153,30 @@ export class TableState {
   ): Iterable<WantedElement> {
     for (const { set, element } of elements) {
       if (!sets.has(set)) continue;
-      // Of most sets no two service ports want the same: that needs no key.
+      // In most sets no two service ports want the same key, and none is computed.
       if (!this.#owners.remembers(set) || this.#owners.isEffective(owner, set, elementKey(element.key))) {
         yield { owner, set, element };
       }
     }
   }
 
-  /** Notes what a port has from now on; undefined: nothing. @returns the shared elements that change by that. */
+  /** Records what a port has from now on; undefined: nothing. @returns the resulting changes of shared elements. */
   put(owner: string, installed: InstalledPort | undefined): ElementChange[] {
     const before = this.#ports.get(owner) ?? NOTHING_INSTALLED;
     return this.#replace(owner, wantsOf(before), installed, wantsOf(installed ?? NOTHING_INSTALLED));
   }
 
-  /** Plans a service port that has nothing yet, and notes that it has all of it from now on. Undefined: it is not served. */
+  /** Plans a service port that has nothing yet, and records the plan as installed. Undefined if it is not served. */
   place(owner: string, served: Served): DesiredPort | undefined {
     const desired = this.desired(owner, served);
     if (desired === undefined) return undefined;
-    // Read before it is settled: then it would be planned again.
+    // Read before installedPort() settles it: after that, reading would plan it again.
     const wants = wantsOf(desired);
     this.#replace(owner, wantsOf(NOTHING_INSTALLED), installedPort(desired), wants);
     return desired;
   }
 
-  /** @param before, after are planned once: both are also what the port has, and will have. */
+  /** @param before, after wants of what the port has and will have, passed in so that each is planned only once. */
   #replace(owner: string, before: Wants, installed: InstalledPort | undefined, after: Wants): ElementChange[] {
     const { lacksLocal: had } = this.#ports.get(owner) ?? NOTHING_INSTALLED;
     const { lacksLocal: has } = installed ?? NOTHING_INSTALLED;
@@ -189,15 +189,15 @@ export class TableState {
     return this.#owners.replace(owner, before, after);
   }
 
-  /** Plans a service port as it is served. Undefined: it is not. */
+  /** Plans a service port as it is served. Undefined if it is not. */
   desired(owner: string, { services, endpoints }: Served): DesiredPort | undefined {
     const port = services.get(owner);
     return port && desiredPort(this.#plan, port, endpoints.get(owner) ?? []);
   }
 
   /**
-   * Adds to a draft the step of one port from what is installed to what should be. The step counts as done: when the transaction is
-   * refused, {@link TableState.put} takes it back, several in any order.
+   * Adds to a draft the change of one port from its installed to its wanted state, and records it as installed. If the
+   * transaction is rejected, {@link TableState.put} undoes it; several ports can be put back in any order.
    *
    * @param rewrites names of chains and affinity sets to write even if they are believed to be right.
    */
@@ -206,8 +206,8 @@ export class TableState {
   }
 
   /**
-   * {@link change} for a port of which nothing but endpoints changes, without planning it. @returns false when that is not known to be so:
-   * nothing was done.
+   * {@link change} for a port of which only endpoints change, without planning it. @returns false, with nothing done,
+   * if other changes are possible.
    */
   changeSlots(draft: TransactionDraft, owner: string, served: Served): boolean {
     const { layout, config, facts } = this.premises;
@@ -217,7 +217,7 @@ export class TableState {
     if (port === undefined || endpoints === undefined || !(before instanceof ReplannedPort)) return false;
     if (before.slots === undefined || !before.isOf(port)) return false;
     const changed = layout.changedSlots?.(port, before.slots, endpoints, config, facts);
-    // Where others may want the same keys these have to be compared, too.
+    // In sets where other ports may want the same keys, those must be compared as well.
     if (changed === undefined || changed.changes.some(({ set }) => this.#owners.remembers(set))) return false;
     this.#ports.set(owner, before.with(endpoints, changed.slots));
     for (const change of changed.changes) {
@@ -264,14 +264,14 @@ export class TableState {
   }
 }
 
-/** Reads the elements once: a replanned port plans them each time. */
+/** Reads the elements once, because a `ReplannedPort` plans them at each read. */
 function wantsOf({ elements, isFound = false }: InstalledPort): Wants {
   return { elements, isFound };
 }
 
 /**
- * Adds to a draft what changes one plan of the chains and sets that belong to no service port into another, where the first is in
- * force. Elements of sets that go are left to others.
+ * Adds to a draft the changes from the installed static plan to another one. The elements of deleted sets are left to
+ * the changes of their owners.
  *
  * @param rewrites names of chains to write in any case.
  */

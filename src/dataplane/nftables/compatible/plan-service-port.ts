@@ -1,6 +1,6 @@
 /**
  * All that one service port owns in the table: chains, affinity sets, and elements of the shared sets and maps.
- * Reference nftables.md §3.4, §3.5, §4. Pure: the same input gives the same plan, in the same order.
+ * Reference nftables.md §3.4, §3.5, §4. The same input gives the same plan, in the same order.
  */
 
 import type { Release } from "../../../config/release.ts";
@@ -31,11 +31,11 @@ interface Decisions {
   readonly protocol: ProtocolName;
   readonly chains: ServicePortChains;
   readonly routing: ServicePortRouting;
-  /** Load-balancer traffic is limited to source ranges; unlike in iptables, whether or not there are endpoints. */
+  /** Load balancer traffic is limited to source ranges; unlike in iptables mode, even without endpoints. */
   readonly isRestricted: boolean;
 }
 
-/** Plans one service port. @param endpoints all its endpoints, sorted by text; empty when it has none. Pure. */
+/** Plans one service port. @param endpoints all its endpoints, sorted by text; empty when it has none. */
 export function planServicePort(
   port: ServicePort,
   endpoints: readonly Endpoint[],
@@ -64,7 +64,7 @@ export function planServicePort(
 const goto = (chain: string): NftVerdict => ({ kind: "goto", chain });
 const gotoStatement = (chain: string): NftStatement => ({ kind: "verdict", verdict: goto(chain) });
 
-/** With affinity, each endpoint has a chain that remembers the client, and the set that it remembers it in. */
+/** With session affinity, each endpoint has a chain that remembers the client and the affinity set that holds it. */
 function planEndpointChains(d: Decisions): { readonly sets: NftSet[]; readonly chains: NftChain[] } {
   const sets: NftSet[] = [];
   const chains: NftChain[] = [];
@@ -106,7 +106,7 @@ function choiceRules(d: Decisions, endpoints: readonly Endpoint[]): NftRule[] {
   return [...returning, { statements: [{ kind: "random-vmap", verdicts }] }];
 }
 
-/** Every external destination enters here. */
+/** The chain that all external addresses and the node port lead to. */
 function externalRules(d: Decisions, config: PlanConfig): NftRule[] {
   const mark: NftStatement = { kind: "mark-set", operation: "or", value: config.masqueradeMark };
   const rules: NftRule[] = [];
@@ -140,7 +140,7 @@ function planElements(d: Decisions): readonly SharedElement[] {
   const { port, routing, protocol, chains } = d;
   const elements: SharedElement[] = localhostElements(port, d.rejectedAtLocalhost);
   const add = (set: string, element: NftElement) => elements.push({ set, element });
-  // Names are ASCII: the API server and the projection see to that.
+  // Names are ASCII: the API server and the projection guarantee that.
   const comment = port.name.text.slice(0, d.release.elementCommentBytes);
 
   for (const { ip, port: endpointPort, isLocal } of routing.categories.reachable) {

@@ -1,6 +1,6 @@
 /**
- * What belongs to no service in upstream's layout: the fixed chains, and the sets and maps that services fill. Reference
- * nftables.md §2, §3. Pure.
+ * What belongs to no Service in upstream's layout: the fixed chains, and the sets and maps that Services fill.
+ * Reference nftables.md §2, §3.
  */
 import type { NftChain, NftRule, NftSet, NftStatement } from "../../../kernel/nftables/ruleset.ts";
 import { baseChains, rule } from "../base-chains.ts";
@@ -21,7 +21,7 @@ import { CHAINS, SETS } from "../names.ts";
 import type { PlanConfig, PlanFacts } from "../plan-options.ts";
 import type { StaticPlan } from "../table-plan.ts";
 
-/** Every set and map that services share, in upstream's order of creation, which is the order of `nft list`. */
+/** Every set and map that Services share, in upstream's order of creation, which `nft list` keeps. */
 export const SHARED_SETS: readonly NftSet[] = [
   HAIRPIN_CONNECTIONS,
   CLUSTER_IPS,
@@ -40,7 +40,6 @@ const frontendMap = (name: string): NftStatement => ({
   map: name,
 });
 const nodePortMap = (name: string): NftStatement => ({ kind: "vmap", fields: ["l4proto", "dport"], map: name });
-/** Plans the static part. Pure. */
 export function planStatic(config: PlanConfig, facts: PlanFacts): StaticPlan {
   const rejection = localhostRejection(config.rejectedAtLocalhost ?? [], config.family, false);
   return {

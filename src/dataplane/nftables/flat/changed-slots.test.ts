@@ -1,4 +1,4 @@
-/** What changes with endpoints alone, told without a plan, is what two plans differ in. */
+/** For a change of only endpoints, the changes computed without a plan equal the difference between two plans. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port, remote, sortedEndpoints } from "../../../../testkit/dataplane/test-cluster.ts";
@@ -19,7 +19,7 @@ import { MOST_EXACT } from "./slots.ts";
 const CONFIG = CONFIGS.IPv4;
 const FACTS: PlanFacts = { zone: "zone-a", nodePortIPs: { kind: "ips", ips: [] }, serviceCIDRs: [] };
 
-/** Set and key → what is there; of both plans only what differs. */
+/** Set and key → element, in both plans only what differs. */
 function difference(one: ServicePort, before: readonly Endpoint[], after: readonly Endpoint[]): Map<string, string> {
   const texts = (endpoints: readonly Endpoint[]): Map<string, string> => {
     const { elements } = planServicePort(one, endpoints, CONFIG, FACTS);

@@ -1,6 +1,6 @@
 /**
- * What the kernel remembers of clients with session affinity: at which frontend they asked, and which endpoint they got. The
- * rules trust it, so what names an endpoint that is gone must go: docs/reference/flat-nftables.md §3.
+ * The session affinity entries in the kernel: a client, its frontend and the endpoint that it got. The rules trust
+ * them, so entries that name an endpoint that is gone must be deleted: docs/reference/flat-nftables.md §3.
  */
 import { type Nftables, NftError, type NftOperation } from "../../../kernel/nftables/nftables.ts";
 import { elementKey, type NftElement } from "../../../kernel/nftables/ruleset.ts";
@@ -12,12 +12,12 @@ import { flatSet } from "./sets.ts";
 /** Finds the elements of the service port that has one at a key of a set. */
 type FindElements = (set: string, key: string) => readonly SharedElement[] | undefined;
 
-/** The maps of clients that a table has. Pure. */
+/** The names of a table's maps of clients. */
 export function clientMaps({ sets }: StaticPlan): string[] {
   return sets.flatMap(({ name }) => (numberIn(name, CLIENTS) === undefined ? [] : [name]));
 }
 
-/** The maps that may remember what is not so any more, when a service port changes. Pure. */
+/** The maps of clients that may have stale entries after this change of a service port. */
 export function clientMapsInDoubt(before: readonly SharedElement[], after: readonly SharedElement[]): string[] {
   const timeouts = new Set<number>();
   for (const { set } of before) {
@@ -37,14 +37,14 @@ function stickyTimeoutOf(set: string): number | undefined {
   return numberIn(set, STICKY_SETS.frontend) ?? numberIn(set, STICKY_SETS.nodePort);
 }
 
-/** That a frontend has an endpoint, in any slot; or that it has affinity. */
+/** Identifies the fact that a frontend has an endpoint, in any slot, or that it has session affinity. */
 function relation({ set, element }: SharedElement): string {
   const { key, target } = element;
   if (target === undefined) return `${set} ${elementKey(key)}`;
   return `${elementKey(key.slice(0, -1))} ${target.ip} ${target.port}`;
 }
 
-/** Whether an entry of a map of clients names an endpoint that the frontend still has. Pure. */
+/** Whether an entry of a map of clients names an endpoint that its frontend still has. */
 function isClientCurrent(map: string, { key, target }: NftElement, findElements: FindElements): boolean {
   const seconds = numberIn(map, CLIENTS);
   const [, ...frontend] = key;
@@ -72,17 +72,17 @@ function leadsTo(
   );
 }
 
-/** Entries that are deleted in one transaction. */
+/** How many entries one transaction deletes. */
 const AT_ONCE = 1000;
-/** A packet that was led by an entry writes it again when that is deleted before the packet has gone through all hooks. */
+/** The most reads of a map: a packet still between hooks when its entry is deleted writes it again. */
 const MOST_LOOKS = 4;
 
 /**
- * Looks through maps of clients until nothing is to be forgotten. Entries that expire meanwhile are no failure.
+ * Deletes stale entries from maps of clients until none is left. Entries may expire in the meantime.
  *
- * @param names of the maps; those that do not exist are left out.
- * @param state what service ports have in the kernel by now.
- * @returns how many were deleted. Rejects with an {@link NftError} that says why they cannot be.
+ * @param names of the maps; those that do not exist are skipped.
+ * @param state what service ports have in the kernel now.
+ * @returns how many entries were deleted. Rejects with an {@link NftError} if the kernel rejects a deletion.
  */
 export async function forgetClients(
   nft: Nftables,
@@ -90,7 +90,7 @@ export async function forgetClients(
   state: { portWith(set: string, key: string): InstalledPort | undefined },
 ): Promise<number> {
   let forgotten = 0;
-  // Many clients have asked at one service port, whose elements may have to be planned.
+  // One service port has many clients, and its elements may have to be planned.
   const planned = new Map<InstalledPort, readonly SharedElement[]>();
   const findElements = (set: string, key: string): readonly SharedElement[] | undefined => {
     const port = state.portWith(set, key);

@@ -1,4 +1,4 @@
-/** A first load of the flat layout: elements in portions, to which nothing leads, and then the rules. On a kernel in memory. */
+/** A first load of the flat layout: unused elements in portions, and then the rules. On a kernel in memory. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port, remote } from "../../../../testkit/dataplane/test-cluster.ts";
@@ -10,7 +10,7 @@ import { sorted } from "../testing/observations.ts";
 import { FLAT_SETS } from "./names.ts";
 import { flatSet } from "./sets.ts";
 
-/** Services with two endpoints each; the first has session affinity, too. */
+/** Services with two endpoints each; the first one also has session affinity. */
 function modelWith(services: number, options: { readonly portsAtOnce?: number } = {}): TestModel {
   const model = newModel({ layout: "Flat", ...options });
   for (let n = 1; n <= services; n += 1) {
@@ -68,7 +68,7 @@ test("what another program takes away between two portions is there in the end",
   });
   await model.rig.sync();
   assert.ok(isDone);
-  // The watch has told of it, too.
+  // The watch has reported it as well.
   await model.rig.sync();
   const keys = ((await kernel.connectAnother().readElements(set)) ?? []).map((element) => elementKey(element.key));
   assert.deepEqual(

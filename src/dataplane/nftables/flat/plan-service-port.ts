@@ -1,6 +1,6 @@
 /**
- * All that one service port owns in the flat layout: elements of sets and maps, and nothing else. What becomes of a packet is
- * that of reference nftables.md §3.4, §3.5; how it is said is docs/reference/flat-nftables.md §3. Pure: the same input gives the
+ * All that one service port owns in the flat layout: only elements of sets and maps. Packets are treated as in
+ * reference nftables.md §3.4, §3.5; docs/reference/flat-nftables.md §3 describes the encoding. The same input gives the
  * same plan, in the same order.
  */
 import type { NftTarget, NftValue } from "../../../kernel/nftables/ruleset.ts";
@@ -20,7 +20,7 @@ import { ALLOWED_SOURCES, ENDPOINT_MAPS, type EndpointMap, FLAT_SETS, numbered, 
 import { slotOwners } from "./slots.ts";
 
 /**
- * Plans one service port. Pure.
+ * Plans one service port.
  *
  * @param endpoints all its endpoints, sorted by text; empty when it has none.
  * @param known {@link ServicePortPlan.slots} of the same plan, made before.
@@ -45,19 +45,19 @@ export function planServicePort(
     addFrontend(elements, port, frontend, isServed(frontend, routing) ? slots : undefined);
     if (frontend.kind === "load-balancer" && frontend.sources.length > 0) addSources(elements, port, frontend, config);
   }
-  // With affinity, what is remembered of clients would have to be looked through.
+  // With session affinity, a change of endpoints must also check the entries of clients.
   const isOfSlotsOnly = port.sessionAffinity !== "ClientIP" && slots.cluster.length > 0 && !hasLocal(routing);
   const { lacksLocal } = routing;
   return { affinitySets: [], chains: [], elements, slots: isOfSlotsOnly ? slots.cluster : undefined, lacksLocal };
 }
 
 /**
- * The changes that new endpoints make, without a plan: under a stream of changes nearly every change replaces endpoints only, and
- * most of a plan stays the same. Pure.
+ * The changes caused by new endpoints, without a plan: in a stream of changes nearly every change only replaces
+ * endpoints, and most of the plan stays the same.
  *
  * @param had {@link ServicePortPlan.slots}
- * @param endpoints that `port` is to be planned with.
- * @returns undefined where more may change than what is in the slots that there are: {@link planServicePort} tells then.
+ * @param endpoints the new endpoints of `port`.
+ * @returns undefined if more than the content of the existing slots may change: use {@link planServicePort} then.
  */
 export function changedSlots(
   port: ServicePort,
@@ -73,7 +73,7 @@ export function changedSlots(
   const comment = port.name.text;
   for (const frontend of onePerDestination(port, frontendsOf(port, routing))) {
     for (const [map, policy] of isServed(frontend, routing) ? tablesOf(frontend) : []) {
-      // Without endpoints here, the Local policy has none.
+      // Without endpoints on this node, the Local policy has no slots.
       if (policy === "local") continue;
       const set = numbered(map, slots.length);
       for (const [slot, owner] of had.entries()) {
@@ -88,12 +88,12 @@ export function changedSlots(
   return { slots, changes };
 }
 
-/** Endpoints of this node decide what the Local policy does, and have an element of their own for connections to themselves. */
+/** Local endpoints decide what the Local policy does, and each has an element for hairpin connections. */
 function hasLocal({ categories }: ServicePortRouting): boolean {
   return categories.reachable.some(({ isLocal }) => isLocal);
 }
 
-/** Under the Local policy, clients of this node are served where others are dropped. */
+/** Under the Local policy, clients on this node are served even where others are dropped. */
 function isServed({ kind, fate }: Frontend, { usesExternal }: ServicePortRouting): boolean {
   return kind === "cluster-ip" ? fate === "serve" : usesExternal;
 }
@@ -103,7 +103,7 @@ type Policy = "cluster" | "local";
 /** The endpoint in each slot, by policy. */
 type Slots = Readonly<Record<Policy, readonly Endpoint[]>>;
 
-/** The tables of a frontend that is served. */
+/** The endpoint maps of a served frontend, each with the policy of its slots. */
 function tablesOf({ kind, address, policy }: Frontend): readonly (readonly [EndpointMap, Policy])[] {
   const tables = address === undefined ? NODE_PORT_TABLES : FRONTEND_TABLES;
   if (policy === "Cluster") return tables.cluster;
@@ -113,7 +113,7 @@ function tablesOf({ kind, address, policy }: Frontend): readonly (readonly [Endp
 interface Tables {
   readonly cluster: readonly (readonly [EndpointMap, Policy])[];
   readonly internalLocal: readonly (readonly [EndpointMap, Policy])[];
-  /** Clients of this node have all endpoints. */
+  /** Clients on this node can reach all endpoints. */
   readonly externalLocal: readonly (readonly [EndpointMap, Policy])[];
 }
 
@@ -125,7 +125,7 @@ function tablesWith(main: EndpointMap, ofNode: EndpointMap): Tables {
 const FRONTEND_TABLES = tablesWith(ENDPOINT_MAPS.frontend, ENDPOINT_MAPS.frontendCluster);
 const NODE_PORT_TABLES = tablesWith(ENDPOINT_MAPS.nodePort, ENDPOINT_MAPS.nodePortCluster);
 
-/** Both in one piece: a list that is made by spreading gets room for sixteen more. */
+/** Builds each key as one literal: V8 gives an array made by spreading room for sixteen more values. */
 function frontendKey({ protocol }: ServicePort, { address, port }: Frontend): readonly NftValue[] {
   const name = protocolName(protocol);
   return address === undefined ? [name, port] : [address, name, port];
@@ -140,7 +140,7 @@ function targetOf({ ip, port }: Endpoint): NftTarget {
   return { ip, port };
 }
 
-/** Adds the elements of one frontend to a list. @param slots undefined: it is not served. */
+/** Adds the elements of one frontend to a list. @param slots undefined if it is not served. */
 function addFrontend(elements: SharedElement[], port: ServicePort, frontend: Frontend, slots: Slots | undefined): void {
   const { kind, policy, fate } = frontend;
   const { sessionAffinity, stickyMaxAgeSeconds } = port;
@@ -150,7 +150,7 @@ function addFrontend(elements: SharedElement[], port: ServicePort, frontend: Fro
   const add = (ofAddress: string, ofNodePort: string): void => {
     elements.push({ set: isNodePort ? ofNodePort : ofAddress, element: { key, comment } });
   };
-  // For a frontend that is not served, or not for everybody.
+  // The frontend is not served, or not for all clients.
   if (fate === "refuse") add(FLAT_SETS.rejectedFrontends, FLAT_SETS.rejectedNodePorts);
   if (fate === "drop") add(FLAT_SETS.droppedFrontends, FLAT_SETS.droppedNodePorts);
   if (slots === undefined) return;
@@ -160,7 +160,7 @@ function addFrontend(elements: SharedElement[], port: ServicePort, frontend: Fro
   for (const [map, policyOfSlots] of tablesOf(frontend)) {
     const owners = slots[policyOfSlots];
     const set = numbered(map, owners.length);
-    // This is done twice for every change: an iterator of entries would make a list for each.
+    // This runs twice for every change: entries() would allocate an array for each slot.
     let slot = 0;
     for (const owner of owners) {
       elements.push({ set, element: { key: slotKey(port, frontend, slot), target: targetOf(owner), comment } });
@@ -171,7 +171,7 @@ function addFrontend(elements: SharedElement[], port: ServicePort, frontend: Fro
   add(numbered(STICKY_SETS.frontend, stickyMaxAgeSeconds), numbered(STICKY_SETS.nodePort, stickyMaxAgeSeconds));
 }
 
-/** Adds who may ask at a load balancer's address. */
+/** Adds the sources that a load balancer's address admits. */
 function addSources(elements: SharedElement[], port: ServicePort, frontend: Frontend, config: PlanConfig): void {
   const comment = port.name.text;
   const key = frontendKey(port, frontend);

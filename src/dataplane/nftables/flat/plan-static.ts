@@ -1,7 +1,6 @@
 /**
- * What belongs to no service in the flat layout: all of its rules. Those that choose an endpoint are as many as there are
- * different numbers of endpoints and timeouts of affinity; services only have elements. docs/reference/flat-nftables.md §3.
- * Pure.
+ * What belongs to no Service in the flat layout: all of its rules; Services only have elements. There is one rule to choose
+ * an endpoint for each distinct number of endpoints and each affinity timeout. docs/reference/flat-nftables.md §3.
  */
 import type { NftChain, NftField, NftRule, NftStatement } from "../../../kernel/nftables/ruleset.ts";
 import { PROTOCOL_NAMES } from "../../../net/protocol.ts";
@@ -33,10 +32,10 @@ import { definitionsOf, FIXED_SETS, isCounting, type SetsOnDemand, setsOnDemand 
 
 const FRONTEND: readonly NftField[] = ["daddr", "l4proto", "dport"];
 const NODE_PORT: readonly NftField[] = ["l4proto", "dport"];
-/** A frontend as the client asked for it, after translation. */
+/** The frontend that the client used, after translation. */
 const ASKED_FRONTEND: readonly NftField[] = ["original-daddr", "l4proto", "original-dport"];
 const ASKED_NODE_PORT: readonly NftField[] = ["l4proto", "original-dport"];
-/** A client at a frontend, before translation and after it. */
+/** A client and its frontend, before translation and after it. */
 const CLIENT: readonly NftField[] = ["saddr", ...FRONTEND];
 const ASKED_BY_CLIENT: readonly NftField[] = ["saddr", ...ASKED_FRONTEND];
 
@@ -51,12 +50,12 @@ const REJECT: NftStatement = { kind: "reject" };
 const DROP: NftStatement = { kind: "verdict", verdict: { kind: "drop" } };
 const RETURN: NftStatement = { kind: "verdict", verdict: { kind: "return" } };
 
-/** A frontend, and so many bits of who asks there. */
+/** A frontend and this many bits of the client's address. */
 function sourceOf(bits: number, { family }: PlanConfig): readonly NftField[] {
   return [...FRONTEND, bits === (family === "IPv4" ? 32 : 128) ? "saddr" : `saddr/${bits}`];
 }
 
-/** Plans the table without its elements. @param inUse decides which sets and rules there are beside the constant ones. */
+/** Plans the table without its elements. @param inUse decides which sets and rules exist beside the constant ones. */
 export function planStatic(config: PlanConfig, facts: PlanFacts, inUse: SetsInUse): StaticPlan {
   const demand = setsOnDemand(inUse);
   const rejection = localhostRejection(config.rejectedAtLocalhost ?? [], config.family, true);
@@ -94,7 +93,7 @@ export function planStatic(config: PlanConfig, facts: PlanFacts, inUse: SetsInUs
   };
 }
 
-/** What becomes of packets that are not served, and who may ask. */
+/** The chains that reject or drop packets that are not served, and that check source ranges. */
 function checks(
   config: PlanConfig,
   facts: PlanFacts,
@@ -133,7 +132,7 @@ function checks(
   ];
 }
 
-/** What chooses an endpoint for what comes to service addresses, or to node ports. Chains stand after those that they go to. */
+/** The chains that choose an endpoint for service addresses or node ports. A chain comes after those that it goes to. */
 function choosingChains(
   of: "frontend" | "nodePort",
   config: PlanConfig,
@@ -158,7 +157,7 @@ function mark(config: PlanConfig): NftStatement {
   return { kind: "mark-set", operation: "or", value: config.masqueradeMark };
 }
 
-/** External traffic of the Local policy: that of this node and its pods can go to any endpoint (nftables.md §3.4). */
+/** External traffic under the Local policy: this node and its pods can reach any endpoint (nftables.md §3.4). */
 function localPolicyRules(config: PlanConfig, clusterEndpoints: string, localEndpoints: string): NftRule[] {
   const fromPod = detectorStatement(config.detector, false);
   const fromNode: NftStatement = { kind: "fib-local", side: "saddr" };
@@ -172,8 +171,8 @@ function localPolicyRules(config: PlanConfig, clusterEndpoints: string, localEnd
 }
 
 /**
- * A client's own endpoint, or one at random. A look that finds nothing comes back, and the next is tried. Each has a chain of its own:
- * for a rule that looks into a map the kernel goes through all that is in it, and a chain that gets one more rule is written again.
+ * Picks a client's remembered endpoint, or a random one. A lookup without a match returns, and the next is tried. Each has
+ * its own chain: for a rule with a map lookup the kernel walks the whole map, and a chain that gains a rule is rewritten.
  */
 function choiceRules(map: EndpointMap, { slots, timeouts }: SetsOnDemand): NftRule[] {
   const counts = slots.get(map) ?? [];
@@ -200,8 +199,8 @@ function pickChains({ slots, timeouts }: SetsOnDemand): NftChain[] {
 }
 
 /**
- * Keeps who asked where and got which endpoint, once it is decided. One rule for each protocol, since nft 1.0.6 needs to know
- * it to read the ports of a connection. A chain for each timeout, as for sizes ({@link choiceRules}).
+ * Records the client, its frontend and its endpoint once the endpoint is chosen. One rule for each protocol, since nft
+ * 1.0.6 needs it to read the ports of a connection; one chain for each timeout, as for sizes ({@link choiceRules}).
  */
 function rememberChains(facts: PlanFacts, { frontendTimeouts, nodePortTimeouts, timeouts }: SetsOnDemand): NftChain[] {
   const toNode = facts.nodePortIPs.kind === "all" ? [] : [isIn(["original-daddr"], SETS.nodePortIPs)];

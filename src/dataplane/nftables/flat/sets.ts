@@ -1,6 +1,6 @@
 /**
- * The sets and maps of the flat layout, docs/reference/flat-nftables.md §3: those that are always there, and those that exist
- * while some service port has elements in them. Pure.
+ * The sets and maps of the flat layout, docs/reference/flat-nftables.md §3: those that always exist, and those that
+ * exist while a service port has elements in them.
  */
 import type { Counted } from "../../../config/config.ts";
 import type { NftSet } from "../../../kernel/nftables/ruleset.ts";
@@ -20,7 +20,7 @@ import {
 } from "./names.ts";
 import { MOST_EXACT } from "./slots.ts";
 
-/** Clients of one timeout that are remembered at most; those beyond are served without affinity. */
+/** The most clients that are remembered for one timeout; any more are served without session affinity. */
 const MOST_CLIENTS = 262_144;
 
 /** In the order of `nft list`. */
@@ -48,19 +48,19 @@ const COUNTING: ReadonlySet<string> = new Set([
   ...[FLAT_SETS.rejectedFrontends, FLAT_SETS.rejectedNodePorts, FLAT_SETS.droppedFrontends, FLAT_SETS.droppedNodePorts],
 ]);
 
-/** Whether elements of a set count what finds them: a nat chain sees the first packet of a connection only. */
+/** Whether elements of a set count their matches: a nat chain sees only the first packet of a connection. */
 export function isCounting(name: string, counted: Counted = "None"): boolean {
   if (counted === "None") return false;
   if (COUNTING.has(name) || numberIn(name, ALLOWED_SOURCES) !== undefined) return true;
   return counted === "Endpoints" && endpointMapOf(name) !== undefined;
 }
 
-/** Definitions that were asked for, by name: the same few again and again. */
+/** A cache of definitions by name: the same few are requested again and again. */
 const known = new Map<string, NftSet>();
-/** There are as many names as numbers of slots and timeouts, and other programs can make up more. */
+/** A bound for the cache: each number of slots and each timeout is a name, and other programs can make up more. */
 const MOST_KNOWN = 1_000;
 
-/** The set or map of this name; undefined when it is none of this layout's. */
+/** The set or map of this name; undefined if this layout has none. */
 export function flatSet(name: string): NftSet | undefined {
   const found = FIXED_BY_NAME.get(name) ?? known.get(name);
   if (found !== undefined) return found;
@@ -83,7 +83,7 @@ function setOnDemand(name: string): NftSet | undefined {
   return set(name, byFrontend === undefined ? NODE_PORT : FRONT_END, `session affinity of ${seconds} s`);
 }
 
-/** Whether several service ports may want one key of a set, or clients are led by it. Frontends have one owner. */
+/** Whether several service ports may want one key of a set, or affinity depends on it. Frontends have one owner. */
 export function isTrackedSet(name: string): boolean {
   return !FIXED_BY_NAME.has(name)
     ? numberIn(name, STICKY_SETS.frontend) !== undefined || numberIn(name, STICKY_SETS.nodePort) !== undefined
@@ -114,17 +114,17 @@ function clientSet(timeoutSeconds: number): NftSet {
   };
 }
 
-/** Sets beside {@link FIXED_SETS}: numbers of slots by lookup, lengths of source ranges, and timeouts of affinity. */
+/** Sets beside {@link FIXED_SETS}: slot numbers by endpoint map, prefix lengths of source ranges, affinity timeouts. */
 export interface SetsOnDemand {
   readonly sourceBits: readonly number[];
   readonly slots: ReadonlyMap<EndpointMap, readonly number[]>;
   readonly timeouts: readonly number[];
-  /** The timeouts that some frontend has, and those that some node port has. */
+  /** The timeouts in use by frontends, and those in use by node ports. */
   readonly frontendTimeouts: ReadonlySet<number>;
   readonly nodePortTimeouts: ReadonlySet<number>;
 }
 
-/** Reads from the names of the sets that have elements which others are there. */
+/** Derives the sets on demand from the names of the sets that have elements. */
 export function setsOnDemand(inUse: SetsInUse): SetsOnDemand {
   const slots = new Map<EndpointMap, number[]>();
   const sourceBits: number[] = [];
@@ -145,10 +145,10 @@ export function setsOnDemand(inUse: SetsInUse): SetsOnDemand {
   return { sourceBits, slots, timeouts, frontendTimeouts, nodePortTimeouts };
 }
 
-/** The definitions of those sets, in the order of `nft list`. */
+/** The definitions of the sets on demand, in the order of `nft list`. */
 export function definitionsOf(inUse: SetsInUse, { timeouts }: SetsOnDemand): NftSet[] {
   const isOnDemand = (name: string): boolean => !FIXED_BY_NAME.has(name);
-  // One for all comparisons: `localeCompare` makes one for each.
+  // One collator for all comparisons: `localeCompare` makes one for each.
   const { compare } = new Intl.Collator("en", { numeric: true });
   const names = [...inUse].filter(isOnDemand).sort(compare);
   return [

@@ -44,7 +44,7 @@ test("an endpoint that replaces another changes few slots, wherever it stands am
     const trials = 200;
     for (let trial = 0; trial < trials; trial += 1) {
       const all = Array.from({ length: count + 1 }, (_, n) => endpoint(trial * 67 + n + 1));
-      // As with rolling updates: the oldest address goes, and a later one comes.
+      // As in a rolling update: the oldest address goes, and a later one comes.
       const before = slotOwners(all.slice(0, -1));
       const after = slotOwners(all.slice(1));
       changed += before.filter(({ ip }, slot) => ip !== after[slot]?.ip).length;

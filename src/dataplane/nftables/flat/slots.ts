@@ -1,24 +1,24 @@
 /**
- * Which endpoint answers in which slot of a frontend: a packet draws a slot, each as likely as any other. A frontend with few
- * endpoints has one slot for each, so shares are exact. One with many has a table of a power of two: at least
- * {@link LEAST_SLOTS_EACH} for each endpoint, so that no share differs by more than 1/{@link LEAST_SLOTS_EACH} of it. In both few
- * slots change with an endpoint: each of them is an element that is deleted and one that is added.
+ * The endpoint in each slot of a frontend: a packet draws a slot, all equally likely. A frontend with few endpoints has
+ * one slot for each, so shares are exact. One with many has a power of two of slots, at least {@link LEAST_SLOTS_EACH}
+ * for each endpoint, so that no share is off by more than 1/{@link LEAST_SLOTS_EACH}. In both cases a changed endpoint
+ * changes few slots: each costs one deleted and one added element.
  */
 import { hash } from "node:crypto";
 import type { NftTarget } from "../../../kernel/nftables/ruleset.ts";
 
-/** With more endpoints the slots are those of a table. */
+/** With more endpoints than this, the number of slots is a power of two. */
 export const MOST_EXACT = 64;
-/** Slots for each endpoint of a table, at least. */
+/** The fewest slots for each endpoint when there are more than {@link MOST_EXACT}. */
 export const LEAST_SLOTS_EACH = 8;
 
-/** An endpoint as far as it has slots. */
+/** The part of an endpoint that decides its slots. */
 interface SlotOwner extends NftTarget {
   /** Its identity. */
   readonly text: string;
 }
 
-/** How many slots a frontend with so many endpoints has. Pure. */
+/** The number of slots for this many endpoints. */
 export function slotCount(endpoints: number): number {
   if (endpoints <= MOST_EXACT) return endpoints;
   let slots = MOST_EXACT;
@@ -26,18 +26,18 @@ export function slotCount(endpoints: number): number {
   return slots;
 }
 
-/** The endpoint in each slot. The same endpoints in the same order give the same slots. Pure. */
+/** The endpoint in each slot. The same endpoints in the same order give the same slots. */
 export function slotOwners<T extends SlotOwner>(endpoints: readonly T[]): readonly T[] {
   return endpoints.length <= MOST_EXACT ? drawnSlots(endpoints) : dealtSlots(endpoints);
 }
 
-/** After so many draws for each slot an endpoint takes the next free one: the end of a loop that ends by itself nearly always. */
+/** After this many draws per slot an endpoint takes the next free one: bounds a loop that nearly always ends sooner. */
 const DRAWS_EACH = 4;
 
 /**
- * A slot for each endpoint: one after the other they draw slots, each in an order of its own, until one is free. Of 5 endpoints one that
- * replaces another changes 2 slots on average, of 64 it changes 5. In the order of the addresses it would be 3 and 29 where new
- * endpoints get the next free address, as many networks do.
+ * One slot for each endpoint: in turn, each endpoint draws slots in its own pseudo-random order until one is free. A
+ * replaced endpoint changes 2 slots on average among 5 endpoints, and 5 among 64. In address order it would be 3 and 29
+ * where new endpoints get the next free address, as in many networks.
  */
 function drawnSlots<T extends SlotOwner>(endpoints: readonly T[]): readonly T[] {
   const count = endpoints.length;
@@ -54,17 +54,17 @@ function drawnSlots<T extends SlotOwner>(endpoints: readonly T[]): readonly T[] 
   return slots as T[]; // each endpoint has filled one
 }
 
-/** Added again and again it comes back to none of its multiples for long. */
+/** Repeatedly added modulo 2^32, it visits every value before it repeats one. */
 const GOLDEN_RATIO = 0x9e37_79b9;
 
-/** FNV-1a: made for every endpoint of every change, where a digest would take longer than all else. */
+/** FNV-1a: computed for every endpoint of every change, where a cryptographic digest would dominate the time. */
 function hashOf(text: string): number {
   let hash = 0x811c9dc5;
   for (let at = 0; at < text.length; at += 1) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
   return hash;
 }
 
-/** Numbers that differ little give numbers that have nothing in common (the last step of MurmurHash3). */
+/** Maps close numbers to unrelated ones (the final mix of MurmurHash3). */
 function scattered(number: number): number {
   let mixed = Math.imul(number ^ (number >>> 16), 0x85ebca6b);
   mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35);
@@ -72,8 +72,8 @@ function scattered(number: number): number {
 }
 
 /**
- * The endpoints choose in turns, each the next free slot in an order of its own (as Maglev does, Eisenbud et al. 2016, §3.4):
- * no two differ by more than one slot, and who comes or goes leaves most of the others' choices as they were.
+ * The endpoints take turns, each taking the next free slot in its own order (as in Maglev, Eisenbud et al. 2016, §3.4).
+ * Their numbers of slots differ by at most one, and an endpoint that comes or goes leaves most of the others' slots alone.
  */
 function dealtSlots<T extends SlotOwner>(endpoints: readonly T[]): readonly T[] {
   const count = slotCount(endpoints.length);
@@ -89,7 +89,7 @@ function dealtSlots<T extends SlotOwner>(endpoints: readonly T[]): readonly T[] 
   }
 }
 
-/** Where an endpoint begins, and how far it goes each time: an odd step reaches every slot of a power of two. */
+/** An endpoint's first slot and its step: an odd step reaches every slot of a power of two. */
 function orderOf(text: string, count: number): { next: number; readonly step: number } {
   const digest = hash("sha256", text, "buffer");
   return { next: digest.readUInt32LE(0) & (count - 1), step: (digest.readUInt32LE(4) | 1) & (count - 1) };

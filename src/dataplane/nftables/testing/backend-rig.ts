@@ -23,7 +23,7 @@ import { servicePortChains } from "../names.ts";
 import type { PlanConfig } from "../plan-options.ts";
 import type { RestartNote } from "../restart-note.ts";
 
-/** What plans are made with, by family. */
+/** The plan configuration by family. */
 export const CONFIGS: Readonly<Record<IpFamily, PlanConfig>> = {
   IPv4: {
     family: "IPv4",
@@ -45,13 +45,13 @@ export const CONFIGS: Readonly<Record<IpFamily, PlanConfig>> = {
   },
 };
 
-/** Longer than deletions are put off. */
+/** Longer than deletions are deferred. */
 const PERIOD_MS = 30_000;
 
-/** Why what a rig has begun ends: without a reason each end makes an error with its stack, which takes as long as a short sync. */
+/** The abort reason of a rig: without one, each abort makes an error with a stack, which takes as long as a short sync. */
 const ENDED = "the rig has ended";
 
-/** What belongs to the node; may be changed between syncs, a full one takes it over. */
+/** Facts of the node; may be changed between syncs, and the next full sync applies them. */
 export interface NodeView {
   nodePortIPs: NodePortIPs | undefined;
 }
@@ -60,11 +60,11 @@ export interface BackendRigOptions extends MemoryNftKernelOptions {
   readonly family?: IpFamily;
   /** @default "Compatible" */
   readonly layout?: LayoutName;
-  /** @default the current one */
+  /** @default CURRENT_RELEASE */
   readonly release?: Release;
   /** Where the rules go. @default a kernel in memory, {@link BackendRig.kernel} */
   readonly connect?: () => Nftables;
-  /** See `NftablesBackendOptions`. */
+  /** As in `NftablesBackendOptions`. */
   readonly portsAtOnce?: number;
   readonly restart?: RestartNote;
 }
@@ -76,7 +76,7 @@ export class BackendRig {
   readonly metrics = { syncFailures: 0, cleanupFailures: 0 };
   readonly driver: SyncDriver;
   readonly #config: PlanConfig;
-  /** What the process that is started next is told. */
+  /** For the next process that is started. */
   layout: LayoutName;
   /** Likewise. */
   release: Release;
@@ -87,13 +87,13 @@ export class BackendRig {
   readonly #connect: () => Nftables;
   readonly #portsAtOnce: number | undefined;
   readonly #restart: RestartNote | undefined;
-  /** Resolves when the backend does not watch any more. */
+  /** Resolves when the backend stops watching. */
   watching: Promise<void> = Promise.resolve();
-  /** What the backend asked to have repaired: a full sync, or these ports. */
+  /** The repairs that the backend requested: a full sync, or these ports. */
   readonly lost: (LostRules | undefined)[] = [];
   /** Monotonic. */
   nowMs = 0;
-  /** They wait for the end of a sync period. */
+  /** Sleepers that wait for the end of a sync period. */
   readonly #sleepers = new Set<() => void>();
   backend: NftablesBackend;
   #stop = new AbortController();
@@ -147,7 +147,7 @@ export class BackendRig {
       this.lost.push(lost);
       this.driver.lose(lost);
     };
-    // Watching in memory cannot fail unless a test says so; that test looks at the log itself.
+    // Watching in memory fails only in a test that makes it fail, and that test checks the log itself.
     this.watching = backend
       .monitor(onLost, AbortSignal.any([this.#stop.signal, this.#stopWatching.signal]), () =>
         this.driver.requireFullSync(),
@@ -156,7 +156,7 @@ export class BackendRig {
     return backend;
   }
 
-  /** The process ends and another one begins: memory is gone, the kernel stays. */
+  /** The process stops and another one starts: memory is lost, the kernel keeps its state. */
   restart(): void {
     this.driver.forget();
     this.#begin();
@@ -173,14 +173,14 @@ export class BackendRig {
     return this.driver.sync(this.backend, { ...options, signal: this.#stop.signal });
   }
 
-  /** Syncs, and gives the operations that reached the kernel. */
+  /** Syncs. @returns the operations that reached the kernel. */
   async operationsOf(options: { readonly full?: boolean } = {}): Promise<NftOperation[]> {
     this.kernel.takeOperations();
     await this.sync(options);
     return this.kernel.takeOperations();
   }
 
-  /** A sync period ends: it is asked whether others have touched the table. Resolves when the answer is there. */
+  /** Ends a sync period: the backend checks whether other programs changed the table. Resolves after the check. */
   async endPeriod(): Promise<void> {
     this.passTime(PERIOD_MS);
     const sleepers = [...this.#sleepers];
@@ -203,7 +203,7 @@ export class BackendRig {
     return this.kernel.list();
   }
 
-  /** A kernel as one full sync from nothing leaves it. */
+  /** A kernel after one full sync from nothing. */
   async fromNothing(): Promise<MemoryNftKernel> {
     const rig = new BackendRig(this.driver, {
       family: this.#config.family,
@@ -220,24 +220,24 @@ export class BackendRig {
     return rig.kernel;
   }
 
-  /** Time passes, for the backend and for the kernel. */
+  /** Lets time pass for the backend and for the kernel. */
   passTime(ms: number): void {
     this.nowMs += ms;
     this.kernel.passTime();
   }
 
-  /** Notices of what others do no longer arrive; syncs go on. */
+  /** Ends the watch for changes by other programs; syncs go on. */
   stopWatching(): void {
     this.#stopWatching.abort(ENDED);
   }
 
-  /** Ends watching, and a sync that is under way. */
+  /** Ends the watch, and a running sync. */
   close(): void {
     this.#stop.abort(ENDED);
   }
 }
 
-/** A cluster of the test's own, and the rig that syncs it. */
+/** A test cluster, and the rig that syncs it. */
 export type TestModel = TestCluster & { readonly rig: BackendRig };
 
 export function newModel(options?: BackendRigOptions): TestModel {
@@ -245,12 +245,12 @@ export function newModel(options?: BackendRigOptions): TestModel {
   return Object.assign(cluster, { rig: new BackendRig(cluster.driver, options) });
 }
 
-/** The chain of the Cluster policy. */
+/** A service port's chain of the Cluster policy. */
 export function clusterChain({ name }: ServicePort): string {
   return servicePortChains(name).cluster;
 }
 
-/** An operation in one word and its object, for comparing: `add-rule service-…`. Pure. */
+/** An operation as its kind and object, for comparisons: `add-rule service-…`. */
 export function operationText(operation: NftOperation): string {
   switch (operation.kind) {
     case "add-table":
