@@ -5,7 +5,7 @@ import { bisect } from "./bisect.ts";
 
 const REASON = "no";
 
-/** Refuses groups with one of these; names the first of them, or none. */
+/** Rejects groups with one of these parts; names the first one, or none. */
 function kernelRefusing(bad: ReadonlySet<number>, isNamed: boolean) {
   const groups: (readonly number[])[] = [];
   const attempt = async (group: readonly number[]) => {

@@ -1,29 +1,29 @@
 /**
- * Finds the parts of a change that the kernel refuses, when a refusal may not say which part it is for: a refused group is
- * tried in halves until only offenders are left. Everything else is accepted on the way. Shared by all modes that write
+ * Finds the parts of a change that the kernel rejects when its error may not name the part: a rejected group is tried
+ * in halves until only the offenders are left; everything else is accepted on the way. Shared by all modes that write
  * many service ports in one transaction.
  */
 
-/** Why a group was refused. */
+/** Why a group was rejected. */
 export interface Refusal<Part, Reason> {
   readonly reason: Reason;
-  /** The part that the kernel names, if it does; the group is tried in halves without it. */
+  /** The part that the kernel named, if any; the rest of the group is tried in halves. */
   readonly offender?: Part | undefined;
 }
 
 interface BisectOptions<Part, Reason> {
   /**
-   * Tries a group, which is never empty; a refused one must leave nothing behind. Rejects when leaving out a part cannot
-   * help: that ends the search.
+   * Tries a group, which is never empty; a rejected group must leave nothing behind. Throws if leaving out a part
+   * cannot help, which ends the search.
    */
   readonly attempt: (group: readonly Part[]) => Promise<Refusal<Part, Reason> | undefined>;
-  /** Called for each part that is refused; throwing ends the search. */
+  /** Called for each rejected part; throwing ends the search. */
   readonly onOffender: (part: Part, reason: Reason) => void;
-  /** Asked before each group: when true, the rest is left untried. @default never */
+  /** Called before each group: if true, the rest is not tried. @default never */
   readonly isGivenUp?: () => boolean;
 }
 
-/** @returns the accepted parts, in their order. Groups are tried in that order, too. */
+/** Tries the parts in order. @returns the accepted ones, in the same order. */
 export async function bisect<Part, Reason>(
   parts: readonly Part[],
   options: BisectOptions<Part, Reason>,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CommitCost } from "./commit-cost.ts";
 
-/** Commits of so many operations, each begun when it may. @returns when each began. */
+/** Makes commits of this many operations, each as early as allowed. @returns when each began. */
 function begun(cost: CommitCost, count: number, operations: number, milliseconds: number, startMs = 0): number[] {
   const times: number[] = [];
   let nowMs = startMs;
@@ -15,7 +15,7 @@ function begun(cost: CommitCost, count: number, operations: number, milliseconds
   return times;
 }
 
-/** Time from one to the next of the last two. */
+/** The time between the last two. */
 function lastPeriod(times: readonly number[]): number {
   return (times.at(-1) ?? 0) - (times.at(-2) ?? 0);
 }

@@ -1,39 +1,39 @@
 /**
- * The fixed cost of a commit, and how often there should therefore be one. In nftables mode the kernel checks all
- * paths through the table for every commit that adds a rule: 0.05 ms with 100 services, 3 ms with 10,000. In iptables mode a
- * tool starts, and reads and sends what its back end asks for: 7 to 700 ms (docs/performance.md).
+ * The fixed cost of a commit, and the rest between commits that follows from it. In nftables mode the kernel checks all
+ * paths through the table for every commit that adds a rule: 0.05 ms with 100 Services, 3 ms with 10,000. In iptables
+ * mode a tool starts, and reads and sends what its back end requires: 7 to 700 ms (docs/performance.md).
  */
 
-/** Commits of no more operations than this, a few services, cost little but what every commit costs. */
+/** Commits of at most this many operations (a few Services) cost little more than the fixed cost. */
 const SMALL_OPERATIONS = 16;
-/** Weight of the latest small commit. */
+/** Weight of the latest small commit in the average. */
 const WEIGHT = 0.2;
-/** While there are only large commits the estimate fades with each, until there are small ones again. */
+/** Each large commit reduces the estimate by this factor, until there is a small one again. */
 const FADING = 0.9;
-/** A commit is not free for this process either, however quick the kernel is. */
+/** A commit also costs this process something, however fast the kernel is. */
 const LEAST_COST_MS = 1.2;
 /**
- * Commits with several changes, one after the other, are a stream: what is at most 7 ms together instead of 5 waits a millisecond longer
- * on average and costs a seventh less. With fewer operations there is little to be shared; with more, each has a small part of the fixed
- * cost already, and the commit takes long enough by itself.
+ * Consecutive commits with several changes are a stream: collecting changes for up to 7 ms instead of 5 delays them by
+ * a millisecond on average and costs a seventh less. With fewer operations there is little to share; with more, each
+ * already bears a small part of the fixed cost, and the commit itself takes long enough.
  */
 const STREAM_COST_MS = 1.75;
 const STREAM_OPERATIONS = { least: 8, most: 24 } as const;
-/** Part of a processor that may be spent on what every commit costs, in the long run. */
+/** The share of a CPU that fixed costs may use in the long run. */
 const SHARE = 1 / 4;
-/** So many commits may follow each other at once: a Service and its slices seldom change alone. */
+/** How many commits may follow each other without a rest: a Service and its slices seldom change alone. */
 const AT_ONCE = 4;
-/** Upstream's `minSyncPeriod`: nothing is slower than there. */
+/** Upstream's `minSyncPeriod`, so that no change waits longer than there. */
 const LONGEST_REST_MS = 1000;
 
 export class CommitCost {
-  /** Undefined until there was a small commit. */
+  /** Undefined before the first small commit. */
   #fixedMs: number | undefined;
-  /** Spent and not yet paid back, at {@link #reckonedMs}. */
+  /** Time spent and not yet paid back, at {@link #reckonedMs}. */
   #debtMs = 0;
   #reckonedMs = 0;
 
-  /** Takes a measurement into account. @param nowMs monotonic, at the end of the commit. */
+  /** Accounts for a commit. @param nowMs monotonic, at the end of the commit. */
   note(operations: number, milliseconds: number, nowMs: number): void {
     const known = this.#fixedMs;
     if (operations <= SMALL_OPERATIONS) {
@@ -47,8 +47,8 @@ export class CommitCost {
   }
 
   /**
-   * Takes work into account that was no commit of changes, such as a rewriting of everything: all of its time counts, as far as
-   * the longest rest pays it back. @param nowMs monotonic, at its end.
+   * Accounts for work other than a commit of changes, such as rewriting everything: all of its time counts, up to what
+   * the longest rest pays back. @param nowMs monotonic, at its end.
    */
   spend(milliseconds: number, nowMs: number): void {
     const most = LONGEST_REST_MS * SHARE + AT_ONCE * this.#costMs;
@@ -57,8 +57,8 @@ export class CommitCost {
   }
 
   /**
-   * How long to leave the kernel alone, so that changes that come one after the other share commits. The time that a commit
-   * takes counts: after one that took long by what was in it there is no rest, which would only let the backlog grow.
+   * How long to rest before the next commit, so that consecutive changes share commits. A commit's duration counts as
+   * rest: after one that took long because of its content there is none, since it would only let the backlog grow.
    *
    * @param nowMs monotonic.
    */

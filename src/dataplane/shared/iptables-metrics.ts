@@ -1,11 +1,11 @@
-/** Measurements of all modes that program iptables, under upstream's names (reference iptables-operation.md §14). */
+/** The metrics of all modes that program iptables, under upstream's names (reference iptables-operation.md §14). */
 
 import type { MetricFamilies } from "../../metrics/metric-families.ts";
 import type { IpFamily } from "../../net/ip.ts";
 
-/** Refused writes of one IP family. */
+/** Rejected writes of one IP family. */
 export interface RestoreMetrics {
-  /** A refused or failed iptables-restore, also during cleanup. */
+  /** Counts rejected and failed runs of iptables-restore, also during cleanup. */
   readonly restoreFailures: { inc(): void };
 }
 
@@ -14,11 +14,11 @@ type CountedTable = "filter" | "nat";
 
 /** Rules of one IP family. */
 export interface RuleCountMetrics {
-  /** Rules owned after this sync. */
+  /** Sets the number of rules owned after a sync. */
   setTotal(table: CountedTable, rules: number): void;
 }
 
-/** Defines the counter of refused writes and gives the function that makes the object of one IP family. */
+/** Defines the counter of rejected writes. @returns the function that makes the metrics of one IP family. */
 export function defineRestoreMetrics(families: MetricFamilies): (family: IpFamily) => RestoreMetrics {
   const restoreFailures = families.familyCounter({
     name: "kubeproxy_sync_proxy_rules_iptables_restore_failures_total",
@@ -27,7 +27,7 @@ export function defineRestoreMetrics(families: MetricFamilies): (family: IpFamil
   return (family) => ({ restoreFailures: restoreFailures(family) });
 }
 
-/** Defines the number of rules and gives the function that makes the object of one IP family. */
+/** Defines the gauge of rules. @returns the function that makes the metrics of one IP family. */
 export function defineRuleCountMetrics(families: MetricFamilies): (family: IpFamily) => RuleCountMetrics {
   const total = families.gauge({
     name: "kubeproxy_sync_proxy_rules_iptables_total",

@@ -1,4 +1,4 @@
-/** The host's iptables tools, as the modes that use them find them. */
+/** Finds the host's iptables tools for the modes that use them. */
 import {
   createIptables,
   type ExecIptablesOptions,
@@ -15,17 +15,17 @@ export const iptablesTools = (family: IpFamily, log: Logger): ExecIptablesOption
   family,
   exec: execProcess,
   log,
-  // Netlink is loaded when a node turns out to have the nft back end.
+  // Netlink is loaded only on a node with the nft back end.
   nftReader: () => import("../../kernel/iptables/nft-chains.ts"),
 });
 
-/** What the look before a start has found, for the start. */
+/** The tools that {@link missingIptables} found, for the start that follows. */
 const found = new Map<IpFamily, FoundIptables>();
 
 /**
- * Undefined when the host can program the family; otherwise upstream's log message, and what to do.
+ * Undefined if the host can program the family; otherwise upstream's log message and the problem.
  *
- * @param reads as {@link findIptables} takes it. @param isLookedFor as {@link ExecIptablesOptions} has it.
+ * @param reads as in {@link findIptables}. @param isLookedFor as in {@link ExecIptablesOptions}.
  */
 export async function missingIptables(
   family: IpFamily,
@@ -38,7 +38,7 @@ export async function missingIptables(
   return problem === undefined ? undefined : { message: "No iptables support for family", error: problem };
 }
 
-/** The tools of a family, as {@link missingIptables} has found them if it was asked before. */
+/** Opens the tools of a family, reusing what {@link missingIptables} found before. */
 export async function openIptables(family: IpFamily, log: Logger): Promise<Iptables> {
   const tools = found.get(family);
   if (tools?.saved !== undefined) {
@@ -50,10 +50,10 @@ export async function openIptables(family: IpFamily, log: Logger): Promise<Iptab
 }
 
 /**
- * Cleans up both families side by side, with the host's tools. No tool is started for a family whose tables the kernel shows
- * to have none of the chains, and nothing is done for one that the host has no tools for.
+ * Cleans up both families in parallel with the host's tools. No tool starts for a family if the kernel shows that its
+ * tables have none of the chains, and a family without tools on the host is skipped.
  *
- * @param isOwn whether a chain is one of those that would be removed.
+ * @param isOwn whether the cleanup would remove a chain.
  * @returns whether everything worked.
  */
 export async function cleanUpFamilies(

@@ -1,4 +1,4 @@
-/** Who has what several service ports want at one key. */
+/** Which service port decides the value at a key that several want. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { KeyOwners } from "./key-owners.ts";

@@ -1,40 +1,39 @@
 /**
- * The candidates for each key of the kernel's tables. Several service ports may share one key, such as the cluster IP of all
- * ports of a Service; frontends have one owner already (`model/frontend-ownership.ts`). The first candidate by precedence and
- * name decides the value, so that the outcome never depends on history.
+ * The candidates for each key of the kernel's tables. Several service ports may share a key, such as the cluster IP of
+ * all ports of a Service; frontends already have one owner (`model/frontend-ownership.ts`). The first candidate by
+ * precedence and name decides the value, so that the result never depends on history.
  */
 
-/** A value, and the key of the service port that it is for. */
+/** A value, and the key of the service port that wants it. */
 interface Candidate<T> {
   readonly owner: string;
   readonly value: T;
 }
 
-/** The value at each key before the first of several changes; `undefined`: nothing. */
+/** The value at each key before the first of several changes; `undefined` if there was none. */
 type Touched<T> = Map<string, T | undefined>;
 
 export class KeyOwners<T> {
-  // Almost every key has one candidate: it stands alone then, in a list otherwise (sorted by precedence and owner).
+  // Almost every key has one candidate, stored without a list; several are in a list sorted by precedence and owner.
   readonly #candidates = new Map<string, Candidate<T> | Candidate<T>[]>();
   readonly #precedence: (a: T, b: T) => number;
   #touched: Touched<T> | undefined;
 
-  /** @param precedence negative when the first value goes before the second, before names decide. @default none does */
+  /** @param precedence compares two values before names do: negative if the first wins. @default only names decide */
   constructor(precedence: (a: T, b: T) => number = () => 0) {
     this.#precedence = precedence;
   }
 
-  /** Number of keys. */
   get size(): number {
     return this.#candidates.size;
   }
 
-  /** The keys in the order in which they were first asked for. */
+  /** The keys in the order in which they were first wanted. */
   keys(): Iterable<string> {
     return this.#candidates.keys();
   }
 
-  /** The winner at each key, in the same order. */
+  /** The deciding candidate at each key, in the same order. */
   *entries(): Iterable<readonly [key: string, effective: Candidate<T>]> {
     for (const [key, candidates] of this.#candidates) {
       const [winner] = listOf(candidates);
@@ -46,7 +45,7 @@ export class KeyOwners<T> {
     return this.#candidates.has(key);
   }
 
-  /** The winner at a key. */
+  /** The candidate that decides the value at a key. */
   effective(key: string): Candidate<T> | undefined {
     const candidates = this.#candidates.get(key);
     return candidates === undefined ? undefined : listOf(candidates)[0];
@@ -56,27 +55,27 @@ export class KeyOwners<T> {
     return this.effective(key)?.value;
   }
 
-  /** All that want something at a key, the one that decides first. */
+  /** All owners of a key, the deciding one first. */
   ownersOf(key: string): readonly string[] {
     const candidates = this.#candidates.get(key);
     return candidates === undefined ? [] : listOf(candidates).map(({ owner }) => owner);
   }
 
-  /** From now on, what was at each key before it may have changed. */
+  /** Starts recording the value of each key before its first change. */
   track(): Touched<T> {
     this.#touched = new Map();
     return this.#touched;
   }
 
-  /** Since {@link track}. */
+  /** The values recorded since {@link track}. */
   get touched(): ReadonlyMap<string, T | undefined> {
     return this.#touched ?? new Map();
   }
 
   /**
-   * Replaces what an owner wants; of several values for one key the last counts.
+   * Replaces what an owner wants; the last of several values for one key counts.
    *
-   * @param before what it was last replaced with.
+   * @param before the `after` of the previous call.
    */
   replace(
     owner: string,
@@ -114,7 +113,7 @@ export class KeyOwners<T> {
     else if (list.length === 1) this.#candidates.set(key, only);
   }
 
-  /** Where a candidate is, or belongs: ten thousand ports of a Service have one address, and are not all compared for each. */
+  /** The index at which a candidate is or belongs, by binary search: ten thousand ports may share one address. */
   #placeOf(list: readonly Candidate<T>[], { owner, value }: Candidate<T>): number {
     let [from, to] = [0, list.length];
     while (from < to) {
@@ -128,7 +127,7 @@ export class KeyOwners<T> {
   }
 }
 
-/** To be changed; of one that stands alone a new one. */
+/** The list itself, to be changed in place; a new list for a single candidate. */
 function listOf<T>(candidates: Candidate<T> | Candidate<T>[]): Candidate<T>[] {
   return "owner" in candidates ? [candidates] : candidates;
 }

@@ -1,9 +1,9 @@
-/** The bit of the packet mark that asks for masquerading: its default, its checks, and what planners make of it. Pure. */
+/** The bit of the packet mark that requests masquerading: its default, its validation, and the planners' mark. */
 import type { KubeProxyConfig } from "../../config/config.ts";
 import { CONFIG_ROOT, invalid } from "../../config/field-error.ts";
 import type { NodePlanConfig, PlannedNode } from "../../model/node-plan-config.ts";
 
-/** Upstream's, for every mode (reference configuration.md §3.3). */
+/** Upstream's default in every mode (reference configuration.md §3.3). */
 export const DEFAULT_MASQUERADE_BIT = 14;
 
 /** @param goType the type of the section in upstream's error paths. */
@@ -12,7 +12,7 @@ export function masqueradeBitErrors(goType: string, bit: number): readonly strin
   return isBit ? [] : [invalid(`${CONFIG_ROOT}.${goType}.MasqueradeBit`, bit, "must be within the range [0, 31]")];
 }
 
-/** @param section the one that has the bit. */
+/** @param section the configuration section with the bit. */
 export function nodePlanConfig(
   { family, name, nodeIP, detector }: PlannedNode,
   { masqueradeAll }: KubeProxyConfig,

@@ -1,9 +1,9 @@
-/** The host's addresses that node ports answer on, read again whenever a mode writes everything. */
+/** The host's addresses at which node ports answer; modes read them again at every full sync. */
 import { localAddresses } from "../../kernel/route/addresses.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { type NodePortAddresses, type NodePortIPs, nodePortIPs } from "../../model/node-port-addresses.ts";
 
-/** @returns undefined, after logging `failureText`, when the host's addresses cannot be read. */
+/** @returns undefined, after logging `failureText`, if the host's addresses cannot be read. */
 export async function nodePortDestinations(
   addresses: NodePortAddresses,
   failureText: string,

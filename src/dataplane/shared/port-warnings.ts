@@ -1,17 +1,17 @@
-/** Says once what is not as an operator may expect. */
+/** Logs once what an operator may not expect. */
 import type { Logger } from "../../logging/logger.ts";
 
-/** Two are the same when everything is. */
+/** Two warnings are the same if all fields are equal. */
 export interface PortWarning {
   readonly message: string;
   readonly facts: object;
-  /** Worth a line, and no warning. @default false */
+  /** Logged as information, not as a warning. @default false */
   readonly isInfo?: true;
 }
 
 export class PortWarnings {
   readonly #log: Logger;
-  /** Those said and still true, by service port. */
+  /** Warnings that were logged and still hold, by service port. */
   readonly #said = new Map<string, readonly string[]>();
   readonly #told = new Set<string>();
 
@@ -19,7 +19,7 @@ export class PortWarnings {
     this.#log = log;
   }
 
-  /** All that is to be said of a service port; nothing when it is gone. */
+  /** Sets all current warnings of a service port, and logs the new ones; none if it is gone. */
   note(key: string, warnings: readonly PortWarning[]): void {
     const said = this.#said.get(key) ?? [];
     const texts = warnings.map((warning) => JSON.stringify(warning));
@@ -30,12 +30,12 @@ export class PortWarnings {
     else this.#said.delete(key);
   }
 
-  /** A full sync has noted all that there are. */
+  /** Forgets service ports that no longer exist, after a full sync. */
   keepOnly(services: ReadonlyMap<string, unknown>): void {
     for (const key of this.#said.keys()) if (!services.has(key)) this.#said.delete(key);
   }
 
-  /** A warning about anything else. @param what tells it from others. */
+  /** Logs a warning about anything else, once. @param what identifies it. */
   tellOnce(what: string, message: string, facts: object): void {
     if (this.#told.has(what)) return;
     this.#told.add(what);

@@ -1,4 +1,4 @@
-/** The reconciler on a kernel that is a map, which refuses what it is told to. */
+/** The reconciler on a kernel that is a map, and rejects what the test tells it to. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { turnsTaken } from "../../async/testing/test-yielder.ts";

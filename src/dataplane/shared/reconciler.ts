@@ -1,8 +1,8 @@
 /**
- * Brings a kernel that takes single parts to what all service ports want of it: what is wanted, what is known to be there, what was
- * refused and keeps its last good value, and when to try again. A mode plans a service port into parts, and has a target that reads and
- * writes them. A full sync, the first one included, looks at everything and writes only what differs; any other sync writes what has
- * changed, and what is in doubt. What is in doubt the target remembers: it alone knows how to look at it.
+ * Reconciles a kernel interface that takes single parts with what all service ports want. Keeps the wanted parts, the known
+ * state, the rejected parts with their last known good values, and the backoff. A mode plans a service port into parts, and has
+ * a target that reads and writes them. A full sync, including the first, reads everything and writes only what differs; any
+ * other sync writes what changed and what is in doubt. The target remembers what is in doubt, as only it can check it.
  */
 import type { Clock, Timer } from "../../async/clock.ts";
 import { Mutex } from "../../async/mutex.ts";
@@ -15,30 +15,30 @@ import { PortWarnings } from "./port-warnings.ts";
 import { RefusedPorts } from "./refused-ports.ts";
 import type { LocalKinds, Parts, WantedParts } from "./wanted-parts.ts";
 
-/** What a target is given to do. */
+/** The work of one sync for a target. */
 export interface Work<Kinds extends LocalKinds, Known> {
   readonly input: SyncInput;
   readonly known: Known;
   readonly wanted: WantedParts<Kinds>;
-  /** Everything is compared; otherwise what was touched and what is in doubt. */
+  /** Whether everything is compared, or only what changed and what is in doubt. */
   readonly isWhole: boolean;
   readonly notes: SyncNotes;
 }
 
-/** One kernel interface. Of two methods never both are under way. */
+/** One kernel interface. Its methods never run concurrently. */
 export interface Target<Kinds extends LocalKinds, Known> {
-  /** Nothing is wanted yet. */
+  /** Makes an empty wanted state. */
   newWanted(): WantedParts<Kinds>;
-  /** Looks at everything. Rejects when nothing can be programmed. */
+  /** Reads everything. Rejects if nothing can be programmed. */
   look(input: SyncInput, signal: AbortSignal): Promise<Known>;
-  /** Before a sync of changes. @returns the service ports to be planned; undefined: all must be looked at again. */
+  /** Called before a sync of changes. @returns the service ports to plan; undefined if a full sync is needed. */
   refresh(known: Known, input: SyncInput, signal: AbortSignal): Promise<Iterable<string> | undefined>;
   plan(key: string, port: ServicePort, input: SyncInput, known: Known): Parts<Kinds>;
-  /** Writes. What the kernel refuses of one part goes to the notes and stops nothing else; rejects with what stops everything. */
+  /** Writes. Records the refusal of a part in the notes, and goes on; rejects with errors that stop everything. */
   apply(work: Work<Kinds, Known>, signal: AbortSignal): Promise<void>;
 }
 
-/** What one sync has written and what was refused: names for health, log and journal. */
+/** What one sync wrote and what the kernel rejected, for health, log and journal. */
 export class SyncNotes {
   readonly #services: ReadonlyMap<string, ServicePort>;
   readonly #failures = new Map<string, SyncFailure>();
@@ -61,17 +61,17 @@ export class SyncNotes {
     return this.#services.get(owner)?.name.text ?? owner;
   }
 
-  /** The kernel has done it so many times. @param what in the words of the mode. */
+  /** Counts operations of the kernel. @param what the mode's name of the operation. */
   count(what: string, times = 1): void {
     if (times > 0) this.#counts[what] = (this.#counts[what] ?? 0) + times;
   }
 
-  /** The first refusal of each service port counts. @param owner key of the port. @param what names it when it is for none. */
+  /** Records the first refusal of each subject. @param owner key of the service port. @param what names what has no owner. */
   refuse(owner: string | undefined, what: string, reason: string): void {
     this.#note({ subject: owner === undefined ? what : this.nameOf(owner), reason });
   }
 
-  /** What every service depends on was refused. */
+  /** Records the refusal of something that every Service needs. */
   refuseAll(subject: string, reason: string): void {
     this.#note({ subject, reason, concernsAll: true });
   }
@@ -83,7 +83,7 @@ export class SyncNotes {
 
 interface ReconcilerOptions<Kinds extends LocalKinds, Known> {
   readonly target: Target<Kinds, Known>;
-  /** As messages name the kernel. */
+  /** The name of the kernel interface in messages. */
   readonly place: string;
   readonly waits: KernelWaits;
   /** The longest pause between two attempts. */
@@ -92,13 +92,13 @@ interface ReconcilerOptions<Kinds extends LocalKinds, Known> {
   readonly log: Logger;
 }
 
-/** The first retry comes so soon; each further one after twice the time, up to the longest. */
+/** The delay of the first retry; each further delay is twice as long, up to the longest. */
 const FIRST_RETRY_MS = 1_000;
 
 export class Reconciler<Kinds extends LocalKinds, Known> {
-  /** Held by syncs, and by all else that asks the kernel. */
+  /** Held by syncs, and by everything else that uses the kernel interface. */
   readonly turns = new Mutex();
-  /** What the target says of service ports while it plans them; those that are gone are forgotten. */
+  /** The target's warnings from planning service ports; those of deleted ports are forgotten. */
   readonly warnings: PortWarnings;
   readonly #options: ReconcilerOptions<Kinds, Known>;
   readonly #refused: RefusedPorts;
@@ -126,7 +126,7 @@ export class Reconciler<Kinds extends LocalKinds, Known> {
     return this.#wanted;
   }
 
-  /** As the last sync left it; undefined when the kernel is not known to match memory. */
+  /** The state after the last sync; undefined if the kernel is not known to match it. */
   get known(): Known | undefined {
     return this.#known;
   }
@@ -135,24 +135,24 @@ export class Reconciler<Kinds extends LocalKinds, Known> {
     return this.#refused.size > 0;
   }
 
-  /** The next sync looks at everything. */
+  /** Makes the next sync a full one. */
   forget(): void {
     this.#known = undefined;
   }
 
-  /** Retries ask for a sync, until the signal aborts. */
+  /** Lets retries request syncs until the signal aborts. */
   retryBy(requestSync: () => void, signal: AbortSignal): void {
     this.#requestSync = requestSync;
     signal.addEventListener("abort", () => this.stop(), { once: true });
   }
 
-  /** What failed need not wait for its turn. */
+  /** Retries at once, and resets the backoff. */
   hurry(): void {
     this.#retryMs = FIRST_RETRY_MS;
     this.#requestSync?.();
   }
 
-  /** No more retries. */
+  /** Stops all retries. */
   stop(): void {
     this.#isStopped = true;
     this.#requestSync = undefined;
@@ -165,7 +165,7 @@ export class Reconciler<Kinds extends LocalKinds, Known> {
       const { waits } = this.#options;
       waits.begin();
       const known = input.isFullSync ? undefined : this.#known;
-      // If anything is thrown from here on, nothing is known of the kernel until a full sync has looked.
+      // After an error from here on, nothing is known of the kernel until a full sync has read it.
       this.#known = undefined;
       try {
         const isDone = known !== undefined && (await this.#partialSync(known, input, notes, signal));
@@ -200,7 +200,7 @@ export class Reconciler<Kinds extends LocalKinds, Known> {
     return known;
   }
 
-  /** @returns false when everything must be looked at after all. */
+  /** @returns false if a full sync is needed after all. */
   async #partialSync(known: Known, input: SyncInput, notes: SyncNotes, signal: AbortSignal): Promise<boolean> {
     const { target } = this.#options;
     const ports = await target.refresh(known, input, signal);
@@ -217,7 +217,7 @@ export class Reconciler<Kinds extends LocalKinds, Known> {
     return true;
   }
 
-  /** What failed is tried again after 1, 2, 4 … seconds. */
+  /** Schedules a retry of what failed after 1, 2, 4 … seconds. */
   #afterSync(hasFailed: boolean): void {
     const { clock, longestRetryMs } = this.#options;
     this.#retry?.cancel();

@@ -1,18 +1,18 @@
 /**
- * The owners that the kernel refused in the last sync: each has its last known good rules, or none, and is tried again apart
- * from everything else. The one place that remembers this for a mode; the proxier hands on changed ports, and does not
- * know which of them were refused.
+ * The owners that the kernel rejected in the last sync: each has its last known good rules, or none, and is retried
+ * apart from everything else. Only this object remembers them for a mode; the proxier passes on changed ports without
+ * knowing which of them were rejected.
  */
 import type { SyncFailure } from "../../sync/backend.ts";
 
 interface RefusedPortsOptions {
-  /** Called once for each owner that is refused, and again only when the reason changes. */
+  /** Called once for each rejected owner, and again only if the reason changes. */
   readonly onNews?: (failure: SyncFailure) => void;
 }
 
 export class RefusedPorts {
   readonly #onNews: (failure: SyncFailure) => void;
-  /** Those that wait longest for being tried come first. */
+  /** Longest untried first. */
   readonly #byOwner = new Map<string, SyncFailure>();
 
   constructor({ onNews = () => {} }: RefusedPortsOptions = {}) {
@@ -23,7 +23,7 @@ export class RefusedPorts {
     return this.#byOwner.size;
   }
 
-  /** Service ports by key, or what else has rules of its own. */
+  /** Keys of service ports, or names of other owners of rules. */
   get owners(): readonly string[] {
     return [...this.#byOwner.keys()];
   }
@@ -41,9 +41,9 @@ export class RefusedPorts {
   }
 
   /**
-   * The kernel has refused it in this sync; others that were not tried come first next time.
+   * Records that the kernel rejected an owner in this sync, and moves it behind those that were not tried.
    *
-   * @param subject how messages name the owner. @default as before, or the owner itself
+   * @param subject the owner's name in messages. @default as before, or the owner itself
    */
   refuse(owner: string, reason: string, subject?: string): void {
     const before = this.#byOwner.get(owner);
@@ -57,12 +57,12 @@ export class RefusedPorts {
     if (isNews) this.#onNews(failure);
   }
 
-  /** The kernel has taken it, or there is nothing to be taken any more. */
+  /** Forgets an owner: the kernel accepted its rules, or it has none any more. */
   forget(owner: string): void {
     this.#byOwner.delete(owner);
   }
 
-  /** A sync that tried everything has left these, and nothing else. */
+  /** Replaces all failures after a sync that tried everything. */
   replace(failures: ReadonlyMap<string, SyncFailure>): void {
     for (const owner of this.owners) if (!failures.has(owner)) this.#byOwner.delete(owner);
     for (const [owner, failure] of failures) this.#put(owner, failure);

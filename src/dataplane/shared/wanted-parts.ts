@@ -1,13 +1,13 @@
 /**
- * What all service ports together want of the kernel, as parts of several kinds (a virtual server, an address, a load balancer), each
- * with a key and the service ports that want it; kept up to date port by port. No I/O.
+ * What all service ports together want in the kernel, as parts of several kinds (virtual servers, addresses, load
+ * balancers). Each part has a key and the service ports that want it; updated port by port. No I/O.
  */
 import { KeyOwners } from "./key-owners.ts";
 
 /** What one service port wants, by kind. */
 export type Parts<Kinds> = { readonly [K in keyof Kinds]?: readonly (readonly [key: string, value: Kinds[K]])[] };
 
-/** By service or service port, as the mode counts them: a Local policy, endpoints somewhere and none here. */
+/** Services or service ports, as the mode counts them, with a Local policy and endpoints, but none on this node. */
 export interface LocalKinds {
   readonly lacksInternal: true;
   readonly lacksExternal: true;
@@ -16,12 +16,11 @@ export interface LocalKinds {
 const NONE = [] as const;
 
 export class WantedParts<Kinds extends LocalKinds> {
-  /** By kind. */
   readonly of: { readonly [K in keyof Kinds]: KeyOwners<Kinds[K]> };
   readonly #kinds: readonly (keyof Kinds)[];
   readonly #byOwner = new Map<string, Parts<Kinds>>();
 
-  /** @param own the kinds of the mode alone. */
+  /** @param own the kinds that only this mode has. */
   constructor(own: Omit<WantedParts<Kinds>["of"], keyof LocalKinds>) {
     const local = { lacksInternal: new KeyOwners<true>(), lacksExternal: new KeyOwners<true>() };
     this.of = { ...own, ...local } as WantedParts<Kinds>["of"]; // together all kinds
@@ -33,12 +32,12 @@ export class WantedParts<Kinds extends LocalKinds> {
     return this.#byOwner.get(owner) ?? {};
   }
 
-  /** From now on every kind tells what has changed ({@link KeyOwners.touched}). */
+  /** Starts recording changes of every kind ({@link KeyOwners.touched}). */
   track(): void {
     for (const kind of this.#kinds) this.of[kind].track();
   }
 
-  /** Notes what a service port wants from now on; undefined: nothing. */
+  /** Sets what a service port wants; undefined: nothing. */
   put(owner: string, parts: Parts<Kinds> | undefined): void {
     const before = this.by(owner);
     if (parts === undefined) this.#byOwner.delete(owner);

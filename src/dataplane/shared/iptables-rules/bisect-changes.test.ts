@@ -8,7 +8,7 @@ import type { OwnerChange } from "./delta-payload.ts";
 import { remembered, type SpelledRules, spell } from "./owner-rules.ts";
 import type { ServicePortPlan, ServiceTable, SharedRule } from "./rules-plan.ts";
 
-/** A kernel with the shared chain S in both tables, that refuses rules with these words in a comment. */
+/** A kernel with the shared chain S in both tables that rejects rules with these words in a comment. */
 async function kernelRefusing(...words: string[]): Promise<MemoryIptables> {
   const kernel = new MemoryIptables("IPv4", { backEnd: "legacy" });
   await kernel.ensureChain("filter", "S");
@@ -31,7 +31,7 @@ const entry = (table: ServiceTable, text: string): SharedRule => ({
   rule: { chain: "S", matches: [{ kind: "comment", text }], target: { kind: "accept" } },
 });
 
-/** What a plan with these rules leaves in the kernel. */
+/** The state in the kernel after a plan with these rules. */
 function rules(overrides: Partial<ServicePortPlan>): SpelledRules {
   const lacksLocal = { internal: false, external: false };
   return spell({ shared: [], ownChains: [], ownRules: [], lacksLocal, ...overrides });
@@ -63,7 +63,7 @@ test("all owners but the offenders are programmed, however many there are and wh
   assert.equal(result.refused.get("b"), "no");
   assert.deepEqual(result.accepted, ["a", "c", "d", "e"]);
   assert.deepEqual(entries(kernel, "nat").sort(), ["n-a", "n-c", "n-d", "n-e"]);
-  // The entry in filter of the one that nat refused has been taken back.
+  // The filter entry of the owner that nat rejected was undone.
   assert.deepEqual(entries(kernel, "filter").sort(), ["f-a", "f-c", "f-d", "f-e"]);
   assert.equal(result.states.get("f"), undefined);
   assert.deepEqual(result.states.get("a"), remembered(both("a")));

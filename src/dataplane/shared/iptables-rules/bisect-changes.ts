@@ -1,6 +1,6 @@
 /**
- * Brings changes of several owners into the kernel when some of them will be refused and the tool may not say which
- * (`bisect.ts`). An owner that is refused keeps what it had.
+ * Applies changes of several owners when the kernel will reject some and the tool may not say which (`bisect.ts`). A
+ * rejected owner keeps what it had.
  */
 import { type Iptables, IptablesRestoreError, isAttributable } from "../../../kernel/iptables/iptables.ts";
 import type { ChainName } from "../../../kernel/iptables/rule.ts";
@@ -17,25 +17,25 @@ export function removalOf(chain: ChainName): OwnerChange {
 
 interface BisectChangesOptions {
   readonly onRefused: (error: IptablesRestoreError) => void;
-  /** So many refused restores, and the rest is left as it is: it is neither accepted nor refused. @default no limit */
+  /** After this many rejected restores the rest is not tried: neither accepted nor refused. @default no limit */
   readonly maxRefusals?: number;
 }
 
 interface BisectChangesResult {
-  /** By owner, chains that could not be deleted included: what the tool said. */
+  /** The tool's message by owner, including chains that could not be deleted. */
   readonly refused: ReadonlyMap<string, string>;
-  /** The kernel's rules for every owner of the changes; `undefined`: none. */
+  /** The kernel's rules of every owner of the changes; `undefined`: none. */
   readonly states: ReadonlyMap<string, OwnerRules | undefined>;
-  /** Owners that are as they should be. */
+  /** Owners whose change is complete. */
   readonly accepted: readonly string[];
   readonly written: WrittenRules;
 }
 
 /**
- * Applies what the kernel accepts. Rejects when the reason is no rule (lock, missing tool), somewhere on the way.
+ * Applies what the kernel accepts. Rejects, possibly halfway, if the cause is not a rule (lock, missing tool).
  *
- * One table after the other: of a payload with both, the first would stay in force when the second is refused. Chains
- * that are not needed any more go last and by themselves: one that cannot be deleted is no reason to leave its owner out.
+ * Tables are written one after the other: in a payload with both, the first would stay in force if the second is rejected.
+ * Unneeded chains are deleted last and separately: one that cannot be deleted is no reason to leave its owner out.
  */
 export async function bisectChanges(
   iptables: Iptables,
@@ -56,7 +56,7 @@ export async function bisectChanges(
     onRefused(result);
     return { reason: result.output };
   };
-  /** Narrows each change to a part of it. */
+  /** Applies one part of each change. */
   const apply = async (whole: readonly OwnerChange[], part: (change: OwnerChange) => OwnerChange) => {
     return await bisect(whole, {
       attempt: (group) => attempt(group.map(part)),
@@ -69,7 +69,7 @@ export async function bisectChanges(
   const inFilter = await apply(changes, filterPart);
   const inNat = await apply(inFilter, natPart);
   const dropped = inNat.flatMap(droppedChains);
-  // Emptied first, since they may jump to one another.
+  // Emptied first, because they may jump to one another.
   const emptied = await tried(
     iptables,
     dropped.map((chain) => ({ owner: chain, after: { ...NO_RULES, ownChains: chainLines([chain]) } })),
@@ -82,7 +82,7 @@ export async function bisectChanges(
   for (const { owner, after } of inNat) if (accepted.has(owner)) states.set(owner, after && remembered(after));
   const done = new Set(inNat);
   const halfDone = inFilter.filter((change) => !done.has(change));
-  // Owners whose nat rules were refused get their old entries in filter again.
+  // Owners whose nat rules were rejected get their old entries in filter back.
   if ((await tried(iptables, halfDone.map(filterPartUndone))) instanceof IptablesRestoreError) {
     for (const { owner, before, after } of halfDone) {
       states.set(owner, { ...NO_RULES, ...before, filter: after?.filter ?? "" });
@@ -91,7 +91,7 @@ export async function bisectChanges(
   return { refused, states, accepted: [...accepted], written };
 }
 
-/** Resolves to the refusal when it may be the fault of single rules. */
+/** Resolves to the refusal if single rules may have caused it. */
 async function tried(
   iptables: Iptables,
   changes: readonly OwnerChange[],

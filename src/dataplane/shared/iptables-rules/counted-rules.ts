@@ -1,15 +1,15 @@
-/** Rules in shared chains, where those of most service ports only need to be counted. Pure. */
+/** Rules in shared chains, where the rules of most service ports only need to be counted. */
 import type { OtherPort } from "../../../inspect/offline-node.ts";
 import type { SharedRule } from "./rules-plan.ts";
 import type { PlacedInTable } from "./saved-form.ts";
 
 /**
- * The shared rules of all service ports in the order of their keys.
+ * The shared rules of all service ports in key order.
  *
- * @param planned by key.
- * @param others have as many rules in each chain as the planned ones that they are like.
- * @param keys of all, in order.
- * @param opened by key of others: rules in chains of which none is counted, for packets that are asked about may meet them.
+ * @param planned rules by key.
+ * @param others ports with as many rules in each chain as the planned port that they are like.
+ * @param keys all keys, in order.
+ * @param opened by key of other ports: rules in chains that are listed in full, because the packet in question may meet them.
  */
 export function withCounts(
   planned: ReadonlyMap<string, readonly SharedRule[]>,

@@ -1,31 +1,31 @@
 /**
- * The payload that takes some owners from the rules that they have to others. It touches only what changed: a service
- * port's own chains are rewritten, and its entries in shared chains are deleted and inserted by themselves, where upstream
- * rewrites the shared chains of the whole cluster. Reference iptables-operation.md §9.3. Pure.
+ * The payload that changes the rules of some owners. It contains only what changed: it rewrites a service port's own
+ * chains, and deletes and inserts its entries in shared chains one by one, where upstream rewrites the shared chains of
+ * the whole cluster. Reference iptables-operation.md §9.3.
  */
 import type { ChainName } from "../../../kernel/iptables/rule.ts";
 import { chainLines, deletionLines } from "../../../kernel/iptables/rule-text.ts";
 import { declaredChains, lineCount, NO_RULES, type OwnerRules, type SpelledRules } from "./owner-rules.ts";
 import { PartList, type Payload, type Transaction } from "./payload.ts";
 
-/** One owner's change from what is installed to what is wanted; absent means nothing. */
+/** One owner's change from installed to wanted rules; absent means none. */
 export interface OwnerChange {
   readonly owner: string;
   readonly before?: OwnerRules | undefined;
   readonly after?: SpelledRules | undefined;
 }
 
-/** Own chains that an owner has before a change and not after it. */
+/** An owner's own chains that a change removes. */
 export function droppedChains({ before, after }: OwnerChange): readonly ChainName[] {
   const kept = new Set(declaredChains(after?.ownChains ?? ""));
   return declaredChains(before?.ownChains ?? "").filter((chain) => !kept.has(chain));
 }
 
 /**
- * Builds the payload. New entries of shared chains go to the head, so the jump to the node ports stays last. A table without
- * changes is left out; no transaction means no work.
+ * Builds the payload. New entries go to the head of shared chains, so that the jump to the node ports stays last. A
+ * table without changes has no transaction.
  *
- * @param ownersPerTransaction of nat: each still changes at once. As `portsPerTransaction` of `full-payload.ts`. @default all in one
+ * @param ownersPerTransaction for nat, as `portsPerTransaction` in `full-payload.ts`; each owner changes at once. @default all
  */
 export function deltaPayload(
   changes: readonly OwnerChange[],
@@ -52,7 +52,7 @@ export function deltaPayload(
   return { transactions: transactions.filter(({ parts }) => parts.length > 0), written };
 }
 
-/** Entries keep their order, so that all of a table change when one does. */
+/** Entries must keep their order, so if one changes, all of the table's entries are replaced. */
 function entryLines(before: string, after: string): string {
   if (before === after) return "";
   const inserted = after.replaceAll(/^-A/gm, "-I").split(/(?<=\n)/);

@@ -13,7 +13,7 @@ const known = (kernel: MemoryIptables): KnownTables => ({
 
 const tablesOf = (kernel: MemoryIptables) => kernel.dump("filter") + kernel.dump("nat");
 
-/** What the steps of reference iptables.md §2 leave, one command after the other. */
+/** The state after the steps of reference iptables.md §2, one command after the other. */
 async function stepByStep(kernel: MemoryIptables): Promise<string> {
   for (const { table, rule, target } of JUMP_RULES) {
     await kernel.ensureChain(table, target);

@@ -1,4 +1,4 @@
-/** The payload that leaves exactly these rules in our chains. Reference iptables.md §4, iptables-operation.md §9. Pure. */
+/** The payload that leaves exactly these rules in our chains. Reference iptables.md §4, iptables-operation.md §9. */
 import type { ChainName } from "../../../kernel/iptables/rule.ts";
 import { chainLines, deletionLines, ruleLines } from "../../../kernel/iptables/rule-text.ts";
 import { lineCount, type OwnerRules, type SpelledRules } from "./owner-rules.ts";
@@ -8,11 +8,11 @@ import type { StaticPlan } from "./rules-plan.ts";
 interface FullPayloadInput {
   readonly plan: StaticPlan;
   readonly ports: Iterable<SpelledPort>;
-  /** Owners whose last known good rules stay as they are while everything around them is rewritten. */
+  /** Owners whose last known good rules stay while everything else is rewritten. */
   readonly kept?: Iterable<readonly [owner: string, rules: OwnerRules]>;
-  /** nat chains of ours that nothing needs any more. */
+  /** nat chains of ours that are no longer needed. */
   readonly staleChains?: readonly ChainName[];
-  /** The same, but a rule of another program jumps there: they are only emptied. */
+  /** Likewise, but another program's rule jumps to them: they are only emptied. */
   readonly heldChains?: readonly ChainName[];
   /**
    * Rewrites the own chains of this many ports per nat transaction, before the one with all the rest; stale chains are emptied and
@@ -25,7 +25,7 @@ interface FullPayloadInput {
 
 type SpelledPort = readonly [owner: string, rules: SpelledRules];
 
-/** Builds the payload: a transaction of filter, and then those of nat. */
+/** Builds the payload: a filter transaction, then those of nat. */
 export function fullPayload(input: FullPayloadInput): Payload {
   const { plan, staleChains = [], heldChains = [], portsPerTransaction } = input;
   const ports = [...input.ports];
@@ -51,13 +51,13 @@ export function fullPayload(input: FullPayloadInput): Payload {
     { table: "filter", parts: filter.parts },
     ...(isWhole ? [] : ownChainTransactions(plan, ports, portsPerTransaction)),
     { table: "nat", parts: nat.parts },
-    // Emptied first, since they may jump to one another.
+    // Emptied first, because they may jump to one another.
     ...(isWhole ? [] : [chainLines, deletionLines].flatMap(inPortions(staleChains, portsPerTransaction))),
   ];
   return { transactions, written: rulesWritten(plan, ports, kept) };
 }
 
-/** Transactions with the own chains of some ports each, after one with the static chains that their rules jump to. */
+/** Transactions with the own chains of some ports each, after one with the static chains to which their rules jump. */
 function ownChainTransactions(
   plan: StaticPlan,
   ports: readonly SpelledPort[],

@@ -1,6 +1,6 @@
 /**
- * The rules of service ports in the kernel: what each has there, which of them were refused and keep their last good ones, and whether
- * memory is to be believed. A change goes as a difference, and where that cannot be, everything is written.
+ * The rules of service ports in the kernel: what each has there, which were rejected and keep their last known good
+ * ones, and whether memory can be trusted. A change is sent as a difference; if that fails, everything is written.
  */
 import { type Iptables, IptablesRestoreError, isAttributable } from "../../../kernel/iptables/iptables.ts";
 import type { Rule } from "../../../kernel/iptables/rule.ts";
@@ -25,13 +25,13 @@ import {
 interface OwnedRulesOptions {
   readonly iptables: Iptables;
   readonly metrics: RestoreMetrics & {
-    /** Those of changes. @default not counted */
+    /** Counts failed restores of changes. @default not counted */
     readonly partialRestoreFailures?: { inc(): void };
   };
   readonly log: Logger;
 }
 
-/** Refused restores that one change puts up with while it tries refused parts again. */
+/** The most rejected restores in one change while it retries rejected parts. */
 const MAX_REFUSALS = 32;
 
 export class OwnedRules {
@@ -39,14 +39,14 @@ export class OwnedRules {
   readonly #installed = new InstalledRules();
   readonly #refused = new RefusedPorts();
   #plan: StaticPlan | undefined;
-  /** From before a change that failed; until everything is written. */
+  /** Entries from before a failed change, kept until everything is written. */
   #filterBefore: FilterEntries = new Map();
 
   constructor(options: OwnedRulesOptions) {
     this.#options = options;
   }
 
-  /** The static rules in the kernel; undefined when the kernel is not known to match memory. */
+  /** The static rules in the kernel; undefined if the kernel is not known to match memory. */
   get plan(): StaticPlan | undefined {
     return this.#plan;
   }
@@ -55,21 +55,21 @@ export class OwnedRules {
     return this.#installed;
   }
 
-  /** By owner, what the kernel refused. */
+  /** What the kernel rejected, by owner. */
   get failures(): ReadonlyMap<string, SyncFailure> {
     return this.#refused.byOwner;
   }
 
-  /** Everything must be written. */
+  /** Makes the next sync write everything. */
   forget(): void {
     this.#plan = undefined;
   }
 
   /**
-   * Sends the changed owners only, and tries the refused ones again.
+   * Sends only the changed owners, and retries the rejected ones.
    *
-   * @param desired what an owner is to have from now on. @param ownersPerTransaction as {@link deltaPayload} takes it.
-   * @returns undefined when everything must be written.
+   * @param desired what an owner should have from now on. @param ownersPerTransaction as in {@link deltaPayload}.
+   * @returns undefined if everything must be written.
    */
   async change(
     changed: Iterable<string>,
@@ -77,7 +77,7 @@ export class OwnedRules {
     ownersPerTransaction?: number,
   ): Promise<WrittenRules | undefined> {
     const { iptables, metrics, log } = this.#options;
-    // Parts may have been refused that no change had asked for.
+    // Rejected parts may include some that no change requested.
     const owners = new Set([...changed, ...this.#refused.owners]);
     const changes = [...owners].flatMap((owner) => this.#changeOf(owner, desired(owner)) ?? []);
     this.#leaveOwnedAgain(changes);
@@ -90,7 +90,7 @@ export class OwnedRules {
       this.#plan = undefined;
       metrics.restoreFailures.inc();
       metrics.partialRestoreFailures?.inc();
-      // The change may be in force in filter, which comes before nat: only we know what was there.
+      // The change may be in force in filter, which precedes nat: only this process knows what was there.
       this.#filterBefore = new Map(changes.map(({ owner, before: old }) => [owner, old?.filter ?? ""]));
       if (!isAttributable(error)) throw error;
       log.error("Partial sync was refused, rewriting all rules", error);
@@ -98,7 +98,7 @@ export class OwnedRules {
     }
   }
 
-  /** Writes everything. Rejects when nothing could be written. */
+  /** Writes everything. Rejects if nothing could be written. */
   async replace(full: Omit<FullTransaction, "filterBefore" | "onRefused">): Promise<WrittenRules> {
     const { iptables, metrics, log } = this.#options;
     this.#plan = undefined;
@@ -123,7 +123,7 @@ export class OwnedRules {
     }
   }
 
-  /** A stale chain that could not be deleted, and that an owner has again, is stale no more: the other change would empty it. */
+  /** Drops the retried deletion of a stale chain that an owner has again: it would empty the chain. */
   #leaveOwnedAgain(changes: OwnerChange[]): void {
     if (!changes.some(({ owner }) => staleChainOf(owner) !== undefined)) return;
     const owned = new Set<string>(changes.flatMap(({ after }) => declaredChains(after?.ownChains ?? "")));
@@ -135,7 +135,7 @@ export class OwnedRules {
     }
   }
 
-  /** Undefined when there is nothing to do for the owner. */
+  /** Undefined if there is nothing to do for the owner. */
   #changeOf(owner: string, desired: DesiredPort | UnplannedPort | undefined): OwnerChange | undefined {
     const chain = staleChainOf(owner);
     if (chain !== undefined) return removalOf(chain);
@@ -151,10 +151,10 @@ export class OwnedRules {
   }
 
   /**
-   * Parts that were refused before are tried once more, after the others and apart from them: one bad service must not
-   * make every later change a rewriting of the whole cluster.
+   * Retries previously rejected parts, after the others and apart from them: one bad Service must not turn every later
+   * change into a rewrite of the whole cluster.
    *
-   * @returns what was written, with this and before.
+   * @returns what was written, including `written`.
    */
   async #tryRefusedAgain(changes: readonly OwnerChange[], written: WrittenRules): Promise<WrittenRules> {
     const { iptables, metrics } = this.#options;
@@ -175,7 +175,7 @@ export class OwnedRules {
 
 const TABLES = ["filter", "nat"] as const;
 
-/** What the kernel holds: the static rules, those of every owner, and the totals, which are kept by difference. */
+/** The rules in the kernel: static ones, those of every owner, and totals, which are updated incrementally. */
 export class InstalledRules implements Iterable<readonly [owner: string, rules: OwnerRules]> {
   readonly #rules = new Map<string, OwnerRules>();
   readonly #chains = { filter: new Map<string, number>(), nat: new Map<string, number>() };
@@ -190,7 +190,7 @@ export class InstalledRules implements Iterable<readonly [owner: string, rules: 
     return this.#rules[Symbol.iterator]();
   }
 
-  /** @param rules undefined for none. */
+  /** @param rules undefined: none. */
   set(owner: string, rules: OwnerRules | undefined): void {
     const old = this.#rules.get(owner);
     if (old !== undefined) this.#count(old, -1);
@@ -202,7 +202,7 @@ export class InstalledRules implements Iterable<readonly [owner: string, rules: 
     this.#count(rules, 1);
   }
 
-  /** A full sync has written these, and nothing else. */
+  /** Replaces everything after a full sync. */
   replace(plan: StaticPlan, installed: Iterable<readonly [owner: string, rules: OwnerRules]>): void {
     this.#rules.clear();
     this.#begin("filter", plan.filterChains, [...plan.filterHead, ...plan.filterTail]);
@@ -212,17 +212,17 @@ export class InstalledRules implements Iterable<readonly [owner: string, rules: 
     for (const [owner, rules] of installed) this.set(owner, rules);
   }
 
-  /** Rules in each chain that owners share or that is fixed. */
+  /** How many rules each shared or fixed chain has. */
   get chains(): Readonly<Record<ServiceTable, ReadonlyMap<string, number>>> {
     return this.#chains;
   }
 
-  /** Rules of each table. */
+  /** How many rules each table has. */
   get ruleCounts(): WrittenRules {
     return { filter: sumOf(this.#chains.filter), nat: sumOf(this.#chains.nat) + this.#ownRuleCount };
   }
 
-  /** Service ports with a Local policy, endpoints somewhere and none here. */
+  /** How many service ports have a Local policy and endpoints, but none on this node. */
   get noLocalEndpoints(): { readonly internal: number; readonly external: number } {
     return { ...this.#lacking };
   }

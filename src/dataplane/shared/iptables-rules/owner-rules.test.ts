@@ -38,7 +38,7 @@ test("what is remembered of a plan is everything but the rules of its own chains
 test("rules are counted by chain, and own chains by what is in them and what goes to them in nat", () => {
   const rules = spell(planOf(80));
   assert.equal(rules.ownRuleCount, 3);
-  // Three rules, one of them to an own chain, and two entries of nat.
+  // Three rules, one of which jumps to an own chain, and two entries in nat.
   assert.equal(rules.ownUses, 6);
   assert.deepEqual(
     [...countByChain(rules.nat)],

@@ -1,29 +1,29 @@
 /**
- * The rules of one owner as lines of iptables-restore. What was written is remembered in this form, and the next change is compared
- * with it: 150 bytes for an entry of a shared chain, and no second planning.
+ * The rules of one owner as lines of iptables-restore. Written rules are kept in this form for comparison with the next
+ * change: 150 bytes for an entry of a shared chain, and nothing is planned twice.
  */
 import type { ChainName } from "../../../kernel/iptables/rule.ts";
 import { chainLines, ruleLines } from "../../../kernel/iptables/rule-text.ts";
 import type { ServicePortPlan, ServiceTable } from "./rules-plan.ts";
 
-/** Rules in the kernel, as far as they must be known to change or remove them: the last known good ones of their owner. */
+/** An owner's rules in the kernel (its last known good ones), in the detail needed to change or remove them. */
 export interface OwnerRules {
-  /** Appends its entries to the shared chains of filter, in order. */
+  /** Lines that append its entries to the shared chains of filter, in order. */
   readonly filter: string;
-  /** The same for nat. */
+  /** Likewise for nat. */
   readonly nat: string;
-  /** Declares the nat chains that it alone owns. */
+  /** Lines that declare the nat chains it owns alone. */
   readonly ownChains: string;
-  /** Rules in these. */
+  /** How many rules its own chains have. */
   readonly ownRuleCount: number;
-  /** Rules in its own chains and rules of its own that go to them; undefined when not known. */
+  /** How many rules are in its own chains, plus its rules that jump to them; undefined if unknown. */
   readonly ownUses: number | undefined;
   readonly lacksLocal: ServicePortPlan["lacksLocal"];
 }
 
-/** Rules to be written. */
+/** An owner's rules to be written. */
 export interface SpelledRules extends OwnerRules {
-  /** Appends the rules of its own chains. */
+  /** Lines that append the rules of its own chains. */
   readonly ownRules: string;
 }
 
@@ -39,7 +39,7 @@ export const NO_RULES: SpelledRules = {
   ownRules: "",
 };
 
-/** Spells a plan. Throws a RangeError for names that cannot be written into a rule. Pure. */
+/** Spells a plan as lines. @throws RangeError for names that cannot be written into a rule. */
 export function spell(plan: ServicePortPlan): SpelledRules {
   const { shared, ownChains, ownRules, lacksLocal } = plan;
   const entriesOf = (table: ServiceTable) =>
@@ -53,13 +53,13 @@ export function spell(plan: ServicePortPlan): SpelledRules {
     ownChains: chainLines(ownChains),
     ownRuleCount: ownRules.length,
     ownUses: usesOf(plan),
-    // Kept with each service port, and nearly always the same.
+    // Kept for each service port and nearly always the same, so one object is shared.
     lacksLocal: lacksLocal.internal || lacksLocal.external ? lacksLocal : NOTHING_LACKS,
     ownRules: ruleLines("append", ownRules),
   };
 }
 
-/** Forgets the rules of own chains, the largest part, once they are written. */
+/** What is kept after writing: without the rules of own chains, the largest part. */
 export function remembered({ filter, nat, ownChains, ownRuleCount, ownUses, lacksLocal }: SpelledRules): OwnerRules {
   return { filter, nat, ownChains, ownRuleCount, ownUses, lacksLocal };
 }
@@ -75,19 +75,18 @@ function usesOf({ ownChains, ownRules, shared }: ServicePortPlan): number {
   return uses;
 }
 
-/** The chains that lines declare. Pure. */
+/** The chains that the lines declare. */
 export function declaredChains(lines: string): ChainName[] {
   return Array.from(lines.matchAll(/^:(\S+)/gm), ([, name = ""]) => name as ChainName); // written from chain names
 }
 
-/** The number of rules that lines append, by chain. Pure. */
+/** The number of rules that the lines append, by chain. */
 export function countByChain(lines: string): Map<string, number> {
   const counts = new Map<string, number>();
   for (const [, chain = ""] of lines.matchAll(/^-A (\S+)/gm)) counts.set(chain, (counts.get(chain) ?? 0) + 1);
   return counts;
 }
 
-/** Pure. */
 export function lineCount(text: string): number {
   let count = 0;
   for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) count += 1;

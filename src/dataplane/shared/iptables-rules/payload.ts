@@ -1,6 +1,6 @@
 /**
- * The input of iptables-restore. Every piece of its text remembers whose it is, so that a line that the tool complains
- * about leads to a service. Reference iptables.md §4, iptables-operation.md §9.3. Pure.
+ * The input of iptables-restore. Every part of the text has an owner, so that the line in an error of the tool leads to
+ * a Service. Reference iptables.md §4, iptables-operation.md §9.3.
  */
 import type { Iptables } from "../../../kernel/iptables/iptables.ts";
 import type { ChainName } from "../../../kernel/iptables/rule.ts";
@@ -14,13 +14,13 @@ interface PayloadPart {
   readonly text: string;
 }
 
-/** The lines between `*TABLE` and `COMMIT`: they take effect at once, or not at all. */
+/** The lines between `*TABLE` and `COMMIT`: they take effect together, or not at all. */
 export interface Transaction {
   readonly table: ServiceTable;
   readonly parts: readonly PayloadPart[];
 }
 
-/** Rules written by a payload, per table, for the metric `…_iptables_last`. */
+/** How many rules a payload writes, per table, for the metric `…_iptables_last`. */
 export type WrittenRules = Readonly<Record<ServiceTable, number>>;
 
 export function addWritten(a: WrittenRules, b: WrittenRules): WrittenRules {
@@ -32,7 +32,7 @@ export interface Payload {
   readonly written: WrittenRules;
 }
 
-/** The text of transactions, in pieces. */
+/** The text of the transactions, in pieces. */
 export function* textsOf(transactions: readonly Transaction[]): Generator<string> {
   for (const { table, parts } of transactions) {
     yield `*${table}\n`;
@@ -41,7 +41,7 @@ export function* textsOf(transactions: readonly Transaction[]): Generator<string
   }
 }
 
-/** Sends a payload, if there is anything in it; resolves to its counts. Throws `IptablesRestoreError`. */
+/** Sends a payload unless it is empty; resolves to its counts. @throws IptablesRestoreError */
 export async function send(iptables: Iptables, { transactions, written }: Payload): Promise<WrittenRules> {
   if (transactions.length > 0) await iptables.restore(textsOf(transactions));
   return written;
@@ -62,7 +62,7 @@ export function ownerOfLine({ transactions }: Payload, line: number): string | u
   return undefined;
 }
 
-/** Collects the pieces of a transaction; empty ones are left out. */
+/** Collects the parts of a transaction; empty ones are left out. */
 export class PartList {
   readonly parts: PayloadPart[] = [];
 
@@ -73,13 +73,13 @@ export class PartList {
 
 const STALE_CHAIN = "chain ";
 
-/** The owner name of a stale chain in parts and failures. */
+/** The owner of a stale chain in parts and failures. */
 export function staleChainOwner(chain: ChainName): string {
   return STALE_CHAIN + chain;
 }
 
-/** The stale chain that an owner name stands for; undefined for service ports. */
+/** The stale chain that an owner stands for; undefined for service ports. */
 export function staleChainOf(owner: string): ChainName | undefined {
-  // Made of a chain's name, see staleChainOwner.
+  // Made from a chain's name by staleChainOwner.
   return owner.startsWith(STALE_CHAIN) ? (owner.slice(STALE_CHAIN.length) as ChainName) : undefined;
 }

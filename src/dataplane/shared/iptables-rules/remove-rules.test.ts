@@ -7,7 +7,7 @@ import { memoryLog } from "../../../server/testing/memory-log.ts";
 import { cleanUpIptables } from "./remove-rules.ts";
 import { JUMP_RULES } from "./top-level-rules.ts";
 
-/** A kernel as a proxy left it: jumps, service chains that refer to one another, canaries. */
+/** A kernel as a proxy leaves it: jumps, service chains that refer to one another, canaries. */
 async function used(): Promise<MemoryIptables> {
   const kernel = new MemoryIptables("IPv4");
   for (const { table, rule, target } of JUMP_RULES) {
@@ -87,7 +87,7 @@ test("with the lock held nothing is removed, and that is no success", async () =
   assert.match(log.errors.join("\n"), /xtables lock/);
 });
 
-/** A table of chains of which each leads to the next. */
+/** A table of chains, each of which jumps to the next. */
 async function manyChains(backEnd: "nft" | "legacy"): Promise<MemoryIptables> {
   const kernel = new MemoryIptables("IPv4", { backEnd });
   const chains = Array.from({ length: 1_201 }, (_, index) => `KUBE-SEP-${String(index).padStart(16, "A")}`);

@@ -1,6 +1,6 @@
 /**
  * Removes what the iptables mode leaves in the kernel, and nothing else: reference iptables-operation.md §13. The chain
- * KUBE-FIREWALL and its jumps are the kubelet's as well and stay, as do the kubelet's own chains and all foreign rules.
+ * KUBE-FIREWALL and its jumps stay, since the kubelet uses them too, as do the kubelet's own chains and all foreign rules.
  */
 import type { Iptables } from "../../../kernel/iptables/iptables.ts";
 import { chainLines, deletionLines, ruleArguments, transactionText } from "../../../kernel/iptables/rule-text.ts";
@@ -15,18 +15,18 @@ const OWN_CHAINS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ["mangle", new Set<string>([CHAINS.canary])],
 ]);
 
-/** Whether {@link cleanUpIptables} removes a chain of this name, unless it is shared. Pure. */
+/** Whether {@link cleanUpIptables} removes a chain of this name if it is not shared. */
 export function isIptablesChain(table: string, chain: string): boolean {
   return (OWN_CHAINS.get(table)?.has(chain) ?? false) || (table === "nat" && isServiceChain(chain));
 }
 
 /**
- * So many chains are named by one transaction, where the tools like small ones: the time of iptables-nft-restore grows with their square
- * (docs/performance.md).
+ * How many chains one transaction names if the tools prefer small ones: the time of iptables-nft-restore grows with
+ * their square (docs/performance.md).
  */
 const CHAINS_PER_TRANSACTION = 500;
 
-/** The rules that another mode has as well, and needs. */
+/** Rules that another mode also has and needs. */
 export interface SharedRules {
   hasJump(jump: JumpRule): boolean;
   hasChain(table: "nat" | "filter", chain: string): boolean;
@@ -35,9 +35,9 @@ export interface SharedRules {
 const NOTHING_SHARED: SharedRules = { hasJump: () => false, hasChain: () => false };
 
 /**
- * Deletes the jumps and chains of one family, step by step; a step that fails is logged and the rest goes on.
+ * Deletes the jumps and chains of one family step by step; logs a step that fails and goes on.
  *
- * @param shared stays. @default nothing
+ * @param shared rules that stay. @default none
  * @returns whether everything worked.
  */
 export async function cleanUpIptables(iptables: Iptables, log: Logger, shared = NOTHING_SHARED): Promise<boolean> {
@@ -68,7 +68,7 @@ export async function cleanUpIptables(iptables: Iptables, log: Logger, shared = 
           texts.map((lines) => transactionText(table, lines)),
           { table },
         );
-      // Every chain is emptied before any is deleted, so that they may refer to one another.
+      // Every chain is emptied before any is deleted, because they may refer to one another.
       const portions = portionsOf(chains, iptables.prefersSmallTransactions ? CHAINS_PER_TRANSACTION : chains.length);
       if (portions.length === 1) {
         await restore([chainLines(chains) + deletionLines(chains)]);

@@ -1,9 +1,9 @@
-/** Plans of iptables rules: of one service port, and of those that belong to none. */
+/** Plans of iptables rules: those of one service port, and the static ones. */
 import type { IptablesTable, RulePosition } from "../../../kernel/iptables/iptables.ts";
 import type { ChainName, Rule } from "../../../kernel/iptables/rule.ts";
 import { ruleLines } from "../../../kernel/iptables/rule-text.ts";
 
-/** A rule in a built-in chain that leads into one of ours. `isShared` ones belong to the kubelet too and outlive cleanup. */
+/** A rule in a built-in chain that jumps to one of ours. If `isShared`, the kubelet uses it too, and cleanup leaves it. */
 export interface JumpRule {
   readonly table: IptablesTable;
   readonly rule: Rule;
@@ -13,16 +13,16 @@ export interface JumpRule {
   readonly position?: RulePosition;
 }
 
-/** The static part of a full payload, by place. */
+/** The static part of a full payload, by table and position. */
 export interface StaticPlan {
   readonly filterChains: readonly ChainName[];
   readonly natChains: readonly ChainName[];
-  /** Before the rules of services. */
+  /** Before the rules of Services. */
   readonly filterHead: readonly Rule[];
-  /** After the rules of services. */
+  /** After the rules of Services. */
   readonly filterTail: readonly Rule[];
   readonly natHead: readonly Rule[];
-  /** Last of all: the jumps to the node ports. */
+  /** At the very end: the jumps to the node ports. */
   readonly natTail: readonly Rule[];
 }
 
@@ -35,14 +35,14 @@ export const NOTHING_STATIC: StaticPlan = {
   natTail: [],
 };
 
-/** Whether two static plans have the same rules. Pure. */
+/** Whether two static plans have the same rules. */
 export function equalStaticRules(a: StaticPlan, b: StaticPlan): boolean {
   return (["filterHead", "filterTail", "natHead", "natTail"] as const).every(
     (place) => ruleLines("append", a[place]) === ruleLines("append", b[place]),
   );
 }
 
-/** The tables that service ports have rules in. */
+/** The tables in which service ports have rules. */
 export type ServiceTable = Exclude<IptablesTable, "mangle">;
 
 /** A rule in a chain that several service ports share. */
@@ -52,12 +52,12 @@ export interface SharedRule {
 }
 
 export interface ServicePortPlan {
-  /** Entries in top-level chains; their order counts within one chain. */
+  /** Entries in top-level chains; their order matters within a chain. */
   readonly shared: readonly SharedRule[];
-  /** nat chains that this port alone owns, in the order of declaration. */
+  /** nat chains that this port owns alone, in order of declaration. */
   readonly ownChains: readonly ChainName[];
   /** Rules of those chains. */
   readonly ownRules: readonly Rule[];
-  /** A Local policy with endpoints somewhere and none here (metric `sync_proxy_rules_no_local_endpoints_total`). */
+  /** A Local policy with endpoints, but none on this node (metric `sync_proxy_rules_no_local_endpoints_total`). */
   readonly lacksLocal: { readonly internal: boolean; readonly external: boolean };
 }

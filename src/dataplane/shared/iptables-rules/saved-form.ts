@@ -1,5 +1,5 @@
 /**
- * Rules as `iptables-save` prints them on a node that has nothing else: its order of chains, its spelling of rules. Pure.
+ * Rules as `iptables-save` prints them on a node without other rules: its order of chains, its spelling of rules.
  */
 
 import { BUILT_IN_CHAINS, type IptablesTable } from "../../../kernel/iptables/iptables.ts";
@@ -10,7 +10,7 @@ import { ruleArguments } from "../../../kernel/iptables/rule-text.ts";
 import type { IpFamily } from "../../../net/ip.ts";
 import type { JumpRule, ServicePortPlan, ServiceTable, StaticPlan } from "./rules-plan.ts";
 
-/** A rule at its place in a chain: one without a target no packet can meet that is asked about, and it is only counted. */
+/** A rule at its place in a chain. One without a target is only counted: the packet in question cannot meet it. */
 type PlacedRule = Rule | Pick<Rule, "chain">;
 
 export interface PlacedInTable {
@@ -18,20 +18,20 @@ export interface PlacedInTable {
   readonly rule: PlacedRule;
 }
 
-/** Rules of a whole cluster, or of a part of it. */
+/** The rules of a whole cluster, or of a part of it. */
 interface PlannedRules {
   readonly jumps: readonly JumpRule[];
   readonly fixed: StaticPlan;
-  /** The name of a chain that is in every table. @default none */
+  /** The name of a chain in every table. @default none */
   readonly canary?: string | undefined;
   readonly ports: readonly ServicePortPlan[];
   /** Rules in shared chains. @default those of the ports */
   readonly shared?: readonly PlacedInTable[];
 }
 
-/** What is in one table. */
+/** The contents of one table. */
 export interface TableContent {
-  /** Without the built-in ones. */
+  /** Without the built-in chains. */
   readonly chains: readonly string[];
   /** In order within each chain. */
   readonly rules: readonly PlacedRule[];
@@ -39,7 +39,7 @@ export interface TableContent {
 
 type TableContents = Readonly<Partial<Record<IptablesTable, TableContent>>>;
 
-/** The tables that a full sync leaves. Pure. */
+/** The tables that a full sync leaves. */
 export function tableContents({
   jumps,
   fixed,
@@ -74,9 +74,9 @@ export function tableContents({
 const TABLES: readonly IptablesTable[] = ["mangle", "filter", "nat"];
 
 /**
- * Prints the tables. Counters are zero; the comments that iptables-save puts around tables name a time, and are left out.
+ * Prints the tables. Counters are zero; the comments of iptables-save around tables contain a time, and are left out.
  *
- * @param extent a whole table begins with the built-in chains; a part of one has just what is in it.
+ * @param extent a whole table starts with the built-in chains; a part has only its own contents.
  */
 export function savedText(tables: TableContents, family: IpFamily, extent: "whole" | "part"): string {
   return TABLES.map((table) => {
@@ -89,7 +89,7 @@ export function savedText(tables: TableContents, family: IpFamily, extent: "whol
   }).join("");
 }
 
-/** The same as {@link savedText} gives for whole tables, for a walk; a rule is spelled when it is looked at. */
+/** The same as {@link savedText} for whole tables, for a walk: a rule is spelled only when it is read. */
 export function tableTexts(tables: TableContents, family: IpFamily): TableTexts {
   const found = new Map<string, ReadonlyMap<string, ChainTexts>>();
   for (const table of TABLES) {
@@ -140,12 +140,12 @@ function destinationOf({ matches }: Rule): string | undefined {
   return port?.kind === "destination-port" ? `:${port.port}` : undefined;
 }
 
-/** A rule as iptables-save prints it, without `-A CHAIN`. Pure. */
+/** A rule as iptables-save prints it, without `-A CHAIN`. */
 export function savedRule(rule: Rule, family: IpFamily): string {
   return printRule(parseRule(ruleArguments(rule), family));
 }
 
-/** A rule as a line of iptables-save. Pure. */
+/** A rule as a line of iptables-save. */
 export function savedLine(rule: Rule, family: IpFamily): string {
   return `-A ${rule.chain} ${savedRule(rule, family)}`.trimEnd();
 }
@@ -159,7 +159,7 @@ function ruleLines(table: IptablesTable, rules: readonly PlacedRule[], family: I
   );
 }
 
-/** The jumps of a table, in the order in which they end up: each is put at the head of its chain or at the end. */
+/** The jumps of a table in their final order: each is put at the head or the end of its chain. */
 export function jumpRules(table: IptablesTable, jumps: readonly JumpRule[]): Rule[] {
   const own = jumps.filter((jump) => jump.table === table);
   const ends = own.filter(({ position }) => position === "end");

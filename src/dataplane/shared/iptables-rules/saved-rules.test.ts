@@ -46,7 +46,7 @@ COMMIT
   "nat",
 );
 
-/** The entries of a table, as deletions would name them. */
+/** The entries of a table in the form of deletions. */
 function entries(rules: OwnerRules | undefined, table: "filter" | "nat"): string[] {
   return Array.from((rules?.[table] ?? "").matchAll(/^-A (.*)\n/gm), ([, rule = ""]) => rule);
 }

@@ -1,6 +1,6 @@
 /**
- * Rules of ours in saved tables that this process did not write, or did but no longer trusts: which
- * chains exist, and the last known good rules of a service port that cannot be rewritten. Pure.
+ * Our rules in saved tables that this process did not write, or no longer trusts: which chains exist, and the last
+ * known good rules of a service port that cannot be rewritten.
  */
 
 import { type Iptables, isUnreadable } from "../../../kernel/iptables/iptables.ts";
@@ -14,12 +14,12 @@ import { isServiceChain, servicePortChains } from "./chain-names.ts";
 import { NO_RULES, type OwnerRules } from "./owner-rules.ts";
 import type { ServiceTable, StaticPlan } from "./rules-plan.ts";
 
-/** A table as the kernel has it now. */
+/** Reads a table from the kernel. */
 export async function readSaved(iptables: Pick<Iptables, "save">, table: ServiceTable): Promise<SavedTable> {
   return readTable(await iptables.save(table), table);
 }
 
-/** The same; undefined where the tool cannot print it (`unreadable`). */
+/** Likewise; undefined if the tool cannot print it (`unreadable`). */
 export async function readSavedIfReadable(
   iptables: Pick<Iptables, "save">,
   table: ServiceTable,
@@ -35,18 +35,18 @@ export async function readSavedIfReadable(
 /** An entry of a shared chain. */
 interface SavedEntry {
   readonly table: ServiceTable;
-  /** Appends it. */
+  /** The line that appends it. */
   readonly line: string;
 }
 
-/** Rules found in the kernel, by what they belong to. */
+/** Rules found in the kernel, by owner. */
 export class SavedRules {
   readonly #shared = new Map<string, SavedEntry[]>();
   readonly #targets = new Map<string, ChainName[]>();
   readonly #nat: SavedTable;
   readonly #asked = new Map<string, OwnerRules | undefined>();
 
-  /** @param plan of the mode: its chains are those that service ports share. */
+  /** @param plan the mode's static plan: its chains are those that service ports share. */
   constructor(filter: SavedTable, nat: SavedTable, { filterChains, natChains }: StaticPlan) {
     this.#nat = nat;
     this.#readShared(filter, "filter", new Set(filterChains));
@@ -54,14 +54,14 @@ export class SavedRules {
     this.#readServiceChains();
   }
 
-  /** The kernel's rules for a service port; undefined when it has none. */
+  /** The kernel's rules for a service port; undefined if it has none. */
   of(name: ServicePortName): OwnerRules | undefined {
     const owner = ownerText(name.text, name.protocol);
     if (!this.#asked.has(owner)) this.#asked.set(owner, this.#find(name, owner));
     return this.#asked.get(owner);
   }
 
-  /** Entries of shared chains that belong to none of the ports that were asked for: by their names. */
+  /** Entries of shared chains of ports that {@link of} was not called for, by owner. */
   rest(): Map<string, OwnerRules> {
     const rest = new Map<string, OwnerRules>();
     for (const [owner, shared] of this.#shared) {
@@ -72,7 +72,7 @@ export class SavedRules {
   }
 
   #find(name: ServicePortName, owner: string): OwnerRules | undefined {
-    // Ports of one name and two protocols have one such rule each, and the rules look the same.
+    // Two ports that differ only in protocol have one such rule each, and the rules look the same.
     const healthChecks = this.#shared.get(ownerText(name.text, ""));
     const healthCheck = healthChecks?.[0]?.table === "filter" ? healthChecks.splice(0, 1) : [];
     const shared = [...(this.#shared.get(owner) ?? []), ...healthCheck];
@@ -118,12 +118,12 @@ function isEndpointChain(target: string | undefined): target is ChainName {
   return target?.startsWith("KUBE-SEP-") === true;
 }
 
-/** The owner of an entry of a shared chain: its comment begins with the service port's name. */
+/** The owner of an entry of a shared chain: its comment starts with the service port's name. */
 function ownerOf(rule: string): string | undefined {
   const comment = commentOf(rule) ?? "";
   const [name = ""] = comment.split(" ", 1);
   if (!name.includes("/")) return undefined;
-  // Health checks are TCP, whichever protocol the port has.
+  // Health checks use TCP, regardless of the port's protocol.
   if (comment.endsWith(" health check node port")) return ownerText(name, "");
   const protocol = protocolOf(rule) ?? "";
   return ownerText(name, isProtocolName(protocol) ? protocol : "");

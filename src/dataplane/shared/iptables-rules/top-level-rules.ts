@@ -1,4 +1,4 @@
-/** The chains that exist once, and the rules of built-in chains that lead there. Reference iptables.md §2, §4. */
+/** The chains of no service port, and the jumps to them from built-in chains. Reference iptables.md §2, §4. */
 import type { IptablesTable } from "../../../kernel/iptables/iptables.ts";
 import type { ChainName, Rule, RuleMatch } from "../../../kernel/iptables/rule.ts";
 import type { LocalTrafficDetector } from "../../../model/local-traffic-detector.ts";
@@ -24,7 +24,7 @@ export function jump(
   return { table, rule, target, isShared: target === CHAINS.firewall };
 }
 
-/** In the order in which they are ensured: each goes to the head, so the last ends up first (iptables.md §2). */
+/** In the order of insertion: each goes to the head, so the last one ends up first (iptables.md §2). */
 export const JUMP_RULES: readonly JumpRule[] = [
   jump("filter", "INPUT", CHAINS.externalServices, EXTERNAL_PORTALS, true),
   jump("filter", "FORWARD", CHAINS.externalServices, EXTERNAL_PORTALS, true),
@@ -48,7 +48,7 @@ export const TOP_LEVEL_CHAINS = {
   nat: [CHAINS.services, CHAINS.nodePorts, CHAINS.postrouting, CHAINS.markMasquerade],
 } as const satisfies Record<string, readonly ChainName[]>;
 
-/** Lets packets of services through where the policy of FORWARD is DROP. @param mark of those that are masqueraded. */
+/** Accepts forwarded packets of Services if the policy of FORWARD is DROP. @param mark the masquerade mark. */
 export function forwardRules(mark: number): Rule[] {
   const accepting = (text: string, match: RuleMatch): Rule => ({
     chain: CHAINS.forward,
@@ -64,7 +64,7 @@ export function forwardRules(mark: number): Rule[] {
   ];
 }
 
-/** The mark is cleared before masquerading, so that a packet that comes round again is not masqueraded twice. */
+/** Clears the mark before masquerading, so that a packet that passes again is not masqueraded twice. */
 export function masqueradeRules(mark: number): Rule[] {
   const chain = CHAINS.postrouting;
   return [
@@ -79,7 +79,7 @@ export function masqueradeRules(mark: number): Rule[] {
   ];
 }
 
-/** Matches packets of local pods, or all others; undefined where the node cannot tell them (node.md §10). */
+/** Matches packets of local pods, or with `negate` all others; undefined if the node cannot tell (node.md §10). */
 export function localPods(detector: LocalTrafficDetector, negate: boolean): RuleMatch | undefined {
   switch (detector.kind) {
     case "none":

@@ -1,6 +1,6 @@
 /**
- * Puts payloads into the kernel and, when one is refused, finds the offenders: the others are programmed, the offenders
- * keep their last known good rules and are named.
+ * Applies payloads, and finds the offenders when one is rejected: the others are programmed, and the offenders keep
+ * their last known good rules and are reported.
  */
 import { type Iptables, type IptablesRestoreError, isAttributable } from "../../../kernel/iptables/iptables.ts";
 import type { SavedTable } from "../../../kernel/iptables/parser/ruleset.ts";
@@ -25,63 +25,63 @@ import {
 import type { ServiceTable, StaticPlan } from "./rules-plan.ts";
 import { readSavedIfReadable, SavedRules } from "./saved-rules.ts";
 
-/** So many offenders are excluded one by one on the tool's word before bisection takes over. */
+/** How many offenders that the tool names are excluded one by one before bisection takes over. */
 const MAX_NAMED_OFFENDERS = 8;
 
 /** The owner of the static rules in failures. */
 export const STATIC_RULES = "rules that belong to no service";
 
-/** A port to be programmed by a full transaction. */
+/** A port that a full transaction programs. */
 export interface DesiredPort {
   readonly name: ServicePortName;
   readonly rules: SpelledRules;
 }
 
-/** A port that could not even be planned; its last known good rules are kept. */
+/** A port that could not be planned; its last known good rules are kept. */
 export interface UnplannedPort {
   readonly name: ServicePortName;
   readonly reason: string;
 }
 
-/** The kernel's state after a transaction of which a part was accepted. */
+/** The kernel's state after a transaction that may have been accepted only in part. */
 interface TransactionResult {
   /** By owner. */
   readonly failures: Map<string, SyncFailure>;
-  /** By owner; owners that failed have what was kept of them, or nothing. */
+  /** By owner; owners that failed have what they kept, or nothing. */
   readonly installed: Map<string, OwnerRules>;
   readonly written: WrittenRules;
 }
 
-/** By owner: its entries in the shared chains of filter, as {@link OwnerRules} has them. */
+/** By owner: its entries in the shared chains of filter, as in {@link OwnerRules}. */
 export type FilterEntries = ReadonlyMap<string, string>;
 
 /** The input of {@link applyFull}. */
 export interface FullTransaction {
   readonly plan: StaticPlan;
-  /** In the order in which rules are to stand in shared chains. */
+  /** In the order of their rules in shared chains. */
   readonly ports: ReadonlyMap<string, DesiredPort>;
   readonly unplanned: ReadonlyMap<string, UnplannedPort>;
-  /** nat chains of ours that exist and that no port of this transaction owns. */
+  /** Existing nat chains of ours that no port of this transaction owns. */
   readonly staleChains: readonly ChainName[];
   /**
-   * Table filter from before, if it could be read: where last known good rules are found. nat is read
-   * when it is needed: after its shared chains are rewritten, only stale chains can be refused.
+   * The previous table filter, if it could be read, for finding last known good rules. nat is read when needed: after its
+   * shared chains are rewritten, only stale chains can be refused.
    */
   readonly savedFilter: SavedTable | undefined;
   /**
-   * By owner: entries in filter from before a partial sync that may have got as far as filter. They are the
-   * last known good ones, and `savedFilter` does not count.
+   * By owner: entries in filter from before a failed partial sync that may have changed filter. They are the last known
+   * good ones, and override `savedFilter`.
    */
   readonly filterBefore: FilterEntries;
-  /** As {@link fullPayload} takes it. */
+  /** As in {@link fullPayload}. */
   readonly portsPerTransaction?: number;
   readonly onRefused: (error: IptablesRestoreError) => void;
 }
 
 /**
- * Rewrites all our rules. When the kernel refuses, leaves out the owners that the tool names, then, if it names none,
- * bisects its way to the offenders. Rejects with the tool's error when nothing is accepted, the lock is held, or the tool
- * is missing: the kernel then holds what it held, table by table.
+ * Rewrites all our rules. If the kernel rejects them, leaves out the owners that the tool names, and bisects if it
+ * names none. Rejects with the tool's error if nothing is accepted, the lock is held, or the tool is missing: each
+ * table is then as it was.
  */
 export async function applyFull(iptables: Iptables, full: FullTransaction): Promise<TransactionResult> {
   const attempt = new FullAttempt(iptables, full);
@@ -98,7 +98,7 @@ export async function applyFull(iptables: Iptables, full: FullTransaction): Prom
   }
 }
 
-/** The state of one full transaction across its attempts. */
+/** The state of a full transaction across its attempts. */
 class FullAttempt {
   readonly #iptables: Iptables;
   readonly #full: FullTransaction;
@@ -133,13 +133,13 @@ class FullAttempt {
     return { failures: this.#failures, installed: result, written };
   }
 
-  /** Leaves an owner out of later attempts, with its last known good rules in place. */
+  /** Leaves an owner out of later attempts; its last known good rules stay. */
   async exclude(owner: string, name: ServicePortName | undefined, reason: string): Promise<void> {
     this.#failures.set(owner, { subject: name?.text ?? owner, reason });
     if (name !== undefined) this.#kept.set(owner, await this.#lastGood(owner, name));
   }
 
-  /** Excludes the owner of the line that the tool complained about; false when that leads to no new owner. */
+  /** Excludes the owner of the line in the tool's error; false if there is no new owner. */
   async excludeNamed(error: IptablesRestoreError): Promise<boolean> {
     if (error.line === undefined || this.#payload === undefined) return false;
     const owner = ownerOfLine(this.#payload, error.line);
@@ -149,12 +149,12 @@ class FullAttempt {
   }
 
   /**
-   * First leaves everything as it is but the static rules, then brings owners in, bisecting every group that is refused.
-   * Rejects with the original error when nothing at all is accepted: no single owner is to blame then.
+   * Rewrites only the static rules first, then applies the owners' changes, bisecting every rejected group. Rejects
+   * with the original error if nothing at all is accepted: then no single owner caused it.
    */
   async bisect(original: IptablesRestoreError): Promise<TransactionResult> {
     const fixed = await this.#rewriteStaticRules();
-    // A table that was refused holds what an earlier attempt left there.
+    // A rejected table holds what an earlier attempt left there.
     if (fixed.refused) {
       this.#saved = undefined;
       this.#filterBefore = new Map();
@@ -167,7 +167,7 @@ class FullAttempt {
       this.#kept.set(owner, before);
       changes.push({ owner, before, after: rules });
     }
-    // New entries go to the head of a chain, so the last owner comes first.
+    // New entries go to the head of a chain, so the last owner is applied first.
     changes.reverse();
     if (fixed.refused) {
       for (const { name } of this.#full.unplanned.values()) saved.of(name);
@@ -194,7 +194,7 @@ class FullAttempt {
     };
   }
 
-  /** Rewrites the static rules, table by table, with everything else as it is. Resolves to the rules written. */
+  /** Rewrites the static rules table by table, leaving everything else as it is. Resolves to the rules written. */
   async #rewriteStaticRules(): Promise<WrittenRules & { readonly refused: boolean }> {
     const kept = this.#keptRules();
     for (const [owner, { name }] of this.#full.ports) {
@@ -245,7 +245,7 @@ class FullAttempt {
     if (this.#saved !== undefined) return this.#saved;
     const read = async (table: ServiceTable) => (await readSavedIfReadable(this.#iptables, table)) ?? new Map();
     const filter = this.#savedFilter ?? (await read("filter"));
-    // Correct for the first read only.
+    // Valid only for the first read.
     this.#savedFilter = undefined;
     this.#saved = new SavedRules(filter, await read("nat"), this.#full.plan);
     return this.#saved;
