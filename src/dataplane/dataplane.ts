@@ -1,10 +1,10 @@
 /**
- * What a proxy mode is. A mode is one folder here, with a descriptor in its `index.ts` and one line in `registry.ts`.
- * Everything that depends on the mode is derived from descriptors: flags, the section of the configuration file with its
- * defaults, checks and encoding, metrics, forms of `render`, and what is cleaned up.
+ * The interface of a proxy mode. A mode is one folder here, with a descriptor in its `index.ts` and one line in
+ * `registry.ts`. Everything that depends on the mode is derived from its descriptor: flags, the configuration section
+ * with its defaults, validation and encoding, metrics, the forms of `render`, and the cleanup.
  *
- * Descriptors are loaded with every start, so they import neither the kernel boundary nor planners; those come with
- * {@link ModeDescriptor.loadRuntime} and {@link ModeDescriptor.loadRenderer}.
+ * Every start loads all descriptors, so they import neither the kernel boundary nor planners;
+ * {@link ModeDescriptor.loadRuntime} and {@link ModeDescriptor.loadRenderer} load those.
  */
 
 import type { Clock } from "../async/clock.ts";
@@ -26,7 +26,7 @@ import type { ModeInspection } from "./inspection.ts";
 import type { ModeRenderer } from "./rendering.ts";
 import type { StopPolicy } from "./stop-policy.ts";
 
-/** `syncPeriod` and `minSyncPeriod` as they are written back: `0s` in the sections of modes that do not run. */
+/** `syncPeriod` and `minSyncPeriod` as encoded: `0s` in the sections of modes that do not run. */
 export interface WrittenPeriods extends PlainObject {
   readonly syncPeriod: string;
   readonly minSyncPeriod: string;
@@ -34,55 +34,55 @@ export interface WrittenPeriods extends PlainObject {
 
 /**
  * The mode's section of the configuration file, which has the mode's name. A section with the fields `syncPeriod` and
- * `minSyncPeriod` has periods of its own, and one with `masqueradeAll` a setting of its own; a mode without them uses those
- * of the iptables section, as upstream's modes do.
+ * `minSyncPeriod` has its own periods, and one with `masqueradeAll` its own setting; a mode without them uses those of
+ * the iptables section, as upstream's modes do.
  */
 export interface ModeConfig<Fields extends SectionFields, Section> {
-  /** Upstream's type of the section, with its package: part of error texts. */
+  /** Upstream's type of the section, with its package; part of error texts. */
   readonly goType: string;
   readonly fields: Fields;
-  /** Reads the mode's section, and fields of its own elsewhere in the document; applies the defaults. Pure. */
+  /** Reads the mode's section, and the mode's fields elsewhere in the document, and applies the defaults. */
   resolve(document: ConfigurationDocument): Section;
-  /** The errors of the section, in upstream's words where it has the field. Asked whichever mode runs. Pure. */
+  /** The errors of the section, in upstream's words if upstream has the field. Called whichever mode runs. */
   errors(draft: DraftConfig): readonly string[];
-  /** A warning about settings that no longer have an effect. Pure. @default none */
+  /** A warning about settings that no longer have an effect. @default none */
   notice?(document: ConfigurationDocument): string | undefined;
-  /** The section as it is written back; undefined leaves it out. Pure. */
+  /** The encoded section; undefined leaves it out. */
   encode(draft: DraftConfig, context: EncodeContext): PlainObject | undefined;
-  /** Fields of the mode outside of its section, as they are written back at the end of the document. Pure. */
+  /** The encoded fields of the mode outside of its section, for the end of the document. */
   encodeAtTop?(draft: DraftConfig): PlainObject;
-  /** The flags that stand for fields of the section, but for the periods. */
+  /** The flags for fields of the section, except the periods. */
   readonly flags: readonly AnyFlag[];
   /** Help of `--MODE-sync-period` and `--MODE-min-sync-period`; without it the iptables flags set the mode's periods. */
   readonly periodFlags?: { readonly syncPeriod: string; readonly minSyncPeriod: string };
-  /** `minSyncPeriod` where the file has none, milliseconds. */
+  /** The default of `minSyncPeriod`, in milliseconds. */
   readonly minSyncPeriodMs: number;
   /**
-   * What to keep between two syncs when neither file nor flags say, milliseconds; `minSyncPeriod` is still written back as
+   * The pause between two syncs if neither file nor flags set one, in milliseconds; `minSyncPeriod` is still encoded as
    * {@link minSyncPeriodMs}. @default minSyncPeriodMs
    */
   readonly restWhenUnsetMs?: number;
-  /** `nodePortAddresses` where nothing is set. @default [] */
+  /** The default of `nodePortAddresses`. @default [] */
   readonly nodePortAddresses?: readonly string[];
 }
 
-/** What a section needs to know to be written back. */
+/** What a section's encoding depends on. */
 interface EncodeContext {
   readonly periods: WrittenPeriods;
   /** `masqueradeAll` of the section. */
   readonly masqueradeAll: boolean;
 }
 
-/** Facts and parts that the families of a node share. */
+/** Facts and objects that the families of a node share. */
 export interface NodeContext {
   readonly config: KubeProxyConfig;
   readonly nodeName: string;
-  /** Families that will be served, the first of them first. */
+  /** The served families, the primary one first. */
   readonly families: readonly IpFamily[];
-  /** Where the mode defines its measurements. */
+  /** Where the mode defines its metrics. */
   readonly metrics: MetricFamilies;
   readonly conntrack: ConntrackTable;
-  /** Tells when an address of the host comes or goes; one subscription for the whole program. */
+  /** Reports added and removed host addresses; one subscription for the whole program. */
   readonly addressWatch: Pick<AddressWatch, "watch">;
   readonly clock: Clock;
   readonly log: Logger;
@@ -90,7 +90,7 @@ export interface NodeContext {
   readonly program: string;
 }
 
-/** One family of the node. */
+/** One IP family of the node. */
 export interface FamilyContext extends PlannedNode {
   readonly log: Logger;
 }
@@ -102,55 +102,55 @@ export type SectionNameOf<M extends { readonly name: string; readonly sectionNam
   ? Name
   : M["name"];
 
-/** For a mode that must wait for its host. */
+/** The input of {@link ModeRuntime.awaitHost}. */
 export interface HostWait {
   readonly config: KubeProxyConfig;
   readonly clock: Clock;
   readonly log: Logger;
   readonly signal: AbortSignal;
-  /** Told why it waits, and with undefined when that is over: the health server shows it. */
+  /** Called with the reason for waiting, and with undefined when the wait is over; the health server shows it. */
   onWaiting(reason: string | undefined): void;
 }
 
-/** A mode at work on a node: the parts that its families share are open until {@link close}. */
+/** A running mode: the resources that its families share are open until {@link close}. */
 export interface OpenMode {
-  /** Prepares the node for the family and builds its backend. @throws Error when the mode cannot work. */
+  /** Prepares the node for the family and builds its backend. @throws Error if the mode cannot work. */
   backendFor(context: FamilyContext): Promise<Backend>;
-  /** Gives back sockets and watches; what is in the kernel stays. Called after the last backend has closed. */
+  /** Closes sockets and watches; the kernel's state stays. Called after the last backend has closed. */
   close(): Promise<void>;
 }
 
-/** The part of a mode that reaches the kernel. */
+/** The part of a mode that uses the kernel. */
 export interface ModeRuntime {
-  /** Undefined when the host can run the mode for the family; otherwise upstream's log message and the cause. */
+  /** Undefined if the host can run the mode for the family; otherwise upstream's log message and the cause. */
   unsupported(
     family: IpFamily,
     config: KubeProxyConfig,
   ): Promise<{ readonly message: string; readonly error: string } | undefined>;
   /**
-   * What this host's kernel lacks for the mode beyond netfilter, in words; undefined when it can run the mode. Asked by demo
-   * and tests before they start a daemon. @default nothing is missing
+   * What this host's kernel lacks for the mode beyond netfilter, in words; undefined if it can run the mode. Demo and
+   * tests call it before they start a daemon. @default nothing is missing
    */
   missingInKernel?(): Promise<string | undefined>;
   /**
-   * Waits until the host has what the mode works with; called before anything else is asked of it. @throws Error when waiting is of
-   * no use, and the signal's reason. @default there is nothing to wait for
+   * Waits until the host has what the mode needs; called before every other method. @throws Error if waiting cannot
+   * help, and the signal's reason. @default does not wait
    */
   awaitHost?(wait: HostWait): Promise<void>;
   /**
-   * Why one family only can be served on this node, though both are supported.
+   * Why only one family can be served on this node, although both are supported.
    * @default both can
    */
   singleFamilyReason?(config: KubeProxyConfig, log: Logger): Promise<string | undefined>;
-  /** Takes what the families share. @throws Error when the mode cannot work on this host. */
+  /** Opens the resources that the families share. @throws Error if the mode cannot work on this host. */
   open(node: NodeContext): Promise<OpenMode>;
-  /** Removes what the mode leaves in the kernel, all families; resolves to whether everything worked. Never rejects. */
+  /** Removes the mode's state of all families from the kernel; resolves to whether everything worked. Never rejects. */
   cleanUp(log: Logger, config?: KubeProxyConfig): Promise<boolean>;
-  /** Defines every measurement of the mode, and nothing else: for the list in docs/metrics.md. */
+  /** Only defines every metric of the mode, for the list in docs/metrics.md. */
   defineMetrics(families: MetricFamilies): void;
   /**
-   * Prints facts about this host for a report, also what it makes of objects that are removed again. Optional: only where they cannot be
-   * known otherwise. @returns whether all is as the mode needs it.
+   * Prints facts about this host for a report, including how it treats test objects, which are removed again. Only for
+   * modes that cannot learn them otherwise. @returns whether the host has all that the mode needs.
    */
   checkHost?(options: {
     readonly networkName: string;
@@ -159,15 +159,15 @@ export interface ModeRuntime {
   }): Promise<boolean>;
 }
 
-/** A mode, or one of its layouts, whose rules `prove` compares with what Services mean. */
+/** A mode, or one of its layouts, whose rules `prove` compares with the meaning of Services. */
 export interface ProvedVariant {
-  /** As `prove --modes` takes it. */
+  /** Its name in `prove --modes`. */
   readonly name: string;
-  /** In what tools print of its rules, a line that no other mode has; of nft, `TABLE CHAIN`. @default none */
+  /** Matches a line that tools print of this mode's rules only; for nft, `TABLE CHAIN`. @default none */
   readonly sign?: RegExp;
-  /** Chooses it. @default the mode alone does */
+  /** Sets the configuration that chooses it. @default the mode is enough */
   choose?(draft: DraftConfig): DraftConfig;
-  /** What it does otherwise, as documented. */
+  /** Its documented deviations. */
   deviations(config: KubeProxyConfig): readonly Deviation[];
 }
 
@@ -179,60 +179,60 @@ export interface ModeDescriptor<
 > {
   /** The value of `mode` and `--proxy-mode`, and the name of the section. */
   readonly name: Name;
-  /** The section's name where it is another one. */
+  /** The name of the section if different. */
   readonly sectionName?: string;
-  /** What the mode runs on; elsewhere it can be rendered and explained. @default Linux */
+  /** The platforms that the mode runs on; on others it can still be rendered and explained. @default Linux */
   readonly platforms?: readonly NodeJS.Platform[];
-  /** Whether upstream's kube-proxy knows the mode; its error texts name only those of the platform. */
+  /** Whether upstream's kube-proxy has the mode; upstream's error texts name only those of the platform. */
   readonly isUpstream: boolean;
-  /** The feature gate without which the mode is not known. @default none */
+  /** The feature gate that enables the mode. @default none */
   readonly gate?: string;
   readonly config: Config;
   /** Upstream's `Using … Proxier`. */
   readonly startMessage: string;
-  /** Begins the error when no family can be served: upstream's `iptables is not available on this host `. */
+  /** The start of the error when no family can be served: upstream's `iptables is not available on this host `. */
   readonly unavailableText: string;
-  /** Logged, and sent as an event about the node, whenever the mode starts. */
+  /** Logged, and sent as an event about the node, at every start of the mode. */
   readonly deprecation?: { readonly message: string; readonly reason: "IPVSDeprecation" };
-  /** Whether the mode, so configured, uses netfilter and connection tracking. @default true */
+  /** Whether the mode, with this configuration, uses netfilter and connection tracking. @default true */
   usesNetfilter?(config: KubeProxyConfig): boolean;
-  /** @default the rules stay in place, and the process ends within seconds */
+  /** @default the rules stay, and the process ends within seconds */
   stopPolicy?(config: KubeProxyConfig): StopPolicy;
-  /** Node ports and health checks answer at every address of the node, so that `nodePortAddresses` has no effect. @default false */
+  /** Whether node ports and health checks ignore `nodePortAddresses` and answer at every address. @default false */
   readonly nodePortsEverywhere?: boolean;
   /**
-   * Modes whose rules stay until this mode's first sync, which replaces them itself. The leftovers of every other mode are
-   * removed (reference operation.md §11): before the first sync, or after it where {@link hasOwnNames} allows that.
+   * Modes whose rules stay until this mode's first sync, which replaces them. The leftovers of every other mode are
+   * removed (reference operation.md §11): before the first sync, or after it if {@link hasOwnNames} allows that.
    */
   readonly replacesInPlace?: readonly string[];
   /**
-   * Nothing that it has in the kernel has a name that another mode uses, but for those that it replaces in place. So its rules
-   * and those of another mode can stand side by side: the old ones go when the new ones are in force, and no client notices.
+   * Set if the mode shares no kernel names with others, except those that it replaces in place. Its rules can then
+   * coexist with another mode's: the old ones are removed once the new ones are in force, and no client notices.
    *
    * @default false
    */
   readonly hasOwnNames?: true;
-  /** Modes whose chains the leftovers of this one refer to: it is cleaned up before them. */
+  /** Modes whose chains this mode's leftovers refer to: this one is cleaned up first. */
   readonly cleanUpBefore?: readonly string[];
-  /** A device that has addresses of Services, which are none of the node's own. @default none */
+  /** A device with addresses of Services, which do not count as the node's own. @default none */
   readonly ownDevice?: string;
-  /** Flags of the mode that decide what is programmed, so that `render` takes them as well. They take a value. @default none */
+  /** The mode's flags that change what is programmed; `render` accepts them too. They take a value. @default none */
   readonly renderFlags?: readonly AnyFlag[];
-  /** Forms of `render --output`, the default first. */
+  /** The forms of `render --output`, the default first. */
   readonly renderForms: readonly string[];
   /**
-   * Forms that together hold everything a packet meets, for `trace`; `render` need not have them. Of `OfflineNode.others` they count
-   * the rules, where places of rules are said. @default the mode cannot be traced
+   * Forms that together contain everything a packet meets, for `trace`; `render` need not have them. They count the
+   * rules of `OfflineNode.others` if they report positions of rules. @default the mode cannot be traced
    */
   readonly traceForms?: readonly string[];
-  /** What packets meet beside rules: sockets of programs, and of the proxy itself. @default nothing */
+  /** Loads what packets meet beside rules: sockets of programs, and of the proxy itself. @default nothing */
   loadTraceStages?(): Promise<(node: OfflineNode, config: KubeProxyConfig) => readonly Dump[]>;
-  /** Reads what the mode's own tools print, for `trace --dump`. @default there is nothing of the kind */
+  /** Loads the reader of the output of the mode's own tools, for `trace --dump`. @default none */
   loadDumpReader?(): Promise<DumpReader>;
-  /** For `prove`: what is compared, each under its own name. @default nothing */
+  /** The variants that `prove` compares, each under its own name. @default none */
   readonly proved?: readonly ProvedVariant[];
   loadRenderer(): Promise<ModeRenderer<Plan>>;
-  /** For `explain` and `diff`, and where the daemon is to count connections. */
+  /** For `explain` and `diff`, and for a daemon that counts connections. */
   loadInspection(): Promise<ModeInspection>;
   loadRuntime(): Promise<ModeRuntime>;
 }

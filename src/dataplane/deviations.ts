@@ -1,6 +1,6 @@
 /**
- * What a mode does with packets otherwise than Kubernetes' documents say, as docs/differences.md and the reference have it. They
- * are part of what `prove` compares the mode with.
+ * Where a mode treats packets differently from Kubernetes' documentation, as listed in docs/differences.md and the
+ * reference. `prove` takes them into account when it compares the mode.
  */
 
 export const DEVIATIONS = {

@@ -1,6 +1,6 @@
 /**
- * What `kube-proxy explain` and `kube-proxy diff` ask a mode: what a service port owns in the kernel, and whose a name is.
- * Loaded with {@link ModeDescriptor.loadInspection}; by the daemon only where it is to count connections.
+ * A mode's answers for `kube-proxy explain` and `kube-proxy diff`: what a service port owns in the kernel, and who owns
+ * a name. Loaded with {@link ModeDescriptor.loadInspection}; by the daemon only if it counts connections.
  */
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { Ownership } from "../inspect/dumps/compare.ts";
@@ -14,7 +14,7 @@ import type { Dump } from "../trace/dump/recognise.ts";
 import type { ModeWords } from "./mode-words.ts";
 import type { ModeCounters } from "./traffic.ts";
 
-/** One thing in the kernel that is there for a service port. */
+/** One object in the kernel that belongs to a service port. */
 export interface KernelPart {
   readonly kind:
     | "chain"
@@ -28,7 +28,7 @@ export interface KernelPart {
     | "load balancer";
   /** As the tool prints it: the name of a chain or set, the text of a rule, element or entry. */
   readonly name: string;
-  /** What it is in: `nat`, `table ip kube-proxy map service-ips`, `KUBE-CLUSTER-IP`. */
+  /** What contains it: `nat`, `table ip kube-proxy map service-ips`, `KUBE-CLUSTER-IP`. */
   readonly where: string;
   /** What it is for, in words. */
   readonly purpose: string;
@@ -36,17 +36,17 @@ export interface KernelPart {
   readonly endpoint?: string;
 }
 
-/** A name in the kernel that belongs to a service port alone. */
+/** A name in the kernel that belongs to one service port only. */
 export interface OwnName {
   readonly name: string;
   readonly purpose: string;
   readonly endpoint?: string;
 }
 
-/** @param endpoints their {@link Endpoint.text}; asked for only where the name needs them. */
+/** @param endpoints their {@link Endpoint.text}; called only if the name depends on them. */
 type OwnerTest = (port: ServicePortName, endpoints: () => Iterable<string>) => boolean;
 
-/** Chains and sets of one service port as parts, with what they are for. @param names as {@link ModeInspection.namesOf} gives them */
+/** Makes parts of the chains and sets of one service port. @param names from {@link ModeInspection.namesOf} */
 export function namedParts(names: Iterable<OwnName>, where: string) {
   const known = new Map(Array.from(names, (own) => [own.name, own]));
   return (kind: "chain" | "set", name: string): KernelPart => {
@@ -55,55 +55,55 @@ export function namedParts(names: Iterable<OwnName>, where: string) {
   };
 }
 
-/** A mode, seen by people who look at the kernel. */
+/** Describes a mode's kernel objects for people. */
 export interface ModeInspection {
   readonly words: ModeWords;
-  /** How an endpoint is chosen among several, to follow "chosen": `at random`. */
+  /** How one of several endpoints is chosen, as words after "chosen": `at random`. */
   choice(config: KubeProxyConfig): string;
-  /** All that is in the kernel for one service port of the node, in a fixed order. @param endpoints all that it has */
+  /** All kernel objects of one service port of the node, in a fixed order. @param endpoints all its endpoints */
   partsOf(
     node: OfflineNode,
     config: KubeProxyConfig,
     port: ServicePort,
     endpoints: readonly Endpoint[],
   ): readonly KernelPart[];
-  /** Names that a service port has or may get, under any policy. Cheap: it is asked of every service port. */
+  /** Names that a service port has or may get, under any policy. Cheap: it is called for every service port. */
   namesOf(port: ServicePort, endpoints: readonly Endpoint[]): Iterable<OwnName>;
   /**
-   * Tells by the names of service ports and endpoints whose a name may be, so that one name among 10,000 services is found before
-   * the model is made of all of them. @returns undefined for a name that no service port has. It must say yes to every name of
-   * {@link namesOf}.
+   * Tests by the names of service ports and endpoints which of them may own a name, so that one name among 10,000
+   * Services is found without building the model of all. It must accept every name of {@link namesOf}. @returns
+   * undefined for a name that no service port has.
    */
   ownerTest(name: string): OwnerTest | undefined;
-  /** What a name is for that exists once for all service ports; undefined for other names. */
+  /** The purpose of a name that all service ports share; undefined for other names. */
   sharedPurpose(name: string, family: IpFamily): string | undefined;
-  /** What the mode's part of the kernel counts. @param config says where it keeps them. @default the usual places */
+  /** Loads the mode's counters in the kernel. @param config where the mode keeps them. @default the usual places */
   loadCounters(config?: { readonly ebpf: { readonly pinFolder: string } }): Promise<ModeCounters>;
-  /** Where sockets of this node are led; undefined in modes that lead none. */
+  /** Loads the inspection of redirected sockets; undefined in modes that redirect none. */
   loadSockets?(): Promise<SocketInspection>;
-  /** How the mode's part of the kernel is compared; undefined where it cannot be. */
+  /** How the mode's kernel objects are compared; undefined if they cannot be. */
   readonly comparison?: ModeComparison;
 }
 
-/** How `kube-proxy diff` compares what is wanted with what tools print. */
+/** How `kube-proxy diff` compares the wanted state with the output of tools. */
 interface ModeComparison {
-  /** What prints the mode's part of the kernel, and the form of `render` that is the same for what is wanted. */
+  /** The tools that print the mode's kernel objects, and the form of `render` that prints the wanted ones likewise. */
   readonly dumps: readonly { readonly kind: DumpKind; readonly form: string }[];
   /** The name of the mode's nftables tables, if it has any. */
   readonly nftTable?: string;
-  /** @param families that are compared: things of others are not extra. */
+  /** @param families the compared families: objects of others do not count as extra. */
   ownership(families: readonly IpFamily[], config: KubeProxyConfig): Ownership;
 }
 
-/** What a socket of this node meets at an address, where it does not take the rules. */
+/** What happens to sockets of this node that connect to an address, before any rules. */
 export interface LedSocket {
-  /** Clients whose sockets are led; those of others take the rules. */
+  /** The clients whose sockets are redirected; others pass the rules. */
   readonly clients: "all" | "host" | "none";
-  /** There are no endpoints. */
+  /** Whether connections are refused, because there are no endpoints. */
   readonly isRefused: boolean;
   /** `10.180.0.12:8080`, sorted. */
   readonly endpoints: readonly string[];
-  /** How long a client's endpoint is remembered; 0: it is not. */
+  /** The session affinity timeout; 0: no affinity. */
   readonly affinitySeconds: number;
 }
 
@@ -117,20 +117,20 @@ export type LiveSockets =
   | {
       readonly ok: true;
       readonly sockets: ReadonlyMap<string, LedSocket>;
-      /** The host's addresses: at these, sockets take the rules. */
+      /** The host's addresses: connections to these pass the rules. */
       readonly own: ReadonlySet<IpAddress>;
-      /** Those of the node at which node ports answer. */
+      /** The node's addresses at which node ports answer. */
       readonly answering: readonly IpAddress[];
     }
-  /** In words. */
+  /** The reason in words. */
   | { readonly ok: false; readonly reason: string };
 
-/** Where sockets of this node are led, and where they should be. */
+/** Where sockets of this node are redirected, and where they should be. */
 export interface SocketInspection {
-  /** As the kernel has it now. Never throws. */
+  /** The kernel's current state. Never throws. */
   live(family: IpFamily, config: KubeProxyConfig): Promise<LiveSockets>;
   /** @param own the host's addresses. */
   wanted(node: OfflineNode, config: KubeProxyConfig, own: ReadonlySet<IpAddress>): ReadonlyMap<string, WantedSocket>;
-  /** What {@link live} has read, for `trace`. */
+  /** The result of {@link live} as a chain for `trace`. */
   chain(live: Extract<LiveSockets, { ok: true }>): Dump;
 }

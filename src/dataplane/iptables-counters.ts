@@ -1,6 +1,6 @@
 /**
- * Packets that rules of iptables have counted. nat sees only the first packet of a connection, so packets of a rule are connections;
- * filter sees each that is refused or dropped. A rule that is written again begins at zero.
+ * Packet counts of iptables rules. nat sees only the first packet of a connection, so a rule's packets are connections;
+ * filter sees every packet that is rejected or dropped. A rewritten rule restarts at zero.
  */
 import { type Exec, execProcess } from "../kernel/process.ts";
 import { type IpFamily, parseIpAddress } from "../net/ip.ts";
@@ -10,14 +10,14 @@ import { addTo, type Count, type CountedPort } from "./traffic.ts";
 const TIMEOUT_MS = 60_000;
 const TOOLS: Readonly<Record<IpFamily, string>> = { IPv4: "iptables-save", IPv6: "ip6tables-save" };
 
-/** Chains of nat with a rule for each frontend, and that of an endpoint, if it has one. */
+/** The nat chains with a rule for each frontend, and the chain of an endpoint, if the mode has one. */
 interface CountingChains {
   readonly addresses: readonly string[];
   readonly nodePorts: readonly string[];
   readonly endpoint?: (name: CountedPort["name"], endpoint: CountedPort["endpoints"][number]) => string;
 }
 
-/** Fills in what was counted, as `ModeCounters.fill` does. @param exec runs the tools of one network namespace. */
+/** Fills in the counts as `ModeCounters.fill` does. @param exec runs the tools of one network namespace. */
 export async function fillFromIptables(
   ports: readonly CountedPort[],
   chains: CountingChains,
@@ -39,7 +39,7 @@ const DESTINATION = /-d ([\da-f.:]+)\/(?:32|128) -p (\w+) .*--dport (\d+) .*-j /
 const NODE_PORT = /-p (\w+) .*--dport (\d+) .*-j /;
 const REFUSAL = / -j (REJECT|DROP)\b/;
 
-/** @param text of `iptables-save -c -t nat` or `filter`. */
+/** @param text the output of `iptables-save -c -t nat` or `filter`. */
 function fillFromSaved(
   text: string,
   ports: readonly CountedPort[],

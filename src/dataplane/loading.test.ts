@@ -13,7 +13,7 @@ test("no mode loads whole node:util, which takes 12 ms of every start", async ()
     `;
     const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "--eval", script]);
     const loaded: string[] = JSON.parse(stdout);
-    // It is what reading every export of node:util brings.
+    // Reading every export of node:util loads it.
     assert.equal(loaded.includes("NativeModule internal/assert/myers_diff"), false, name);
   }
 });

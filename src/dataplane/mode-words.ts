@@ -1,9 +1,9 @@
-/** The sentences of `explain` that differ from mode to mode. Pure. */
+/** The sentences of `explain` that differ from mode to mode. */
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { ServicePort } from "../model/service-port.ts";
 
-/** Why a packet for a frontend is not led, where nothing refuses or drops it. */
+/** Why a packet to a frontend is not forwarded to an endpoint, although nothing rejects or drops it. */
 export type NotTaken =
   | "own-packets-not-looked-at"
   | "only-from-elsewhere"
@@ -11,35 +11,35 @@ export type NotTaken =
   | "no-load-balancer"
   | "host-not-led";
 
-/** What sentences about the source of connections depend on. */
+/** What the sentences about the source of connections depend on. */
 export interface SourceFacts {
   readonly node: OfflineNode;
   readonly config: KubeProxyConfig;
   readonly port: ServicePort;
-  /** Some endpoint that is used is on this node. */
+  /** Whether a used endpoint is on this node. */
   readonly hasLocal: boolean;
 }
 
 export interface ModeWords {
-  /** What clients of a service port without usable endpoints meet. */
+  /** What happens to clients of a service port without usable endpoints. */
   readonly unserved: string;
-  /** Whom a Local policy of the outside binds, at the head of a sentence: `from outside, `. */
+  /** Whose traffic externalTrafficPolicy Local applies to, as the start of a sentence: `from outside, `. */
   readonly localPolicy: string;
-  /** What `loadBalancerSourceRanges` do. */
+  /** The effect of `loadBalancerSourceRanges`. */
   sourceRanges(ranges: readonly string[]): string;
   /** How long a client keeps its endpoint. */
   affinity(seconds: number): string;
-  /** Whom endpoints see, in sentences. */
+  /** Which source address endpoints see, in sentences. */
   sources(facts: SourceFacts): readonly string[];
-  /** Who leads node ports at loopback addresses, where something does; otherwise why nothing does, and what would. */
+  /** What serves node ports on loopback addresses, or why nothing does and what would. */
   loopback(facts: SourceFacts): { readonly led: string; readonly notLed: string };
-  /** Whom an endpoint sees that does not see its client. */
+  /** The source that an endpoint sees if it does not see its client. */
   readonly otherSource: "masqueraded" | "host-or-source-vip";
   /** @param isBarred whether the client is not in `loadBalancerSourceRanges`. */
   notTaken(position: "pod" | "node" | "other-node" | "outside", isBarred: boolean): NotTaken;
 }
 
-/** For modes whose rules let the kernel translate addresses. */
+/** The words of modes whose rules let the kernel translate addresses. */
 export const TRANSLATING: ModeWords = {
   unserved: "its clients are refused",
   localPolicy: "from outside, ",
@@ -59,7 +59,7 @@ export const TRANSLATING: ModeWords = {
 const NOT_NAMED = "nodePortAddresses leaves loopback out";
 const HAIRPIN = "An endpoint that asks its own Service and gets itself sees the node's address (hairpin).";
 
-/** Who is masqueraded at cluster IPs, where it is not the default. */
+/** Which clients of cluster IPs are masqueraded, if that differs from the default. */
 export function masqueradingOf({ node: { detector }, config: { masqueradeAll } }: SourceFacts): string[] {
   if (masqueradeAll) return ["masqueradeAll is set: endpoints never see who asks at the cluster IP."];
   if (detector.kind !== "none") return [];

@@ -8,24 +8,22 @@ import { kernelspace } from "./kernelspace/index.ts";
 import { nftables } from "./nftables/index.ts";
 import { userspace } from "./userspace/index.ts";
 
-/** Adding a mode is adding its folder and its name to this list. */
+/** To add a mode, add its folder and its name to this list. */
 export const MODES = [iptables, ipvs, nftables, userspace, kernelspace, ebpf] as const;
 
 export type RegisteredMode = (typeof MODES)[number];
 export type ProxyMode = RegisteredMode["name"];
 
-/** The section of a mode in the configuration. */
 type SectionName = SectionNameOf<RegisteredMode>;
 
-/** The mode that runs where none is named, and whose section has the periods of modes without their own. */
+/** The mode that runs if none is named, and whose section has the periods of modes without their own. */
 export const DEFAULT_MODE = iptables;
 
-/** Narrows a text to the name of a mode. */
 export function isProxyMode(text: string): text is ProxyMode {
   return MODES.some(({ name }) => name === text);
 }
 
-/** The descriptor of a mode; undefined for texts that name none. */
+/** The descriptor of a mode; undefined if the text names none. */
 export function findMode(name: string): RegisteredMode | undefined {
   return MODES.find((mode) => mode.name === name);
 }
@@ -35,12 +33,12 @@ export function modeNamed(name: ProxyMode): RegisteredMode {
   return findMode(name) ?? DEFAULT_MODE;
 }
 
-/** The section of a mode in the configuration. */
+/** The name of a mode's configuration section. */
 export function sectionNameOf(mode: RegisteredMode): SectionName {
   return (mode.sectionName ?? mode.name) as SectionName; // the type of each descriptor says which
 }
 
-/** The mode that runs on a platform where none is named. */
+/** The mode that runs on a platform if none is named. */
 export function defaultModeOn(platform: NodeJS.Platform): RegisteredMode {
   return platform === "win32" ? kernelspace : DEFAULT_MODE;
 }
@@ -55,7 +53,7 @@ export function modesOn(platform: NodeJS.Platform): readonly RegisteredMode[] {
   return MODES.filter((mode) => runsOn(mode, platform));
 }
 
-/** Every mode of the platform, ordered so that no leftover is asked to go while one that refers to it stays. */
+/** Every mode of the platform, ordered so that leftovers are removed before those that they refer to. */
 export function modesInCleanUpOrder(platform: NodeJS.Platform = process.platform): readonly RegisteredMode[] {
   const goesBefore = (one: RegisteredMode, other: RegisteredMode) => one.cleanUpBefore?.includes(other.name) ?? false;
   const ordered: RegisteredMode[] = [];
@@ -66,10 +64,10 @@ export function modesInCleanUpOrder(platform: NodeJS.Platform = process.platform
   return ordered;
 }
 
-/** The modes whose leftovers are removed at the start of another, each list in order. */
+/** The modes whose leftovers are removed when another starts, each list in order. */
 interface ReplacedModes {
   readonly beforeFirstSync: readonly RegisteredMode[];
-  /** Their rules serve until those of the new mode do. */
+  /** Modes whose rules serve until the new mode's rules do. */
   readonly afterFirstSync: readonly RegisteredMode[];
 }
 

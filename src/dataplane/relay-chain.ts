@@ -1,6 +1,6 @@
 /**
- * The proxy's own sockets as a chain that `trace` walks behind the rules: it takes what is delivered to them, and connects to an
- * endpoint itself (reference userspace.md §1.2). Pure.
+ * The proxy's own sockets as a chain that `trace` walks behind the rules: it takes what is delivered to them, and
+ * connects to an endpoint itself (reference userspace.md §1.2).
  */
 import type { Endpoint } from "../model/endpoint.ts";
 import type { ServicePort } from "../model/service-port.ts";
@@ -12,19 +12,19 @@ import { destinationChain, placeQuestions, stickyChoice } from "../trace/netfilt
 import type { Rule, StepResult } from "../trace/netfilter/program.ts";
 import { masqueraded, newPacket, type Packet } from "../trace/packet.ts";
 
-/** A socket that the proxy listens on. */
+/** A listening socket of the proxy. */
 export interface PlannedRelay {
   readonly port: ServicePort;
-  /** Whether the client decides about the lane. Rules have done that before. */
+  /** Whether the endpoints depend on the client; false if rules have already decided that. */
   readonly looksAtClient: boolean;
-  /** Those of the client's lane; none for a client that is sent away. */
+  /** The endpoints for a client; none for a client whose connection is closed. */
   endpointsFor(client: Packet): readonly Endpoint[];
 }
 
-/** By `tcp 10.200.0.2:20000`, the protocol and where the proxy listens: `tcp 20000` where that is each address. Without rules by `tcp 10.96.0.10:80`. */
+/** By protocol and listening address: `tcp 10.200.0.2:20000`, `tcp 20000` for every address, or a Service's own `tcp 10.96.0.10:80`. */
 export type PlannedRelays = ReadonlyMap<string, PlannedRelay>;
 
-/** @param hasRules whether rules lead to the sockets: otherwise these are where Services answer. */
+/** @param hasRules whether rules lead to the sockets; otherwise they are at the addresses of Services. */
 export function relayChain(relays: PlannedRelays, hasRules: boolean): Dump {
   const asked = placeQuestions(relays.keys());
   return {
@@ -68,7 +68,7 @@ function ruleOf(
   return { text, steps: [{ text, asks: looksAtClient ? undefined : [], isAction: true, run }] };
 }
 
-/** A connection of the proxy's own, which goes through the rules as any of the node's. */
+/** The proxy's own connection, which passes the rules like any other of the node. */
 function carried(
   { ip: destination, port }: Endpoint,
   packet: Packet,

@@ -1,9 +1,9 @@
-/** Requests to a mode's renderer and its results: one family's part of the output of `kube-proxy render`. */
+/** The requests and results of a mode's renderer: one family's part of the output of `kube-proxy render`. */
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { Dump } from "../trace/dump/recognise.ts";
 
-/** What the node's kernel and tools may lack, which no manifest tells. */
+/** Features that the node's kernel and tools may lack, which no manifest shows. */
 export const KERNEL_FEATURES = ["nfacct"] as const;
 export type KernelFeature = (typeof KERNEL_FEATURES)[number];
 
@@ -16,14 +16,14 @@ export interface RenderRequest {
   readonly missing: ReadonlySet<KernelFeature>;
 }
 
-/** @typeParam Data the plan of one family, as the mode has it. */
+/** @typeParam Data the mode's plan of one family. */
 export type Rendered<Data extends object = object> =
-  /** `tool` names what reads the text; undefined when texts of both families can simply follow each other. */
+  /** `tool` names the tool that reads the text; undefined if the texts of both families can be concatenated. */
   | { readonly kind: "text"; readonly text: string; readonly tool: string | undefined }
   | { readonly kind: "data"; readonly data: Data }
-  /** What is walked without a text: for `trace` alone. */
+  /** A program to walk without a text, only for `trace`. */
   | { readonly kind: "dump"; readonly dump: Dump }
-  /** Items of both families make up one document; `data` is what they are made of. */
+  /** Items of both families form one document; `data` is their source. */
   | {
       readonly kind: "items";
       readonly items: readonly unknown[];
@@ -31,13 +31,13 @@ export type Rendered<Data extends object = object> =
       document(items: readonly unknown[]): unknown;
     };
 
-/** Prints the plan of one family. @throws Error for what the user can mend. */
+/** Prints the plan of one family. @throws Error for what the user can fix. */
 export type ModeRenderer<Data extends object = object> = (
   node: OfflineNode,
   request: RenderRequest,
 ) => Promise<Rendered<Data>>;
 
-/** The text of all families. Pure. */
+/** Joins the texts of all families. */
 export function joinFamilies(parts: readonly Rendered[]): string {
   const [first] = parts;
   switch (first?.kind) {
@@ -62,12 +62,12 @@ function titledText(part: Rendered): string {
 
 const jsonText = (data: unknown): string => `${JSON.stringify(data, undefined, 2)}\n`;
 
-/** `iptables-restore` or `ip6tables-save`: a tool by the name that it has for the family. Pure. */
+/** The family's name of a tool, such as `iptables-restore` or `ip6tables-save`. */
 export function toolName({ family }: OfflineNode, tool: "restore" | "save"): string {
   return `${family === "IPv4" ? "iptables" : "ip6tables"}-${tool}`;
 }
 
-/** A plan as data, with whose it is. Pure. */
+/** A plan as data, with its mode, family and node. */
 export function planAsData<Data extends object>(
   node: OfflineNode,
   { config }: RenderRequest,

@@ -1,8 +1,8 @@
-/** What a socket meets, in words. Pure. */
+/** Where sockets are redirected, in words. */
 import { someOf } from "../logging/some-of.ts";
 import type { LedSocket } from "./inspection.ts";
 
-/** A line for each fact, so that two can be compared. */
+/** One line for each fact, so that two sockets can be compared. */
 export function socketLines({ clients, isRefused, endpoints, affinitySeconds }: LedSocket): readonly string[] {
   if (clients === "none") return ["takes the rules"];
   if (isRefused) return ["has no endpoints"];

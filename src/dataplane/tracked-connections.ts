@@ -1,4 +1,4 @@
-/** Connections that the kernel tracks, by service port: how many are open, and which endpoints never answer. */
+/** Tracked connections by service port: how many are open, and which endpoints never answer. */
 import type { ConntrackTable, TrackedFlow } from "../kernel/conntrack/conntrack.ts";
 import type { Flow } from "../net/flow.ts";
 import type { IpFamily } from "../net/ip.ts";
@@ -12,7 +12,7 @@ export type FlowReader = (
 
 type Marking = Pick<ModeCounters, "isMarked">;
 
-/** What the mode may have led, out of a table. */
+/** Makes a reader of the table's flows that the mode may have redirected. */
 export function ledFlows(table: Pick<ConntrackTable, "readFlows">, { isMarked }: Marking): FlowReader {
   return async (families, begin) => {
     let isComplete = true;
@@ -24,7 +24,7 @@ export function ledFlows(table: Pick<ConntrackTable, "readFlows">, { isMarked }:
   };
 }
 
-/** Connections to an endpoint that are tracked now. */
+/** Tracked connections to one endpoint. */
 interface Answers {
   answered: number;
   unanswered: number;
@@ -32,7 +32,7 @@ interface Answers {
 
 type AllAnswers = ReadonlyMap<Count, Answers>;
 
-/** Counts open connections where the mode has not said how many there are, which is more exact; and those that are answered. */
+/** Counts answered connections, and open ones unless the mode has already given their exact number. */
 export async function countFlows(
   ports: readonly CountedPort[],
   { isEndpointTracked }: Pick<ModeCounters, "isEndpointTracked">,
@@ -50,7 +50,7 @@ export async function countFlows(
       const { name, frontends, endpoints } = port;
       const counts = new Map(endpoints.map(({ ip, port: number, count }) => [`${ip} ${number}`, count] as const));
       const countsOpen = untold.has(port);
-      // A dump that is repeated begins at zero.
+      // A repeated dump restarts at zero.
       if (countsOpen) for (const { count } of frontends) count.open = 0;
       if (countsOpen && isEndpointTracked) for (const { count } of endpoints) count.open = 0;
       for (const { count } of endpoints) answers.set(count, { answered: 0, unanswered: 0 });
@@ -67,7 +67,7 @@ export async function countFlows(
   return { answers, isComplete };
 }
 
-/** Fewer may just have begun. */
+/** Fewer unanswered connections may just have been opened. */
 const LEAST_UNANSWERED = 3;
 
 /** An endpoint that has answered none of its connections, while others of the service port answer. */
@@ -88,7 +88,6 @@ export function silentEndpoints(ports: readonly CountedPort[], answers: AllAnswe
   });
 }
 
-/** In a sentence. */
 export function silenceText({ port, endpoint, unanswered }: SilentEndpoint): string {
   return `${endpoint} has answered none of its ${unanswered} connections of ${port.name.text} from here, while others are answered.`;
 }
@@ -99,7 +98,7 @@ interface Place {
   readonly countsOpen: boolean;
 }
 
-/** @returns the count of the endpoint, where it is known. */
+/** @returns the count of the endpoint, if known. */
 function note(flow: Flow, places: ReadonlyMap<string, Place>, isEndpointTracked: boolean): Count | undefined {
   const { protocol, destinationIP, destinationPort, replySourceIP, replySourcePort } = flow;
   const endpoint = `${replySourceIP} ${replySourcePort}`;
@@ -108,7 +107,7 @@ function note(flow: Flow, places: ReadonlyMap<string, Place>, isEndpointTracked:
   const place = atAddress ?? atNodePort;
   if (place === undefined) return undefined;
   const count = place.endpoints.get(endpoint);
-  // Any address may have the number of a node port: only who answers tells.
+  // Any address may use the number of a node port: only the replying endpoint tells.
   if (atNodePort !== undefined && isEndpointTracked && count === undefined) return undefined;
   if (place.countsOpen) addTo(place.count, "open", 1);
   if (!isEndpointTracked || count === undefined) return undefined;

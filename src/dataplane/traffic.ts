@@ -1,10 +1,10 @@
-/** Counts of the traffic of service ports: `kube-proxy services`, and `explain --kernel`. */
+/** Traffic counts of service ports, for `kube-proxy services` and `explain --kernel`. */
 import { ownedFrontends } from "../model/frontend.ts";
 import type { ProxyState } from "../model/proxy-state.ts";
 import type { ServicePortName } from "../model/service-port-name.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
 
-/** A service port whose traffic is asked for. */
+/** A service port with its counts. */
 export interface CountedPort {
   readonly name: ServicePortName;
   readonly family: IpFamily;
@@ -12,7 +12,7 @@ export interface CountedPort {
   readonly endpoints: readonly CountedEndpoint[];
 }
 
-/** All service ports of a family, of which nothing is known yet. */
+/** All service ports of a family, with unknown counts. */
 export function* countedPortsOf(
   { services, endpoints }: Pick<ProxyState, "services" | "endpoints">,
   family: IpFamily,
@@ -55,33 +55,33 @@ interface CountedEndpoint {
   readonly count: Count;
 }
 
-/** Filled in by what reads the kernel; null is not known. */
+/** Filled in by readers of the kernel; null: unknown. */
 export interface Count {
-  /** Connections that the kernel tracks now; those that have ended stay for a while (TIME_WAIT, UDP timeouts). */
+  /** Connections that the kernel tracks now; ended ones stay for a while (TIME_WAIT, UDP timeouts). */
   open: number | null;
-  /** Connections since the kernel began to count, which a rewritten rule or a new virtual server does afresh. */
+  /** Connections since the counter started; a rewritten rule or a new virtual server restarts it. */
   counted: number | null;
-  /** Packets of new connections that rules have refused, and dropped: at frontends, where it is known. */
+  /** Packets of new connections that rules rejected and dropped, at frontends, if known. */
   refused?: number;
   dropped?: number;
 }
 
-/** What a mode's part of the kernel counts itself. */
+/** The counters of a mode's kernel objects. */
 export interface ModeCounters {
-  /** Whether conntrack tells the endpoint of a connection; else only what was asked for. */
+  /** Whether connection tracking shows a connection's endpoint, or only the frontend. */
   readonly isEndpointTracked: boolean;
-  /** Whether conntrack marks what the mode leads as translated. @default it does */
+  /** False if connection tracking does not mark the mode's connections as translated. @default it does */
   readonly isMarked?: false;
   /**
-   * Fills in what this network namespace has counted.
+   * Fills in the counts of this network namespace.
    *
-   * @param onPart called where other counters are added to what is filled in by then: each kind begins at zero at times of its own.
-   * @returns what cannot be known, in sentences. @throws Error when the kernel or a tool refuses.
+   * @param onPart called before further counters are added to the counts so far: each kind restarts at zero at its own times.
+   * @returns what cannot be known, in sentences. @throws Error if the kernel or a tool fails.
    */
   fill(ports: readonly CountedPort[], onPart?: () => void): Promise<readonly string[]>;
 }
 
-/** Adds to what is known. */
+/** Adds to a count; an unknown one starts at 0. */
 export function addTo(count: Count, what: keyof Count, number: number): void {
   count[what] = (count[what] ?? 0) + number;
 }
