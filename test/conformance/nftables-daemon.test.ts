@@ -1,6 +1,6 @@
 /**
- * The daemon in nftables mode, run on every case, leaves what upstream left: `nft -j list ruleset` and `nft list ruleset`,
- * name for name.
+ * The daemon in nftables mode leaves the same state as upstream in every case: the output of `nft -j list ruleset` and
+ * `nft list ruleset`, name for name.
  */
 import assert from "node:assert/strict";
 import type { ProxyDaemon } from "../../testkit/support/proxy-daemon.ts";
@@ -14,7 +14,7 @@ async function listed({ namespace }: ProxyDaemon, ...options: readonly string[])
   return stdout;
 }
 
-/** Of the listening sockets; those of health checks are on other ports. */
+/** Matches the relay's listening sockets; health checks listen on other ports. */
 const RELAY_LISTENER = /(?<= )(?:127\.0\.0\.1|\[::1\]):30\d+/g;
 
 daemonLeavesWhatUpstreamLeft({

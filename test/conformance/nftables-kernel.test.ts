@@ -1,6 +1,6 @@
 /**
- * Every case through the backend into the kernel, over netlink: the kernel then holds, byte for byte, what it holds after
- * `nft` has loaded upstream's ruleset, and `nft` prints what it printed for upstream.
+ * Every case through the backend into the kernel, over netlink: the kernel's state then equals, byte for byte, the
+ * state after `nft` loads upstream's ruleset, and `nft` prints what it printed for upstream.
  */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";

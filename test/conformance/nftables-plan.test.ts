@@ -1,4 +1,4 @@
-/** The nftables plan of every case, as libnftables JSON, is what upstream left in the kernel. No kernel needed. */
+/** The nftables plan of every case, as libnftables JSON, equals what upstream left in the kernel. No kernel needed. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { planServicePort } from "../../src/dataplane/nftables/compatible/plan-service-port.ts";

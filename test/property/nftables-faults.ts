@@ -1,4 +1,4 @@
-/** Faults for histories of the nftables mode: refused rules, changes of other programs, and a ruleset that changes while it is read. */
+/** Faults for histories of the nftables mode: rejected rules, changes by other programs, also while the ruleset is read. */
 
 import assert from "node:assert/strict";
 import { isServiceChain, portTextOf } from "../../src/dataplane/nftables/names.ts";
@@ -11,7 +11,7 @@ import type { NftablesHistory } from "./nftables-history.ts";
 export interface Refusal {
   /** `namespace/name` */
   readonly service: string;
-  /** What the kernel does not take any more. What it has stays, and can be deleted. */
+  /** The operation that the kernel now rejects. Existing objects stay, and can be deleted. */
   readonly kind: "add-chain" | "add-rule" | "add-elements" | "add-set";
   readonly code: NftErrorCode;
   readonly isNamed: boolean;
@@ -25,7 +25,7 @@ export type Damage =
 export type Fault =
   | { readonly kind: "refuse"; readonly refusal: Refusal }
   | { readonly kind: "damage"; readonly damage: Damage }
-  /** The damage is done just after the backend has read the table. */
+  /** The damage happens just after the backend has read the table. */
   | { readonly kind: "race"; readonly damage: Damage }
   | { readonly kind: "heal" | "restart" };
 
@@ -63,7 +63,7 @@ export function faultArbitrary(): fc.Arbitrary<Fault> {
   );
 }
 
-/** Whose an element is: `namespace/name`; undefined for elements of sets, which do not say. */
+/** The owner of an element, `namespace/name`; undefined for elements that do not tell it. */
 export function serviceOfElement({ verdict, comment }: NftElement): string | undefined {
   const byTarget = verdict !== undefined && "chain" in verdict ? portTextOf(verdict.chain) : undefined;
   return byTarget === undefined ? comment?.split(":")[0] : serviceOf(byTarget);
@@ -93,17 +93,17 @@ function mentions(operation: NftOperation, service: string): boolean {
   }
 }
 
-/** A chain of another program's, which jumps into ours. */
+/** A chain of another program that jumps into ours. */
 export const FOREIGN = "theirs";
 
-/** What another program calls a chain of ours. */
+/** The name that another program gives to one of our chains. */
 const RENAMED = "renamed";
 
 function kindOf({ isMap, hasTargets }: NftSetContent): Pick<NftSet, "isMap" | "hasTargets"> {
   return { isMap, ...(hasTargets && { hasTargets }) };
 }
 
-/** Of a chain that is there, and rules of others only. */
+/** Whether a chain exists and has only foreign rules. */
 function hasNoneOfOurs(chain: NftChainContent | undefined): boolean {
   return chain?.ruleDigests.every((digest) => digest === undefined) === true;
 }
@@ -112,7 +112,7 @@ export class FaultyNode {
   readonly refusals: Refusal[] = [];
   readonly #history: NftablesHistory;
   readonly #allowances: (() => void)[] = [];
-  /** Still to come. */
+  /** Races that have not happened yet. */
   readonly #races = new Set<Fault>();
   readonly #foreign;
 
@@ -148,7 +148,7 @@ export class FaultyNode {
     }
   }
 
-  /** Nothing is refused any more; other programs have taken their things out. */
+  /** Ends all refusals, and removes the objects of other programs. */
   async heal(): Promise<void> {
     for (const allow of this.#allowances.splice(0)) allow();
     this.refusals.length = 0;
@@ -158,17 +158,17 @@ export class FaultyNode {
       await this.#do({ kind: "flush-chain", chain: FOREIGN });
       await this.#do({ kind: "delete-chain", chain: FOREIGN });
     }
-    // It may be their chain that has been renamed, and it must not hold ours for longer than they do.
+    // The renamed chain may be the other program's FOREIGN, and must not keep references to ours any longer.
     if (hasNoneOfOurs(content?.chains.get(RENAMED))) await this.#do({ kind: "flush-chain", chain: RENAMED });
   }
 
-  /** A chain without rules of ours does not show who made it: under another name it stays, and nothing may go to it. */
+  /** Removes the renamed chain. Without rules of ours it does not show its creator, so the backend leaves it, unused. */
   async removeRenamed(): Promise<void> {
     const content = await this.#foreign.read();
     const renamed = content?.chains.get(RENAMED);
     if (renamed === undefined) return;
     assert.ok(hasNoneOfOurs(renamed), "rules of ours are left");
-    // Kernels before 6.2 release what deleted elements went to by and by; until then they answer EBUSY.
+    // Kernels before 6.2 release the targets of deleted elements only after a while; until then they return EBUSY.
     this.#history.rig.kernel.passTime();
     await this.#do({ kind: "flush-chain", chain: RENAMED });
     await this.#do({ kind: "delete-chain", chain: RENAMED });
@@ -215,7 +215,7 @@ export class FaultyNode {
       case "delete-set": {
         const [name, set] = pick([...content.sets]) ?? [];
         if (name === undefined || set?.key === undefined) return;
-        // Most are in use.
+        // The kernel rejects most of these, because they are in use.
         await this.#do({ kind: "delete-set", set: { ...kindOf(set), name, key: set.key } }).catch(() => {});
         return;
       }

@@ -1,6 +1,6 @@
 /**
- * Random histories on the real kernel: what `nft` lists after every sync is what it lists after one full sync of the same
- * objects into a table of its own. `KPTS_PROPERTY_KERNEL_RUNS` sets how many histories are tried per family.
+ * Random histories on the real kernel: after every sync `nft` lists the same as after one full sync of the same objects
+ * into another table. `KPTS_PROPERTY_KERNEL_RUNS` sets how many histories are tried per family.
  */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -24,12 +24,12 @@ const FAMILIES = [
 const VARIANTS = LAYOUT_NAMES.flatMap((layout) => FAMILIES.map((one) => ({ ...one, layout })));
 
 const TABLE = "kube-proxy";
-/** What one full sync makes. */
+/** The table of the one full sync. */
 const FRESH = "kube-proxy-fresh";
 
 type Listed = Readonly<Record<string, { readonly name?: string; readonly table?: string }>>;
 
-/** What there is of both tables, of {@link FRESH} by the name of the other: one look at the kernel for the two. */
+/** The contents of both tables from one listing, with {@link FRESH} under the name of the other. */
 function listed(): { readonly found: string; readonly fresh: string } {
   const text = execFileSync("nft", ["-j", "list", "ruleset"], {
     encoding: "utf8",
@@ -47,10 +47,10 @@ function listed(): { readonly found: string; readonly fresh: string } {
   return { found: of(TABLE), fresh: of(FRESH).replaceAll(`"${FRESH}"`, `"${TABLE}"`) };
 }
 
-/** Short ones hardly ever change what is there. */
+/** Short histories hardly ever change existing objects. */
 const LONG = { minLength: 20, maxLength: 60, size: "max" } as const;
 
-/** A process that ends may be followed by one that copies another release. */
+/** A process may be followed by one that imitates another release. */
 type Happening = Step | { readonly kind: "restart"; readonly release: Release };
 
 const restart: fc.Arbitrary<Happening> = fc
@@ -75,7 +75,7 @@ inNetns(import.meta.url, { name: "nfthist", timeoutMs: 300_000 }, () => {
         assert.deepEqual((await driver.syncOther(fresh.backend)).failures, []);
         fresh.close();
         const { found, fresh: wanted } = listed();
-        // A difference of two long texts is cut short: here are the lines that only one of them has.
+        // assert truncates the diff of long texts: print the lines that only one of them has.
         const [ours, theirs] = [found.split("\n"), wanted.split("\n")];
         const surplus = ours.filter((line) => !theirs.includes(line)).slice(0, 20);
         const missing = theirs.filter((line) => !ours.includes(line)).slice(0, 20);

@@ -1,6 +1,6 @@
 /**
- * Any history of Services and EndpointSlices, synced step by step, leaves the table that one full sync of the final objects
- * leaves in an empty kernel; with anything that the kernel refuses and others destroy meanwhile.
+ * Any history of Services and EndpointSlices, synced step by step, leaves the same table as one full sync of the final
+ * objects into an empty kernel, despite anything that the kernel rejects and other programs destroy in the meantime.
  *
  * `KPTS_PROPERTY_RUNS` sets how many histories are tried (per family and kind), `KPTS_PROPERTY_SEED` repeats a run.
  */
@@ -28,7 +28,7 @@ import { NftablesHistory } from "./nftables-history.ts";
 
 const RUNS = historyRuns("KPTS_PROPERTY_RUNS", 300);
 
-/** As far as a listing is told apart here. */
+/** The members of a listing that matter here. */
 interface Listed {
   readonly rule?: { readonly chain: string };
   readonly set?: { readonly elem?: readonly unknown[] };
@@ -36,8 +36,8 @@ interface Listed {
 }
 
 /**
- * What `canonicalNftables` says in more words and a multiple of the time: elements are sets, objects come in any order but the rules of
- * one chain in theirs. For listings of the kernel in memory, which have their members in one order.
+ * A shorter and much faster `canonicalNftables`: elements are sets, and objects come in any order, except that the
+ * rules of a chain keep theirs. For listings of the kernel in memory, whose members have a fixed order.
  */
 function tableText(objects: readonly Listed[]): string {
   const rules = new Map<string, string>();
@@ -68,7 +68,7 @@ async function assertAsFromScratch({ rig }: NftablesHistory): Promise<void> {
   assert.deepEqual(without(expectedLines, lines), [], "what is missing");
 }
 
-/** A process that ends may be followed by one that copies another release. */
+/** A process may be followed by one that imitates another release. */
 type Happening = Step | { readonly kind: "restart"; readonly release: Release };
 
 const restart: fc.Arbitrary<Happening> = fc
@@ -111,7 +111,7 @@ for (const { layout, family } of KINDS) {
   });
 }
 
-/** Service → what of it is in the table: chains with their rules, affinity sets, and the elements that say whose they are. */
+/** Service → its objects in the table: chains with their rules, affinity sets, and the elements that tell their owner. */
 function byService(content: NftTableContent | undefined): Map<string, Map<string, string>> {
   const services = new Map<string, Map<string, string>>();
   const note = (service: string | undefined, what: string, value: unknown) => {
@@ -138,7 +138,7 @@ async function contentOf(kernel: MemoryNftKernel): Promise<NftTableContent | und
   return await kernel.connectAnother().read();
 }
 
-/** Everything that a service needs is there, unless it failed; nor is anything there that is wrong for it. */
+/** Asserts that every Service that did not fail has everything that it should have, with the right values. */
 async function assertOthersAreRight({ rig }: NftablesHistory, failed: ReadonlySet<string>): Promise<void> {
   const content = await contentOf(rig.kernel);
   const found = byService(content);
@@ -148,7 +148,7 @@ async function assertOthersAreRight({ rig }: NftablesHistory, failed: ReadonlySe
     const there = found.get(service);
     for (const [what, value] of expected) {
       if (there?.get(what) === value) continue;
-      // A key that a refused service has still may come before this one.
+      // A rejected Service may still hold a key that precedes this one.
       const holder = [...failed].find((other) => found.get(other)?.has(what));
       assert.ok(holder !== undefined && holder < service, `${service}: ${what} is ${there?.get(what)}, not ${value}`);
     }
@@ -179,11 +179,11 @@ for (const { layout, releasesLate } of KERNELS) {
           else {
             rig.passTime(700);
             let { failures } = await history.sync(step.isFullSync);
-            // Who changes the table after it was read is noticed, but not in that sync.
+            // A change of the table after it was read is noticed, but not in that sync.
             if (rig.driver.isSyncDue) ({ failures } = await history.sync(false));
             const failed = new Set(failures.map(({ subject }) => subject.split(":", 1)[0] ?? subject));
             for (const service of failed) {
-              // A service that gives up an address hands it to the next in line, and is stopped when that one's element is refused.
+              // A Service that gives up an address passes it to the next in line, and fails if that one's element is rejected.
               const isAtFault = (refusal: Refusal) => refusal.service === service || refusal.kind === "add-elements";
               assert.ok(node.refusals.some(isAtFault), `${service}'s failure has no cause`);
             }

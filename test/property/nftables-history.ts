@@ -1,4 +1,4 @@
-/** A history of one address family in the nftables mode: objects, model, and the backend on a kernel in memory. */
+/** A history of one IP family in the nftables mode: objects, model, and the backend on a kernel in memory. */
 
 import { BackendRig, type BackendRigOptions } from "../../src/dataplane/nftables/testing/backend-rig.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
@@ -29,13 +29,13 @@ export class NftablesHistory {
     this.rig = new BackendRig(new SyncDriver(this.state), { family, ...options });
   }
 
-  /** Node ports are refused on loopback addresses, as v1.38 does it. */
+  /** Rejects node ports on loopback addresses, as v1.38 does. */
   refuseAtLocalhost(): void {
     this.rig.rejectedAtLocalhost = PROTOCOLS;
     this.rig.restart();
   }
 
-  /** Does everything but syncs. */
+  /** Applies every step except syncs. */
   apply(step: Exclude<Step, { kind: "sync" }>): void {
     const { rig, state } = this;
     switch (step.kind) {
@@ -53,7 +53,7 @@ export class NftablesHistory {
         const { address, serviceCIDRs } = NODES[this.#family];
         rig.node.nodePortIPs = step.index === 0 ? { kind: "all" } : { kind: "ips", ips: [address] };
         rig.driver.serviceCIDRs = step.index === 0 ? [] : serviceCIDRs;
-        // Addresses are looked at in full syncs only.
+        // Only full syncs read addresses.
         rig.driver.requireFullSync();
       }
     }

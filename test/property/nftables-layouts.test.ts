@@ -1,7 +1,7 @@
 /**
- * Both layouts of the nftables mode do the same with the same packet, with the same odds, in any cluster: 10,000 pairs of a cluster
- * and a packet, through a simulation of the tables that the backend makes (`src/trace/nftables/`). Clients that are remembered are
- * not among them: docs/differences.md.
+ * Both layouts of the nftables mode treat the same packet the same, with the same odds, in any cluster: 10,000 pairs of
+ * a cluster and a packet in a simulation of the backend's tables (`src/trace/nftables/`). Remembered clients are
+ * excluded: docs/differences.md.
  *
  * `KPTS_LAYOUT_PAIRS` sets how many pairs are tried (per family), `KPTS_PROPERTY_SEED` repeats a run.
  */
@@ -33,7 +33,7 @@ interface Choices {
   readonly source: number;
   readonly destination: number;
   readonly port: number;
-  /** Asks for what may be nowhere. */
+  /** Whether the destination may not exist. */
   readonly isStray: boolean;
   readonly from: "pod" | "node" | "outside";
 }
@@ -51,7 +51,7 @@ const PODS = {
   IPv6: ["fd00:180::1", "fd00:180::2", "fd00:180:1::1"],
 } as const;
 
-/** Gives every second service port up to three ready endpoints more: random slices seldom have a service's port. */
+/** Gives every second service port up to three more ready endpoints: random slices seldom have a Service's port. */
 function serveSome(history: NftablesHistory, family: IpFamily): void {
   for (const [index, { name, protocol }] of [...history.state.services.values()].entries()) {
     if (index % 2 === 1) continue;
@@ -69,7 +69,7 @@ function serveSome(history: NftablesHistory, family: IpFamily): void {
   }
 }
 
-/** A packet between addresses and ports that mean something in the cluster. */
+/** A packet between addresses and ports that exist in the cluster. */
 function packetOf({ state }: NftablesHistory, family: IpFamily, chosen: Choices): PacketQuestion {
   const services = [...state.services.values()];
   const endpoints = [...state.endpoints.values()].flat();
@@ -92,7 +92,7 @@ function packetOf({ state }: NftablesHistory, family: IpFamily, chosen: Choices)
   };
 }
 
-/** What becomes of a packet, each way once, with the sum of its odds in parts of 10,000. */
+/** The distinct outcomes of a packet, each with the sum of its odds in parts of 10,000. */
 function fates(outcomes: readonly Outcome[]): Record<string, number> {
   const sums = new Map<string, number>();
   for (const { odds, fate, packet, assumptions } of outcomes) {

@@ -1,4 +1,4 @@
-/** What another program does to a table of the nftables mode, with the `nft` program: random, and never to be kept. */
+/** Random changes of the nftables mode's table by another program (the `nft` tool), which the backend must undo. */
 import { execFileSync } from "node:child_process";
 import fc from "../../testkit/support/fast-check.ts";
 
@@ -40,7 +40,7 @@ interface Listed {
   };
 }
 
-/** Names of all chains that {@link meddle} makes or leaves begin so. */
+/** The prefix of all chains that {@link meddle} creates or renames. */
 const EVIL = "evil";
 let names = 0;
 
@@ -56,7 +56,7 @@ function list(table: string): readonly Listed[] {
   return (JSON.parse(text) as { readonly nftables: readonly Listed[] }).nftables; // as libnftables-json(5) has it
 }
 
-/** Does it to a table, `ip kube-proxy`. What the kernel refuses is not done. */
+/** Applies a change to a table, such as `ip kube-proxy`. Ignores refusals by the kernel. */
 export function meddle(table: string, { kind, index }: Meddling): void {
   const all = list(table);
   const pick = <T>(items: readonly T[]): T | undefined => items[index % items.length];
@@ -74,7 +74,7 @@ export function meddle(table: string, { kind, index }: Meddling): void {
   try {
     nft(scriptOf() ?? "");
   } catch {
-    // Refused: most sets and chains are in use.
+    // The kernel rejected it: most sets and chains are in use.
   }
 
   function scriptOf(): string | undefined {
@@ -105,7 +105,7 @@ export function meddle(table: string, { kind, index }: Meddling): void {
       case "flush-set":
         return set && `flush ${set.word} ${table} ${set.name}`;
       case "delete-elements":
-        // The first that is listed, in nft's own words.
+        // The first listed element, in nft's own syntax.
         return set && firstElement(table, set);
       case "policy":
         return `chain ${table} ${pick(chains.filter(({ hook }) => hook !== undefined))?.name} { policy drop; }`;
@@ -122,10 +122,10 @@ function firstElement(
   return element && `delete element ${table} ${name} { ${element.replace(/ timeout.*/, "")} }`;
 }
 
-/** Takes out the chains that {@link meddle} has left. @throws when rules of ours go to one of them. */
+/** Deletes the chains that {@link meddle} left. @throws if rules of ours lead to one of them. */
 export function removeTraces(table: string): void {
   const evil = list(table).flatMap(({ chain }) => (chain?.name.startsWith(EVIL) === true ? [chain.name] : []));
-  // Among themselves they may go to each other.
+  // They may jump to each other.
   const script = ["flush", "delete"].flatMap((word) => evil.map((name) => `${word} chain ${table} ${name}`));
   if (script.length > 0) nft(script.join("\n"));
 }
