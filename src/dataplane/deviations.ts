@@ -4,64 +4,66 @@
  */
 
 export const DEVIATIONS = {
-  "other-ports-refused": "ports of a cluster IP that no Service has are refused (reference nftables.md §3.3)",
-  "unallocated-dropped": "addresses of a ServiceCIDR that no Service has are dropped (reference nftables.md §3.3)",
+  "other-ports-refused": "ports of a cluster IP that no Service uses are refused (reference nftables.md §3.3)",
+  "unallocated-dropped":
+    "packets to addresses of a ServiceCIDR that no Service uses are dropped (reference nftables.md §3.3)",
   "sources-first":
-    "source ranges are looked at before it is known that there are no endpoints: dropped, not refused (reference nftables.md §3.4)",
+    "source ranges are checked first: without endpoints, clients outside of them are dropped, not refused (reference nftables.md §3.4)",
   "cluster-address-masqueraded":
-    "an external IP that is another Service's cluster IP is masqueraded as that one is (reference nftables.md §3.3)",
+    "an external IP that is another Service's cluster IP is masqueraded like that cluster IP (reference nftables.md §3.3)",
   "external-opens-balancer":
-    "an address that is an external IP and a load-balancer IP of one Service is open to all sources (reference iptables.md §7)",
+    "an address that is both an external IP and a load balancer IP of one Service is open to all sources (reference iptables.md §7)",
   "node-port-opens-balancer":
-    "a load-balancer IP that is an address of the node, at a port whose number is a node port's, is open to all sources (reference iptables.md §7)",
+    "a load balancer IP that is an address of the node is open to all sources at a port whose number is a node port's (reference iptables.md §7)",
   "shares-by-slots":
-    "of more than 64 endpoints each has a share of the connections that differs from the equal one by an eighth at most (reference flat-nftables.md)",
+    "with more than 64 endpoints, each one's share of the connections differs from an equal share by at most an eighth (reference flat-nftables.md)",
   "own-external-serves":
-    "a Service that lists its cluster IP as an external IP is served there as at one where internalTrafficPolicy leaves no endpoint (reference iptables.md §7)",
+    "a Service that lists its cluster IP as an external IP is served there like an external IP if internalTrafficPolicy leaves no endpoint (reference iptables.md §7)",
   "own-not-refused":
-    "the node's own packets to external addresses without endpoints that are not its own are left alone (reference iptables.md §2)",
+    "the node's own packets to external addresses without endpoints are not refused, unless the address is the node's (reference iptables.md §2)",
   "hairpin-anywhere":
-    "an endpoint of another node that comes by here and is led to itself is masqueraded, too (reference iptables.md §7)",
+    "an endpoint of another node whose connection passes here and is led to itself is masqueraded too (reference iptables.md §7)",
   "decided-at-socket":
-    "TCP and UDP of the node and its pods is led at the socket: endpoints see the client's own address, a pod that is led to itself included; rules take what sockets cannot decide (reference ebpf.md §1.1, §1.4)",
-  "pods-not-at-socket": "of that, pods take no part: all that they send takes the rules (ebpf.hostNamespaceOnly)",
+    "TCP and UDP of the node and its pods is led at the socket: endpoints see the client's own address, even a pod that is led to itself; rules handle what sockets cannot decide (reference ebpf.md §1.1, §1.4)",
+  "pods-not-at-socket":
+    "only the host's sockets are led at the socket: everything that pods send passes the rules (ebpf.hostNamespaceOnly)",
   "loopback-node-ports":
-    "node ports answer on IPv4 loopback addresses of the node, and packets to these from other addresses that are not led elsewhere are dropped (iptables.localhostNodePorts; CVE-2020-8558)",
+    "node ports answer on IPv4 loopback addresses of the node; other packets to these are dropped unless they come from loopback (iptables.localhostNodePorts; CVE-2020-8558)",
   "loopback-relayed":
-    "where nodePortAddresses names loopback, the proxy itself carries TCP to node ports at 127.0.0.1 and ::1, to endpoints of this node where the policy is Local; other node ports at loopback addresses are refused (KEP-6032; reference releases.md §1.6)",
+    "if nodePortAddresses names loopback, the proxy itself carries TCP to node ports at 127.0.0.1 and ::1, to local endpoints only if the policy is Local; other node ports at loopback addresses are refused (KEP-6032; reference releases.md §1.6)",
   "loopback-relayed-extended":
-    "where nodePortAddresses names loopback, the proxy itself carries TCP and UDP to node ports at 127.0.0.1 and ::1, to endpoints of the whole cluster; other node ports at loopback addresses are refused (nftables.localhostNodePorts: Extended)",
+    "if nodePortAddresses names loopback, the proxy itself carries TCP and UDP to node ports at 127.0.0.1 and ::1, to endpoints of the whole cluster; other node ports at loopback addresses are refused (nftables.localhostNodePorts: Extended)",
   "refused-at-every-address":
-    "node ports that have no endpoint for a client are refused or dropped at every address of the node, also where node ports do not answer (reference iptables.md §7)",
+    "node ports without an endpoint for a client are refused or dropped at every address of the node, even where node ports do not answer (reference iptables.md §7)",
   "bound-ports-refused":
-    "addresses of Services are the node's own, and refuse at what is no port of a Service, but for health-check node ports (reference ipvs.md §2, §7)",
+    "addresses of Services are the node's own, and refuse ports that no Service uses, except health-check node ports (reference ipvs.md §2, §7)",
   "unserved-node-ports-masqueraded":
-    "what the node itself sends to its addresses, and all that cluster and load-balancer IPs are sent, is masqueraded at the number of a node port, also where no node port answers (reference ipvs.md §7)",
+    "packets from the node to its own addresses, and all packets to cluster and load balancer IPs, are masqueraded if their port is a node port's number, even where no node port answers (reference ipvs.md §7)",
   "loopback-source-kept": "packets from loopback addresses are never masqueraded (reference ipvs.md §7)",
   "local-falls-back":
-    "a Local policy without endpoints here leads to those of the cluster, where the Service is offered to the outside, and is refused otherwise, not dropped (reference ipvs.md §4)",
-  "local-binds-node": "externalTrafficPolicy Local binds the node and its pods, too (reference ipvs.md §3)",
+    "a Local policy without endpoints on this node leads to those of the cluster if the Service is exposed to the outside, and otherwise refuses instead of dropping (reference ipvs.md §4)",
+  "local-binds-node": "externalTrafficPolicy Local also applies to the node and its pods (reference ipvs.md §3)",
   "hairpin-of-unused":
-    "a pod that is led to itself is masqueraded also where the one Service that places it on this node does not use it (reference ipvs.md §6)",
+    "a pod that is led to itself is masqueraded even if the only Service that places it on this node does not use it (reference ipvs.md §6)",
   "own-endpoint-masqueraded":
-    "what the node sends to an endpoint at the address that it sends from is masqueraded, also where it asks no Service (reference ipvs.md §6)",
+    "packets from the node to an endpoint at their own source address are masqueraded, even without a Service (reference ipvs.md §6)",
   "own-barred-at-balancer":
-    "source ranges are looked at before it is known that there are no endpoints, but what the node itself sends is dropped only from the load balancer's own address, where the ranges leave the node out (reference ipvs.md §7)",
+    "source ranges are checked before endpoints, but the node's own packets are dropped only from the load balancer's own address, if the ranges exclude the node (reference ipvs.md §7)",
   "own-external-decides":
-    "a Service that lists its cluster IP as an external IP is served there as at that one, and masqueraded as at either (reference ipvs.md §3, §7)",
+    "a Service that lists its cluster IP as an external IP is served there like an external IP, and masqueraded if a cluster IP or an external IP would be (reference ipvs.md §3, §7)",
   "masqueraded-by-source":
-    "where local pods cannot be told from others, what the node sends from a cluster IP to a port that this one has is masqueraded, wherever it goes (reference ipvs.md §7)",
-  "sctp-unserved": "SCTP is not led anywhere (reference userspace.md §1.6)",
+    "if local pods cannot be told from others, packets from the node with a cluster IP as their source, to a port of that cluster IP, are masqueraded wherever they go (reference ipvs.md §7)",
+  "sctp-unserved": "SCTP is not served (reference userspace.md §1.6)",
   "proxy-connects": "the proxy carries the bytes: endpoints see the node as the client (reference userspace.md §1.7)",
   "own-external-left":
-    "what the node itself sends to an external IP that is not its own is left alone (reference userspace.md §1.3)",
+    "packets from the node to an external IP that is not its own are not redirected (reference userspace.md §1.3)",
   "bridged-external-left":
-    "what comes by a port of a bridge to an external IP that is not the node's is left alone: it goes to whichever machine has the address (reference userspace.md §1.3)",
+    "packets through a bridge port to an external IP that is not the node's are not redirected: they go to the machine that has the address (reference userspace.md §1.3)",
   "proxy-ports-answer":
-    "the proxy's own sockets answer who asks them directly; what they do then is not compared (reference userspace.md §1.4)",
-  "loopback-served": "node ports answer on loopback addresses of the node, too (reference userspace.md §1.3)",
+    "the proxy's own sockets answer clients that connect to them directly; what they do then is not compared (reference userspace.md §1.4)",
+  "loopback-served": "node ports also answer on loopback addresses of the node (reference userspace.md §1.3)",
   "barred-left":
-    "clients that loadBalancerSourceRanges leave out are left alone, not dropped: no rule takes them; of a load balancer's addresses a node in the ranges may ask from the one that it asks (reference userspace.md §1.3)",
+    "packets of clients outside of loadBalancerSourceRanges are not redirected, instead of dropped; if the ranges include the node, it may connect to a load balancer's address from that address (reference userspace.md §1.3)",
 } as const;
 
 export type Deviation = keyof typeof DEVIATIONS;

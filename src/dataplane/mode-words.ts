@@ -57,11 +57,11 @@ export const TRANSLATING: ModeWords = {
 };
 
 const NOT_NAMED = "nodePortAddresses leaves loopback out";
-const HAIRPIN = "An endpoint that asks its own Service and gets itself sees the node's address (hairpin).";
+const HAIRPIN = "An endpoint that reaches itself through its Service sees the node's address (hairpin).";
 
 /** Which clients of cluster IPs are masqueraded, if that differs from the default. */
 export function masqueradingOf({ node: { detector }, config: { masqueradeAll } }: SourceFacts): string[] {
-  if (masqueradeAll) return ["masqueradeAll is set: endpoints never see who asks at the cluster IP."];
+  if (masqueradeAll) return ["masqueradeAll is set: endpoints never see the clients of the cluster IP."];
   if (detector.kind !== "none") return [];
   return [
     "The configuration does not say how to tell the pods of this node from others (clusterCIDR, detectLocalMode): " +

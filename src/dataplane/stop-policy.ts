@@ -9,7 +9,7 @@ export interface StopPolicy {
 export const KEEPS_RULES: StopPolicy = { message: "Stopping; the rules stay in place", limitMs: 5_000 };
 
 /** For `--cleanup` and other actions: they are finished if time allows. */
-export const FINISHES: StopPolicy = { message: "Told to stop; what was begun is finished first", limitMs: 5_000 };
+export const FINISHES: StopPolicy = { message: "Told to stop; finishing the current action first", limitMs: 5_000 };
 
 /** How long connections that the process itself relays may outlast a stop, in milliseconds. */
 export const RELAY_DRAIN_MS = 10_000;

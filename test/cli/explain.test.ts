@@ -196,7 +196,7 @@ test("sets of the flat layout whose names end in a number are known", async () =
   assert.match(await purpose("endpoints-3"), /once for all Services.*leads service addresses with 3 slots/);
   assert.match(await purpose("nodeport-endpoints-64"), /leads node ports with 64 slots/);
   assert.match(await purpose("sticky-frontends-10800"), /service addresses with session affinity of 10800 seconds/);
-  assert.match(await purpose("clients-60"), /remembers for 60 seconds/);
+  assert.match(await purpose("clients-60"), /endpoint for 60 seconds/);
 });
 
 test("what refuses node ports on loopback addresses is known for that", async () => {

@@ -298,7 +298,7 @@ export class NftablesBackend implements Backend {
       this.#state = state;
       this.#readAt = left;
       this.#isKnown = true;
-      this.#options.log.v(2, "The rules are as the process before left them");
+      this.#options.log.v(2, "The rules are as the previous process left them");
       return true;
     }
     for (let conflicts = 0; ; conflicts += 1) {
@@ -344,7 +344,7 @@ export class NftablesBackend implements Backend {
         throw new NftError("denied", message, error.operation, { cause: error });
       }
       if (!isAttributable(error)) throw error;
-      this.#options.log.error("nftables full sync was refused, looking for the service port that is at fault", error);
+      this.#options.log.error("nftables full sync was refused, searching for the service port at fault", error);
     }
     // Finding what rejected ports have in the kernel takes a listing of all elements.
     const isCompared = [...(content?.sets.values() ?? [])].some(({ others }) => others !== undefined);

@@ -93,7 +93,7 @@ async function messageDump({ operations, table: { family, name } }: NftablesPlan
 export const renderNftables: ModeRenderer<NftablesPlanData> = async (node, { config, form, service }) => {
   const plan = await planNftables(node, config);
   if (form === "netlink") {
-    if (service !== undefined) throw new Error("--output netlink is a whole sync: leave --service out");
+    if (service !== undefined) throw new Error("--output netlink prints a whole sync: omit --service");
     return { kind: "text", text: await messageDump(plan), tool: `table ${plan.table.family} ${plan.table.name}` };
   }
   const table = service === undefined ? plan.table : await tableOfService(plan.table, node, config, service);

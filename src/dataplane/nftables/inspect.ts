@@ -26,23 +26,23 @@ import { planInput } from "./plan-input.ts";
 
 const ELEMENTS_OF: Readonly<Record<string, string>> = {
   [SETS.hairpinConnections]: "masquerades an endpoint that reaches itself",
-  [SETS.clusterIPs]: "is known as a cluster IP",
+  [SETS.clusterIPs]: "marks this address as a cluster IP",
   [SETS.noEndpointServices]: "refuses or drops at this address",
   [SETS.noEndpointNodePorts]: "refuses or drops at this node port",
-  [SETS.firewallIPs]: "asks for loadBalancerSourceRanges first",
+  [SETS.firewallIPs]: "checks loadBalancerSourceRanges first",
   [SETS.localhostRejectPorts]: "refuses at this node port on loopback addresses",
   [SETS.serviceIPs]: "finds the service by its address",
   [SETS.serviceNodePorts]: "finds the service by its node port",
   [FLAT_SETS.frontends]: "finds the service by its address",
   [FLAT_SETS.nodePorts]: "finds the service by its node port",
-  [FLAT_SETS.masqueradedFrontends]: "masquerades what comes to this address",
-  [FLAT_SETS.localPolicyFrontends]: "keeps other clients than this node's to its own endpoints",
-  [FLAT_SETS.localPolicyNodePorts]: "keeps other clients than this node's to its own endpoints",
+  [FLAT_SETS.masqueradedFrontends]: "masquerades connections to this address",
+  [FLAT_SETS.localPolicyFrontends]: "limits clients outside this node to its local endpoints",
+  [FLAT_SETS.localPolicyNodePorts]: "limits clients outside this node to its local endpoints",
   [FLAT_SETS.rejectedFrontends]: "refuses at this address",
   [FLAT_SETS.rejectedNodePorts]: "refuses at this node port",
   [FLAT_SETS.droppedFrontends]: "drops at this address",
   [FLAT_SETS.droppedNodePorts]: "drops at this node port",
-  [FLAT_SETS.restrictedFrontends]: "asks for loadBalancerSourceRanges first",
+  [FLAT_SETS.restrictedFrontends]: "checks loadBalancerSourceRanges first",
 };
 
 const SHARED: ReadonlyMap<string, string> = new Map([
@@ -51,23 +51,23 @@ const SHARED: ReadonlyMap<string, string> = new Map([
   [CHAINS.serviceEndpointsCheck, "refuses or drops packets to service addresses without endpoints"],
   [CHAINS.nodePortEndpointsCheck, "refuses or drops packets to node ports without endpoints"],
   [CHAINS.firewallCheck, "drops clients of load-balancer addresses outside of their source ranges"],
-  [CHAINS.clusterIPsCheck, "refuses other ports of cluster IPs, and drops unused addresses of the service networks"],
+  [CHAINS.clusterIPsCheck, "refuses other ports of cluster IPs, and drops packets to unused ServiceCIDR addresses"],
   [CHAINS.reject, "refuses"],
   [CHAINS.localhostRejectTcp, "refuses node ports of TCP on loopback addresses, and counts that"],
   [CHAINS.localhostRejectUdp, "refuses node ports of UDP on loopback addresses, and counts that"],
   [CHAINS.localhostRejectSctp, "refuses node ports of SCTP on loopback addresses, and counts that"],
-  ...BASE_CHAINS.map((name) => [name, "takes packets from the kernel's hook of that name"] as const),
+  ...BASE_CHAINS.map((name) => [name, "receives packets from the kernel's hook of that name"] as const),
   ...FIXED_SETS.map(({ name, comment = "" }) => [name, comment] as const),
-  [FLAT_CHAINS.frontend, "takes what comes to service addresses (flat layout)"],
-  [FLAT_CHAINS.frontendLocalPolicy, "lets this node and its pods ask any endpoint (flat layout)"],
+  [FLAT_CHAINS.frontend, "handles packets to service addresses (flat layout)"],
+  [FLAT_CHAINS.frontendLocalPolicy, "lets this node and its pods reach any endpoint (flat layout)"],
   [FLAT_CHAINS.frontendEndpoints, "chooses among endpoints, by the maps endpoints-N (flat layout)"],
   [FLAT_CHAINS.frontendClusterEndpoints, "chooses among endpoints of the Cluster policy (flat layout)"],
-  [FLAT_CHAINS.nodePort, "takes what comes to node ports (flat layout)"],
-  [FLAT_CHAINS.nodePortLocalPolicy, "lets this node and its pods ask any endpoint (flat layout)"],
+  [FLAT_CHAINS.nodePort, "handles packets to node ports (flat layout)"],
+  [FLAT_CHAINS.nodePortLocalPolicy, "lets this node and its pods reach any endpoint (flat layout)"],
   [FLAT_CHAINS.nodePortEndpoints, "chooses among endpoints, by the maps nodeport-endpoints-N (flat layout)"],
   [FLAT_CHAINS.nodePortClusterEndpoints, "chooses among endpoints of the Cluster policy (flat layout)"],
   [FLAT_CHAINS.sourceCheck, "drops clients outside of source ranges, by the sets allowed-sources-N (flat layout)"],
-  [FLAT_CHAINS.rememberClients, "remembers which endpoint a client has got (flat layout)"],
+  [FLAT_CHAINS.rememberClients, "remembers each client's endpoint (flat layout)"],
   ...SHARED_SETS.map(({ name, comment = "" }) => [name, comment] as const),
 ]);
 
@@ -90,8 +90,8 @@ export const inspectNftables: ModeInspection = {
     for (const endpoint of endpoints) {
       const { chain, affinitySet } = endpointNames(port.name, endpoint);
       const { text } = endpoint;
-      yield { name: chain, purpose: `remembers the client, and leads to the endpoint ${text}`, endpoint: text };
-      yield { name: affinitySet, purpose: `holds the clients of the endpoint ${text}`, endpoint: text };
+      yield { name: chain, purpose: `remembers the client, and leads to endpoint ${text}`, endpoint: text };
+      yield { name: affinitySet, purpose: `holds the clients of endpoint ${text}`, endpoint: text };
     }
   },
   partsOf(node, kubeProxyConfig, port, endpoints) {
@@ -129,23 +129,23 @@ export const inspectNftables: ModeInspection = {
 
 const ENDPOINT_MAP_PURPOSES: Readonly<Record<EndpointMap, string>> = {
   [ENDPOINT_MAPS.frontend]: "service addresses",
-  [ENDPOINT_MAPS.frontendCluster]: "service addresses of the Local policy, for clients of this node,",
+  [ENDPOINT_MAPS.frontendCluster]: "service addresses of the Local policy, for clients on this node,",
   [ENDPOINT_MAPS.nodePort]: "node ports",
-  [ENDPOINT_MAPS.nodePortCluster]: "node ports of the Local policy, for clients of this node,",
+  [ENDPOINT_MAPS.nodePortCluster]: "node ports of the Local policy, for clients on this node,",
 };
 
 /** The purpose of flat-layout chains and sets whose names end in a number. */
 function numberedPurpose(name: string): string | undefined {
-  if (isChainOnDemand(name)) return "looks into a map of one size, or of clients of one timeout (flat layout)";
+  if (isChainOnDemand(name)) return "looks up the map of one number of endpoints or one affinity timeout (flat layout)";
   const bits = numberIn(name, ALLOWED_SOURCES);
-  if (bits !== undefined) return `lets clients in by the first ${bits} bits of their addresses (flat layout)`;
+  if (bits !== undefined) return `admits clients by the first ${bits} bits of their addresses (flat layout)`;
   const endpoints = endpointMapOf(name);
   if (endpoints !== undefined) {
     const { map, slots } = endpoints;
-    return `leads ${ENDPOINT_MAP_PURPOSES[map]} with ${slots} slots to the endpoint in a slot that is drawn (flat layout)`;
+    return `leads ${ENDPOINT_MAP_PURPOSES[map]} with ${slots} slots to the endpoint in a random slot (flat layout)`;
   }
   const clients = numberIn(name, CLIENTS);
-  if (clients !== undefined) return `remembers for ${clients} seconds which endpoint a client has got (flat layout)`;
+  if (clients !== undefined) return `remembers each client's endpoint for ${clients} seconds (flat layout)`;
   for (const [base, what] of STICKY_PURPOSES) {
     const seconds = numberIn(name, base);
     if (seconds !== undefined) return `holds the ${what} with session affinity of ${seconds} seconds (flat layout)`;
@@ -161,7 +161,7 @@ const STICKY_PURPOSES: readonly (readonly [string, string])[] = [
 function purposeOf(set: string): string {
   const known = ELEMENTS_OF[set];
   if (known !== undefined) return known;
-  if (numberIn(set, ALLOWED_SOURCES) !== undefined) return "lets these clients in";
+  if (numberIn(set, ALLOWED_SOURCES) !== undefined) return "admits these clients";
   return sharedSet(set).hasTargets === true ? "leads to an endpoint" : "gives clients session affinity";
 }
 

@@ -40,7 +40,7 @@ export async function setAside(
     for (const owner of draft.owners()) {
       const desired = ports.get(owner);
       const name = services.get(owner)?.name;
-      if (desired === undefined || name === undefined) throw new Error(`${owner} would be changed by keeping it`);
+      if (desired === undefined || name === undefined) throw new Error(`keeping ${owner} as it is would change it`);
       ports.delete(owner);
       hints.set(owner, { name, desired, remembered: before.installed(owner) });
     }

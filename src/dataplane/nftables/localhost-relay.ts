@@ -255,7 +255,7 @@ class LocalhostNodePort implements RelayObserver {
     const others = attempt === 0 ? [] : endpoints.filter(({ text }) => text !== this.#failed);
     const pool = others.length > 0 ? others : endpoints;
     const endpoint = pool[Math.floor(this.#random() * pool.length)];
-    if (endpoint === undefined) throw new Error("a node port without endpoints is not listened at");
+    if (endpoint === undefined) throw new Error("a node port without endpoints has no listener");
     return endpoint;
   }
 

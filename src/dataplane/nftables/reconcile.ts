@@ -226,7 +226,7 @@ async function changeElements(
   if (found.size === 0) return;
   for (const { set: name, owner, element: after } of state.wantedElements(found)) {
     const asked = found.get(name);
-    if (asked === undefined) throw new Error(`elements of ${name} were not asked for`);
+    if (asked === undefined) throw new Error(`elements of ${name} were not requested`);
     const { set, left, others } = asked;
     const key = elementKey(after.key);
     const isAsWanted = others?.has(key) === false;

@@ -52,7 +52,7 @@ export class RestartNote {
   ): Promise<NftMark | undefined> {
     const { ruleset, table, log } = this.#options;
     this.#left ??= ruleset.note(table, CHAIN).catch((error: unknown) => {
-      log.v(2, "Cannot read what the process before left", { reason: messageOf(error) });
+      log.v(2, "Cannot read the note that the previous process left", { reason: messageOf(error) });
       return undefined;
     });
     const left = await this.#left;

@@ -116,7 +116,7 @@ export class Reconciler<Kinds extends LocalKinds, Known> {
     this.warnings = new PortWarnings(log);
     this.#refused = new RefusedPorts({
       onNews: ({ subject, reason }) =>
-        log.error(`Not everything is in ${place}; all else is, and this will be tried again`, new Error(reason), {
+        log.error(`A part failed to reach ${place}; the rest is there, and a retry follows`, new Error(reason), {
           subject,
         }),
     });
