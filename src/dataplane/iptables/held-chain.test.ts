@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.ts";
+import { IptablesRestoreError } from "../../kernel/iptables/iptables.ts";
 import { BackendBench, clusterIP } from "./testing/backend-bench.ts";
 
 for (const backEnd of ["nft", "legacy"] as const) {
@@ -23,6 +24,36 @@ for (const backEnd of ["nft", "legacy"] as const) {
       assert.equal(bench.kernel.rules("nat", `${chain}`).length, 1, `sync ${n}: ${JSON.stringify(outcome.failures)}`);
       assert.deepEqual(outcome.failures, []);
     }
+  });
+}
+
+for (const fault of ["held", "killed"] as const) {
+  test(`chains of an earlier run, deleted in portions, one of them ${fault}: all others go, and that one later`, async () => {
+    const kernel = new MemoryIptables("IPv4", { backEnd: "nft" });
+    const earlier = new BackendBench({}, kernel);
+    for (let n = 1; n <= 5; n += 1) earlier.set(`s${n}`, clusterIP(n));
+    await earlier.sync(true);
+    const ownChains = () => kernel.chains("nat").filter((name) => /^KUBE-S(?:VC|EP)-/.test(name));
+    const bench = new BackendBench({ portsPerTransaction: 3 }, kernel);
+    bench.set("s1", clusterIP(1));
+    const stale = ownChains().at(-1) ?? "";
+    const { restore } = kernel;
+    if (fault === "held") await restore([`*nat\n:THEIRS - [0:0]\n-A THEIRS -j ${stale}\nCOMMIT\n`]);
+    else {
+      kernel.restore = async (payload) => {
+        for (const transaction of [...payload].join("").split(/(?<=^COMMIT\n)/m)) {
+          if (transaction.includes(`-X ${stale}\n`)) throw new IptablesRestoreError("killed", "", -1, "", undefined);
+          await restore.call(kernel, [transaction]);
+        }
+      };
+    }
+    if (fault === "held") assert.equal((await bench.sync(true)).failures.length, 1);
+    else await assert.rejects(bench.sync(true), { code: "killed" });
+    kernel.restore = restore;
+    assert.ok(ownChains().includes(stale) && ownChains().length <= 5, `${ownChains()}`);
+    if (fault === "held") await restore(["*nat\n-F THEIRS\nCOMMIT\n"]);
+    assert.deepEqual((await bench.sync()).failures, []);
+    assert.equal(ownChains().length, 2);
   });
 }
 
