@@ -51,7 +51,7 @@ test("a Service that took long to program gets a warning that says how long, and
     reason: "CostlyService",
     action: "ProgramService",
   });
-  assert.match(note, /^node node-a: programming 10000 service ports of this Service took 12\.8 s; .*give it fewer ports$/);
+  assert.match(note, /^node node-a: programming 10000 service ports of this Service took 12\.8 s; .*fewer ports$/);
 });
 
 test("operators find each reason of a Service's events in the guide's table", () => {

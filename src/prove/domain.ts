@@ -18,7 +18,7 @@ export interface Domain {
 type Range = readonly [first: bigint, last: bigint];
 
 /** Ranges of numbers, or of addresses as numbers. */
-export class Ranges implements Domain {
+class Ranges implements Domain {
   readonly #ranges: readonly Range[];
   readonly #valueAt: (order: bigint) => Scalar;
 
