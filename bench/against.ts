@@ -1,6 +1,7 @@
 /**
  * `npm run bench -- against BINARY`: any kube-proxy next to this program, as built, on the same states of the tests' API
- * server, in turns. Both wait for the same things: the metric of the first sync, and connections through new Services.
+ * server, in turns. The end of a step is the same for both: the metric of the first sync, and connections through new
+ * Services.
  */
 import { spawnSync } from "node:child_process";
 import { accessSync, constants, statSync } from "node:fs";
@@ -74,7 +75,7 @@ network namespaces: start to first sync, a Service that is added, processor time
     "isClient" in task ? answerConnections() : runProgram(task),
 };
 
-/** @throws RangeError if it is not executable. */
+/** @throws RangeError if it is not an executable file. */
 function executable(word: string): string {
   const path = resolve(word);
   const stats = statSync(path, { throwIfNoEntry: false });

@@ -26,8 +26,8 @@ export interface Bench {
   /** @default true */
   readonly needsRoot?: boolean;
   /**
-   * The tasks for {@link Bench.worker}, by column title. Of several runs of a column, the middle one counts. Rejects
-   * with a RangeError for wrong options.
+   * The tasks for {@link Bench.worker}, by column title. Of several runs of a column, the middle one counts.
+   * @throws RangeError for wrong options.
    */
   tasks?(given: Given): Readonly<Record<string, readonly object[]>>;
   /** Targets besides those that figures have. */

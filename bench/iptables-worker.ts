@@ -96,7 +96,7 @@ const FACTS: PlanFacts = {
   isLargeCluster: true,
 };
 
-/** What upstream sends for a change: all shared chains, and own chains of changed ports (reference iptables-operation.md §9.3). */
+/** What upstream sends for a change: shared chains in full, own chains of changed ports only (reference iptables-operation.md §9.3). */
 class UpstreamText {
   readonly #state: Subject["state"];
   readonly #static = planStatic(CONFIG, FACTS);

@@ -87,7 +87,7 @@ function bound(type: number, port: number): number {
   return fd;
 }
 
-/** Nothing tells this thread when the process that started it was killed: each call ends after a second, and it checks. */
+/** Nothing tells this thread when the process that started it was killed: each call ends after a second for a check. */
 function forever(step: () => void): void {
   const parent = process.ppid;
   process.stdout.write("ready\n", () => {

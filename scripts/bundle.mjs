@@ -1,6 +1,6 @@
 /**
- * Bundles the program into a few files, dist/bundle/: hundreds of modules take several times as long to load as the few that a start needs
- * (docs/performance.md). The library's entries stay separate modules.
+ * Bundles the program into a few files, dist/bundle/: hundreds of modules take several times as long to load as the few
+ * that a start needs (docs/performance.md). The library's entries stay separate modules.
  *
  * - `main.js`, which Node.js is given, chooses between the next two (src/cli/launch.ts);
  * - `kube-proxy.cjs`: the daemon and everything else that kube-proxy's own command line needs, in one script, so that its compiled code can
@@ -65,7 +65,7 @@ const BUILDS = [
     format: "cjs",
     outExtension: { ".js": ".cjs" },
     plugins: [WITHOUT_COMMANDS],
-    // An expression: src/cli/program-script.ts calls it. Whitespace would be a third of it, and the text stays in memory.
+    // An expression: src/cli/program-script.ts calls it. Blanks would be a third of it, and the text stays in memory.
     banner: {
       js: '(function (exports, require, module, __filename) {\nconst __url = require("node:url").pathToFileURL(__filename).href;',
     },

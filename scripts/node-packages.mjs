@@ -75,7 +75,7 @@ function ensureKoffi(root, node) {
   if (!loads()) throw new Error("package koffi has no binary for this machine: see its install script's output above");
 }
 
-/** Installs what is missing. @returns the path of the pinned Node.js. Throws an error that says what to do if it cannot. */
+/** Installs what is missing. @returns the path of the pinned Node.js. @throws Error that says what to do. */
 export function ensureNodePackages(root) {
   const isReady = isInstalled(root);
   if (!isReady) install(root);

@@ -176,7 +176,7 @@ function windowsZip() {
   run("zip", ["-X", "-9", "-q", join(out, name), "-@"], { cwd: folder, input: files.join("\n") });
 }
 
-/** For laptops: the commands that need no kernel, run by the Node.js that is there; contains no platform-specific code. */
+/** For laptops: the commands that need no kernel, run by the Node.js that is there; it has no code of one platform. */
 function kubectlPlugin() {
   const folder = join(work, "plugin");
   copyBundle(folder);

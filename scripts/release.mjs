@@ -22,7 +22,7 @@ const TAGGED = [
   "deploy/windows/daemonset.yaml",
 ];
 
-/** @param date of the release, `2026-01-31`. @throws Error that says what to do, if nothing has been written. */
+/** @param date of the release, `2026-01-31`. @throws Error that says what to do; then nothing has been written. */
 export function release(root, version, date) {
   const read = (path) => readFileSync(join(root, path), "utf8");
   const before = JSON.parse(read("package.json")).version;

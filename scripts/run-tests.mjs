@@ -101,7 +101,7 @@ function check(title, args, node = process.execPath) {
   });
 }
 
-/** Two processors have work for five: most tests spend half their time waiting for a kernel, a clock or another process. */
+/** Two processors have work for five: most tests wait half of their time for a kernel, a clock or another process. */
 const CONCURRENCY = 5;
 /** Beside the two machines of user-mode Linux, each of which keeps a processor busy. */
 const CONCURRENCY_BESIDE = 4;

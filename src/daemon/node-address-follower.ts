@@ -18,7 +18,7 @@ interface NodeAddressFollowerOptions {
   readonly read: LocalAddresses;
   /** The addresses already in use. */
   readonly known: "all" | readonly IpAddress[];
-  /** Called with the selected addresses whenever any address of the node has changed; `isNew`: the selected ones have. */
+  /** Called with the selected addresses when any address of the node has changed; `isNew`: the selected ones have. */
   readonly onChange: (ips: readonly IpAddress[], isNew: boolean) => void;
   readonly clock: Clock;
   readonly log: Logger;

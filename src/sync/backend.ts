@@ -20,9 +20,9 @@ export interface SyncInput {
   /** Number of endpoints of all ports in `services`, ready or not; kept incrementally. */
   readonly endpointCount: number;
   /**
-   * Keys of service ports that were added, changed or removed, or whose endpoints changed, since the last successful
-   * sync: after a sync rejects, the next one is full and gets its keys again. The backend itself retries what it named
-   * in {@link SyncOutcome.failures}, with every sync.
+   * Keys of service ports that were added, changed or removed, or whose endpoints changed, since the last sync
+   * that resolved: after one that rejects, the next is full and gets its keys again. The backend itself retries what it
+   * named in {@link SyncOutcome.failures}, with every sync.
    */
   readonly changedPorts: ReadonlySet<string>;
   /** Zone of this node; `undefined` when it has no zone label. */
@@ -82,7 +82,7 @@ export interface LedConnections {
   /** Visits each connection; those that begin or end meanwhile may be missed. */
   read(visit: (flow: LedFlow) => void): Promise<void>;
   /**
-   * Ends these TCP connections, conntrack's among them, as far as they are on this machine. @returns those that it ended.
+   * Ends these TCP connections, also those of conntrack, as far as they are on this machine. @returns those it ended.
    * @default the clients' sockets are ended
    */
   end?(flows: readonly (Flow & Partial<LedFlow>)[]): Promise<ReadonlySet<Flow>>;
@@ -121,7 +121,7 @@ export interface Backend {
    */
   readonly restMs?: number;
   /**
-   * Maximum number of changed service ports per sync, so that other changes need not wait for all of them. For modes
+   * Maximum number of changed service ports per partial sync, so that other changes need not wait for all. For modes
    * whose sync cost grows with the number of changes. @default no limit
    */
   readonly portsAtOnce?: number | undefined;

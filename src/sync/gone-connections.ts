@@ -152,7 +152,7 @@ export class GoneConnections {
     if (errors.length > 0) throw errors[0];
   }
 
-  /** Forgets endpoints that have been gone for long enough, as those without a time count. @returns the time left for the others. */
+  /** Forgets the times that are long enough ago: an endpoint without one counts as such. @returns the time left for the others. */
   #forgetOld(): number[] {
     const { clock, ending } = this.#options;
     const nowMs = clock.monotonicMs();
@@ -186,7 +186,7 @@ export class GoneConnections {
     });
   }
 
-  /** How long the flow's endpoint has been gone, by key and `ip:port`; undefined if it is not gone, or ending is not requested. */
+  /** How long the flow's endpoint has been gone, with its id; undefined if it is not, or ending is not requested. */
   #goneOf(
     flow: Flow & Partial<LedFlow>,
     own: ReadonlySet<IpAddress>,

@@ -217,7 +217,7 @@ export class Proxier {
     await this.#staleFlows.settled;
   }
 
-  /** Resolves after the first sync whose rules serve, perhaps except for single service ports that the kernel rejected. */
+  /** Resolves after the first sync whose rules serve, perhaps except single service ports that the kernel rejected. */
   get inForce(): Promise<void> {
     return this.#inForce.promise;
   }

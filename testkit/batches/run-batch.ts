@@ -35,7 +35,7 @@ export async function runBatch(root: string, files: readonly string[], options: 
   await describe(WARM_UP, () => {});
   // Each of these is opened on first use, and stays.
   for (const stream of [process.stdin, process.stdout, process.stderr]) stream.once("error", () => {});
-  // A test may wait for something that does not keep the process alive; its time limit must end that, not the end of the process.
+  // A test may wait for what keeps no process alive; its limit must end that, not the end of the process.
   const alive = setInterval(() => {}, 60_000);
   let isClean = true;
   for (const file of files) {

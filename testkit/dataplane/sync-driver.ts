@@ -1,6 +1,6 @@
 /**
- * Drives a backend as the proxier does: it gets the ports that changed since the last successful sync and, after a sync
- * that rejects, all of that sync's ports again, in full. For tests and benchmarks of a mode without a proxier.
+ * Drives a backend as the proxier does: it gets the ports that changed since the last sync that resolved and, after one
+ * that rejects, all of its ports again, in full. For tests and benchmarks of a mode without a proxier.
  */
 import type { Endpoint } from "../../src/model/endpoint.ts";
 import type { ServicePort } from "../../src/model/service-port.ts";

@@ -58,7 +58,7 @@ export class NetworkNamespace {
     return namespacePath(this.name);
   }
 
-  /** Registers what ends a thread living inside; called before the namespace is removed. @returns a function that unregisters it. */
+  /** Registers what ends a thread inside; called before the namespace goes. @returns a function that unregisters it. */
   onRemove(end: () => Promise<void>): () => void {
     this.#inhabitants.add(end);
     return () => void this.#inhabitants.delete(end);
@@ -87,7 +87,7 @@ export class NetworkNamespace {
    * @throws Error if the kernel does not have it.
    */
   readProcNet(name: string): string {
-    // /proc/net shows the namespace of the process's main thread, wherever this thread is; /proc/thread-self/net shows this thread's.
+    // /proc/net shows the main thread's namespace, wherever this thread is.
     return inNetworkNamespace(this.path, () => readFileSync(`/proc/thread-self/net/${name}`, "utf8"));
   }
 

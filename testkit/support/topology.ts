@@ -1,5 +1,5 @@
 /**
- * The network of namespaces for tests: built per test, removed after it, and a reason to skip if the kernel cannot provide it.
+ * The network of namespaces for tests: built per test, removed after it, and a reason to skip where the kernel cannot.
  *
  * ```ts
  * test("a pod reaches a cluster IP", { skip: kernelSkip }, async (t) => {

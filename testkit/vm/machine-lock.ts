@@ -16,7 +16,7 @@ export interface MachineLock {
   release(): void;
 }
 
-/** Writes its parent's PID for waiting runs, reports that it is locked, and holds the lock until its standard input ends. */
+/** Writes its parent's PID for waiting runs, reports the lock, and holds it until its standard input ends. */
 const HOLDER = 'echo "$1" > "$2"; echo locked; exec cat';
 
 /**

@@ -13,7 +13,7 @@ export interface MachineFiles {
 export interface GuestSettings {
   /** `mount` arguments for the host's files, read-only. */
   readonly hostFiles: string;
-  /** Modules needed to see the host's files and to talk to the host, and those that the kernel does not load on demand. */
+  /** Modules needed to see the host's files and talk to the host, and those that the kernel does not load on demand. */
   readonly bootModules: readonly string[];
   /** Where output and the exit status go; may be patterns. */
   readonly outputDevice: string;

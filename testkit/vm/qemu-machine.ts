@@ -1,4 +1,4 @@
-/** Debian's own kernels (the small flavour, such as `linux-image-cloud-amd64`) in qemu, emulated where KVM does not work. */
+/** Debian's own kernels (the small flavour, `linux-image-cloud-amd64`) in qemu, emulated where KVM does not work. */
 import { type ChildProcess, spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";

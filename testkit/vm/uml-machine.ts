@@ -79,7 +79,7 @@ async function start({ folder, files, initrd, memoryMegabytes, index }: StartOpt
     `mem=${memoryMegabytes}M`,
     `uml_dir=${folder}`,
     "panic=-1",
-    // The kernel's output goes to standard error; the job's output is the first serial line, its exit status the second.
+    // The kernel writes to standard error; the job's output is the first serial line, its exit status the second.
     ...["con=null", "con0=null,fd:2", "ssl=null", "ssl0=null,fd:1", "ssl1=null,fd:3"],
   ];
   const library = wholeXstate(folder);

@@ -21,7 +21,7 @@ test("a port that could not be opened by the sync, and is opened when the node's
     onListenFailure: (service) => failures.push(service),
   });
   t.after(() => health.close());
-  // Stands for anything that makes the first attempt fail: an IPv6 address that is still tentative, a process that is ending.
+  // Anything can make the first attempt fail: an IPv6 address that is still tentative, a process that is ending.
   const holder = createServer().listen({ host, port });
   await once(holder, "listening");
 

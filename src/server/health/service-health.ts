@@ -33,7 +33,7 @@ export interface ServiceHealthOptions {
   /** For connection time limits and retries. @default the system's */
   readonly clock?: Clock;
   readonly log: Logger;
-  /** Called for each service whose port could not be opened, to log it: after each sync, and when the reason has changed. */
+  /** Called for each service whose port could not be opened, to log it: at each sync, and when the reason has changed. */
   onListenFailure(service: string, port: number, error: Error): void;
   /** Called after each attempt with the ports that are not open; an empty list if all are. */
   onFailures?(failures: readonly SyncFailure[]): void;

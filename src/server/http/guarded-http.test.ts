@@ -99,7 +99,7 @@ async function assertAnswered(port: number, requests: number): Promise<void> {
 
 test("the last requests of a half-closed connection are answered for as long as answers come", async () => {
   const { port } = await serve(async (request, response) => {
-    // All are read at once and take longer than the time for which the end of an unanswered connection may be held back.
+    // All are read at once, and take longer than the end of an unanswered connection may be held back.
     await new Promise((resolve) => setTimeout(resolve, 150));
     reply(response, 200, TEXT, `<${request.url}>`);
   });

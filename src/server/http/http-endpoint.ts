@@ -115,7 +115,7 @@ export function startHttpEndpoint(options: HttpEndpointOptions): HttpEndpoint {
     while (!signal.aborted) {
       try {
         const bound = await listen(server, host, port);
-        // From here on, an error event concerns one connection that could not be accepted, for example because of too many open files.
+        // From here on, an error event is about one connection that could not be accepted, for example too many files.
         server.on("error", (error) => log.error("HTTP server could not accept a connection", error, { address }));
         tried.resolve();
         if (hasFailed) log.info("HTTP server is listening now", { address, can: answeringAt(address) });

@@ -20,8 +20,9 @@ const PROGRAMMING_BUCKETS: readonly number[] = [
 ];
 
 /**
- * Defines the families and returns the function that makes the object of one IP family. Both families share the unlabelled
- * ones: in dual-stack, totals count twice and the pending gauges show whichever family wrote last, as upstream's do.
+ * Defines the families and returns the function that makes the object of one IP family. Both IP families share
+ * those without labels: in dual-stack, totals count twice and the pending gauges show whichever wrote last, as
+ * upstream's do.
  */
 export function defineSyncMetrics(families: MetricFamilies): (family: IpFamily) => SyncMetrics {
   const perFamily = ["ip_family"];

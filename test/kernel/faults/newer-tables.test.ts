@@ -1,6 +1,6 @@
 /**
- * Other programs' tables with features that old versions of nft do not know: they crash, and so does every sync of a proxy
- * that runs them (kubernetes #136786, #140898, k0s #7293). Here they stand beside ours, and neither affects the other.
+ * Other programs' tables with features on which old versions of nft crash, so that every sync of a proxy that runs them
+ * fails (kubernetes #136786, #140898, k0s #7293). Here they stand beside ours, and neither affects the other.
  */
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";

@@ -53,7 +53,7 @@ const SERVICES: readonly ServiceSpec[] = [
   },
 ];
 
-/** Modes in which the kernel counts, and those in which it counts endpoints and rejected connections. */
+/** Modes in which the kernel counts, and those in which it counts endpoints, and what is turned away. */
 const COUNTS: readonly Mode[] = ["iptables", "nftables-flat", "ebpf", "userspace", "ipvs"];
 const COUNTS_ENDPOINTS: readonly Mode[] = ["iptables", "nftables-flat", "ebpf", "ipvs"];
 const COUNTS_TURNED_AWAY: readonly Mode[] = ["iptables", "nftables-flat", "ebpf"];

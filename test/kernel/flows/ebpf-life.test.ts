@@ -141,7 +141,7 @@ test("ebpf: sudden death, restart, other modes and the end, under connections th
         `what decides at the socket in mode ${mode}`,
         () => attached(network).every(isThere) && existsSync(pinFolder) === isOurs,
       );
-      // When this mode ends, UDP sockets that it connected to endpoints get an error, and one of them may be waiting for its answer.
+      // When this mode ends, UDP sockets that it connected get an error, and one may be waiting for its answer.
       const troubles = (await stopAsking()).filter((what) => isOurs || !TOLD.test(what));
       assert.deepEqual(troubles, [], `on the way to ${mode}`);
       await assertAlive(held);

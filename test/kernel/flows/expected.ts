@@ -107,7 +107,7 @@ export function expected(mode: Mode, service: ServiceFacts, question: Question):
   const pods = isRestricted ? service.pods.filter((pod) => servingPods[pod].node === nodeA.name) : service.pods;
   if (pods.length === 0) return { kind: "silence" };
   const isKept = isInternal ? isPod : policy === "Local" && from !== "node";
-  // If the endpoint is chosen at a pod's socket, every endpoint sees the pod's address, itself included (reference ebpf.md §1.4).
+  // An endpoint that is chosen at a pod's socket sees the pod's address, also the pod itself (reference ebpf.md §1.4).
   if (isPod && isDecidedAtSocket(mode, service.external, to, protocol))
     return answersOf(pods, true, from, family, true);
   return answersOf(pods, isKept && !carriesTraffic, from, family);

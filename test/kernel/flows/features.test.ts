@@ -1,4 +1,4 @@
-/** Which endpoints a service uses and which clients may use it, beyond the packet table: one network and one daemon for all. */
+/** Which endpoints a service uses and who may use it, beyond the packet table: one network and one daemon for all. */
 
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";

@@ -1,4 +1,4 @@
-/** Pods whose link has no address on the node's side, as Calico makes them, are clients like any others, in every mode. */
+/** Pods whose link has no address on the node's side, as Calico makes them, are clients like others, in every mode. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { kernelSkip } from "../../../testkit/support/topology.ts";

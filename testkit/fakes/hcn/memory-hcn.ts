@@ -135,7 +135,7 @@ export class MemoryHcn implements HcnCalls {
     return this.#add("Network", { Name: name, Type: type, Policies: policies, Ipams: ipams });
   }
 
-  /** Adds another network with the same document as the host's first. */
+  /** Adds a network with the document of one that was removed, before the host's others. */
   addNetworkAgain(document: JsonObject): Guid {
     const others = [...this.#stores.Network];
     this.#stores.Network.clear();

@@ -22,7 +22,7 @@ async function stateOf(iptables: Iptables): Promise<string> {
   return (await iptables.save("nat")).replace(/^#.*\n/gm, "");
 }
 
-/** Of several faults in one payload, each back end finds a different one first, so only the result counts, not the line. */
+/** Of several faults in one payload, each back end finds another first, so only the result counts, not the line. */
 async function outcomeOf(restoring: Promise<void>): Promise<"accepted" | "refused"> {
   try {
     await restoring;

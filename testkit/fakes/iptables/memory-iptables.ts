@@ -22,10 +22,11 @@ import { emptyTable, type NamedObjects, Refusal, TableDraft, type TableState } f
 export interface MemoryIptablesOptions {
   /** Names of nfacct objects; rules that name others are rejected. Read at every use. @default none */
   readonly counters?: ReadonlySet<string>;
-  /** Whether there is an IP set of that name; rules that name others are rejected. Called at every use. @default none */
+  /** Whether there is an IP set of that name; rules that name others are rejected. Asked at every use. @default none */
   readonly hasSet?: (name: string) => boolean;
   /**
-   * The back end whose errors are imitated: nft names the line of most rejections, legacy only of those it finds while reading.
+   * The back end whose errors are imitated: nft names the line of most rejections, legacy only
+   * of those it finds while reading.
    * @default "nft"
    */
   readonly backEnd?: "nft" | "legacy";

@@ -7,7 +7,7 @@ import { BUILT_IN_CHAINS, type BuiltInChain, type IptablesTable } from "../../..
 import { checkChainName, type KernelRule } from "../../../src/kernel/iptables/parser/rule-syntax.ts";
 import { isTargetName, type TargetKind } from "../../../src/kernel/iptables/parser/rule-targets.ts";
 
-/** A rule with its printed form and its identity for comparisons. Shared between chains and transactions; never changed. */
+/** A rule with its printed form and its identity. Shared between chains and transactions; never changed. */
 export interface StoredRule {
   readonly rule: KernelRule;
   readonly text: string;
@@ -41,7 +41,7 @@ const PLACES: Partial<
   DNAT: { tables: ["nat"], hooks: ["PREROUTING", "OUTPUT"] },
 };
 
-/** Whose error message names the line at fault: the nf_tables tools', the legacy ones', both, or neither for certain. */
+/** Whose error message names the line at fault: the nf_tables tools', the legacy ones', both, or neither for sure. */
 export type NamedBy = "both" | "legacy" | "nft" | "neither";
 
 /** A rejection by the kernel or the tool. */

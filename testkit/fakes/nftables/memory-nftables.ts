@@ -1,6 +1,7 @@
 /**
- * nf_tables of one namespace in memory, limited to one table of one family. Several programs may be connected: each sees
- * what the others commit. Behaves like kernel 6.18 (`testing/nftables-contract.ts`), and can be made to reject operations.
+ * nf_tables of one namespace in memory, limited to one table of one family. Several programs may be connected: each
+ * sees what the others commit. Behaves like kernel 6.18 (`testing/nftables-contract.ts`); tests can make it reject
+ * operations.
  */
 
 import { isDeepStrictEqual } from "node:util";
@@ -143,7 +144,7 @@ export class MemoryNftKernel {
     return this.#transactions.splice(0).flat();
   }
 
-  /** From now on rejects this project's operations for which `fault` returns a rejection. @returns a function that ends that. */
+  /** From now on rejects this project's operations for which `fault` says so. @returns a function that ends that. */
   refuse(fault: NftFault): () => void {
     this.#faults.add(fault);
     return () => this.#faults.delete(fault);

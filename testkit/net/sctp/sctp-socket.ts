@@ -21,7 +21,7 @@ const IPV6_V6ONLY = 26;
 const SOL_SOCKET = 1;
 const SO_REUSEADDR = 2;
 const SO_ERROR = 4;
-/** struct sctp_rtoinfo: s32 association · u32 initial · u32 maximum · u32 minimum, in milliseconds; 0 leaves a value unchanged. */
+/** struct sctp_rtoinfo: s32 association · u32 initial · u32 maximum · u32 minimum, in milliseconds; 0: unchanged. */
 const SCTP_RTOINFO = 0;
 /**
  * Delay before the first packet is sent again. The kernel's 3 s are what a refusal would take: while the first is being
