@@ -23,7 +23,7 @@ function processOn(t: TestContext, machine: BpfMachine, folder: string, room: nu
     lock.hold((path) => void mkdirSync(path, { recursive: true })),
   );
   const keep = (): void => pins.keep(Object.fromEntries(maps) as unknown as Opened<BalancerMaps>, []); // of these definitions
-  return { pins, keep };
+  return { pins, keep, lock };
 }
 
 function scene(t: TestContext) {
@@ -33,7 +33,7 @@ function scene(t: TestContext) {
   const first = processOn(t, machine, folder, 8);
   first.pins.hold();
   first.keep();
-  first.pins.end();
+  new SocketPins(memoryBpf(machine).pins, folder, "IPv4").end();
   rmdirSync(folder);
   return { folder, first, second: processOn(t, machine, folder, 16) };
 }
@@ -52,4 +52,15 @@ test("where there is none yet, the process takes it again with its names", (t) =
   first.keep();
   assert.deepEqual([first.pins.problem, existsSync(folder)], [undefined, true]);
   assert.throws(() => second.pins.hold(), { name: "FolderInUse" });
+});
+
+test("after the next one has ended, the process gives its own names in place of those left", (t) => {
+  const { first, second } = scene(t);
+  second.pins.hold();
+  second.keep();
+  first.keep();
+  second.lock.release();
+  first.keep();
+  assert.equal(first.pins.problem, undefined);
+  assert.equal(second.pins.findMaps().leading?.frontends.definition.maxEntries, 8);
 });

@@ -120,8 +120,10 @@ export class SocketPins {
       this.#problem = undefined;
     } catch (error) {
       this.#problem = error;
+      // The names are the other process's from now on.
+      if (error instanceof FolderInUse) this.#names.clear();
       // The next start could not use half of it.
-      if (!(error instanceof FolderInUse)) attempt(() => this.#removeAll());
+      else attempt(() => this.#removeAll());
     }
   }
 
