@@ -152,7 +152,7 @@ export class GoneConnections {
     if (errors.length > 0) throw errors[0];
   }
 
-  /** Forgets the times that are long enough ago: an endpoint without one counts as such. @returns the time left for the others. */
+  /** Forgets times that are long enough ago: endpoints without one count as long gone. @returns the time left for the others. */
   #forgetOld(): number[] {
     const { clock, ending } = this.#options;
     const nowMs = clock.monotonicMs();
