@@ -4,8 +4,8 @@
  */
 
 /**
- * How long all computations together may block the event loop. A garbage collection of the old generation may add to that, in smaller
- * steps if there are more turns: at 10 ms the longest turn of a first load of 30,000 Services was 40 to 80 ms, at 5 ms it is 18.
+ * How long all computations together may block the event loop at a time. A garbage collection of the old generation may add to that,
+ * in smaller steps if there are more turns: at 10 ms the longest turn of a first load of 30,000 Services was 40 to 80 ms, at 5 ms it is 18.
  */
 const SLICE_MS = 5;
 

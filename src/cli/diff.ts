@@ -133,7 +133,7 @@ async function againstKernel(
   return EXIT_FAILURE;
 }
 
-/** This host's addresses, which are more than its Node object has; undefined if they cannot be read. */
+/** This host's addresses: more than its Node object has, or others; undefined if they cannot be read. */
 async function ownAddresses(families: readonly IpFamily[]): Promise<readonly IpAddress[] | undefined> {
   try {
     return (await Promise.all(families.map(hostAddresses))).flat();

@@ -77,7 +77,7 @@ export function tableSink(output: Output): FlowTaker {
   };
 }
 
-/** Prints a line per flow. @param note reports what a slow reader has lost; without it, all lines are kept for the reader. */
+/** Prints a line per flow. @param note reports what a slow reader has lost; without it, all lines are kept. */
 export function lineSink({ out, waiting }: Pick<Output, "out" | "waiting">, isJson: boolean, note?: Note): FlowTaker {
   let gathered: string[] = [];
   let flushing: NodeJS.Timeout | undefined;

@@ -1,5 +1,5 @@
 /**
- * kube-proxy's own command: from flags and configuration file to a running daemon, or to one of the actions `--version`,
+ * kube-proxy's own command: from flags and configuration file to a running daemon, or to an action: `--version`,
  * `--write-config-to`, `--cleanup`, `--init-only`. The steps are in upstream's order (reference start.md §1).
  */
 import { writeFile } from "node:fs/promises";

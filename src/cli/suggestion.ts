@@ -23,7 +23,7 @@ export function didYouMean(word: string, known: Iterable<string>, before = ""): 
   return nearest === undefined ? undefined : `Did you mean ${before}${nearest}?`;
 }
 
-/** Known names that are the same but for the namespace, the usual mistake. @param name `namespace/name`, like the known ones */
+/** Known names that are the same in any namespace: a wrong one is the usual mistake. @param name `namespace/name`, like the known ones */
 export function namesakes(name: string, known: Iterable<string>): readonly string[] {
   return [...new Set(known)].filter((one) => one.endsWith(name.slice(name.indexOf("/"))));
 }

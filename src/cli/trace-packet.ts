@@ -79,7 +79,7 @@ interface ClientKnowledge {
   /** Where a kind of client is; throws UsageError if that is not known. */
   readonly placeOf: (position: Position) => ClientPlace;
   readonly isLocal: (address: IpAddress) => boolean;
-  /** The pod of this node with this address, and the interface of its packets; undefined if not known. */
+  /** The pod of this node with this address, and its packets' interface; undefined if none is known. */
   readonly podAt: (address: IpAddress) => PodPlace | undefined;
 }
 

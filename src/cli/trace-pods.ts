@@ -99,7 +99,7 @@ export function needsObjects(to: string): boolean {
   return [podMention(to), bareName(to)].some(Boolean) || NAMED_PORT.test(to) || HOST.test(to);
 }
 
-/** Replaces the name of a port of the Service with this address by its number. @throws UsageError if there is no such port */
+/** Replaces the name of a Service's port, after its address, by the number. @throws UsageError if it has none */
 function withPortNumber(to: string, services: readonly ServiceRecord[]): string {
   const { address = "", port: name = "", protocol } = NAMED_PORT.exec(to)?.groups ?? {};
   if (name === "") return to;

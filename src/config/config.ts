@@ -1,6 +1,6 @@
 /**
- * The configuration that the rest of the program uses. It has one sync period and one masquerade setting, from the active
- * mode's section of the file (reference configuration.md §3.3). Times are milliseconds.
+ * The configuration that the rest of the program uses. It has one sync period and one masquerade setting, from the
+ * active mode's section of the file (reference configuration.md §3.3). Times are milliseconds.
  *
  * `DraftConfig` is resolved but unchecked, `KubeProxyConfig` has passed `checkConfig` (`validate.ts`). Addresses and
  * prefixes stay as the user wrote them, because they are written back that way; `net/ip.ts` parses them.

@@ -83,7 +83,7 @@ type ValueOf<F> = F extends FieldKind
       ? DocumentOf<Inner>
       : never;
 
-/** A decoded object: a field that is not set has the zero value of its Go type, or is absent if its kind is optional. */
+/** A decoded object: a field that is not set has its Go type's zero value, or is absent if its kind is optional. */
 export type DocumentOf<F> = {
   readonly [N in keyof F as F[N] extends OptionalKind ? never : N]: ValueOf<F[N]>;
 } & { readonly [N in keyof F as F[N] extends OptionalKind ? N : never]?: ValueOf<F[N]> | undefined };

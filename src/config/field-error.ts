@@ -39,17 +39,17 @@ export const CONFIG_ROOT = "KubeProxyConfiguration";
 
 const NOT_NEGATIVE = "must be greater than or equal to 0";
 
-/** The error of a number that is negative, if it is. */
+/** The error about a negative number; none for others. */
 export function negative(path: string, value: number): readonly string[] {
   return value < 0 ? [invalid(path, value, NOT_NEGATIVE)] : [];
 }
 
-/** The error of a time in milliseconds that is negative, if it is. */
+/** The error about a negative time, in milliseconds; none for others. */
 export function negativeMs(path: string, ms: number): readonly string[] {
   return ms < 0 ? [invalid(path, formatMs(ms), NOT_NEGATIVE)] : [];
 }
 
-/** The error of a time in milliseconds that is not positive, if it is not. */
+/** The error about a time, in milliseconds, that is not positive; none for others. */
 export function notPositive(path: string, ms: number): readonly string[] {
   return ms <= 0 ? [invalid(path, formatMs(ms), "must be greater than 0")] : [];
 }

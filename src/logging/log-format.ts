@@ -34,7 +34,7 @@ function digits(value: number, width: number): string {
   return value.toString().padStart(width, "0");
 }
 
-/** `mmdd hh:mm:ss.uuuuuu` in the time zone of the process; `timestamp` is milliseconds since the epoch, with a fraction. */
+/** `mmdd hh:mm:ss.uuuuuu` in the process's time zone; `timestamp`: milliseconds since the epoch, with a fraction. */
 function klogTime(timestamp: number): string {
   const date = new Date(timestamp);
   const micros = Math.floor((timestamp - Math.floor(timestamp / 1000) * 1000) * 1000);

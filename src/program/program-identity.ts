@@ -1,6 +1,6 @@
 /**
- * This program's identity, besides the kube-proxy release that it replaces: its own version, and the commit it was built
- * from.
+ * This program's identity, besides the kube-proxy release that it replaces: its own version, and the commit it was
+ * built from.
  */
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -32,7 +32,7 @@ export function programIdentity(): ProgramIdentity {
 }
 
 /**
- * Reads the identity of the program in a folder. The commit comes from git's files in a checkout, and otherwise from the
+ * Reads the identity of the program in a folder. The commit comes from git's files in a checkout, otherwise from the
  * build (scripts/build.mjs).
  */
 export function readIdentity(root: string): ProgramIdentity {

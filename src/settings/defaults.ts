@@ -1,6 +1,6 @@
 /**
- * Defaults: from a decoded document to a resolved configuration. For every field with a default, the zero value counts as
- * "not set"; only fields that are pointers upstream can be set to zero.
+ * Defaults: from a decoded document to a resolved configuration. For every field with a default, the zero value counts
+ * as "not set"; only fields that are pointers upstream can be set to zero.
  * Reference configuration.md §3.1–3.3, health.md §17.
  */
 
@@ -75,7 +75,7 @@ export function resolveDocument(document: ConfigurationDocument): DraftConfig {
   };
 }
 
-/** The unspecified and the loopback address of the family of `bindAddress`; any text that is not IPv4 counts as IPv6. */
+/** The unspecified and the loopback address of the family of `bindAddress`; a text that is not IPv4 counts as IPv6. */
 function wildcardsFor(bindAddress: string): { readonly healthz: string; readonly metrics: string } {
   const address = parseIpAddress(bindAddress);
   return address !== undefined && familyOf(address) === "IPv4"

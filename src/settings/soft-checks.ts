@@ -1,6 +1,6 @@
 /**
- * Start-up checks of a configuration against the node: what is legal but probably not intended, and what cannot work with
- * the node's IP families. The caller logs or ends the process. Reference configuration.md §6.
+ * Start-up checks of a configuration against the node: what is legal but probably not intended, and what cannot work
+ * with the node's IP families. The caller logs or ends the process. Reference configuration.md §6.
  */
 
 import { splitHostPort } from "../config/bind-address.ts";

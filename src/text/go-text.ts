@@ -31,7 +31,7 @@ export function parseGoBool(text: string): Parsed<boolean> {
 
 const INTEGER = /^[+-]?(?:0[xX](?:_?[0-9a-fA-F])+|0[bB](?:_?[01])+|0[oO]?(?:_?[0-7])+|0|[1-9](?:_?[0-9])*)$/;
 
-/** Which integers a flag takes: the Go function that reads them, the limits, and whether prefixes such as `0x` count. */
+/** Which integers a flag takes: the Go function that reads them, the limits, and whether prefixes (`0x`) are read. */
 interface IntegerKind {
   readonly reader: "ParseInt" | "ParseUint";
   readonly least: bigint;

@@ -87,8 +87,8 @@ export function readConfigText(text: string): ConfigText {
 type Report = (key: string, value: unknown) => void;
 
 /**
- * Rejects what has no counterpart in JSON: keys that are not scalars, and values that contain themselves. Reports each duplicate key
- * after the duplicates inside its value: the order of upstream's reader.
+ * Rejects what has no counterpart in JSON: keys that are null or collections, and values that contain themselves. Reports each
+ * duplicate key after the duplicates inside its value: the order of upstream's reader.
  */
 function checkNodes(node: unknown, open: ReadonlySet<string>, report: Report): void {
   if (isAlias(node) && open.has(node.source)) {

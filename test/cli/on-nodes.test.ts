@@ -11,7 +11,7 @@ import { runKubeProxy } from "./run-kube-proxy.ts";
 
 const BIN = fileURLToPath(new URL("../../bin", import.meta.url));
 
-/** `get` prints the pods; `exec` runs the program locally, for the socket of that pod; pod kp-c is another program's. */
+/** `get` prints the pods; `exec` runs the program here, for the socket of that pod; pod kp-c is another program's. */
 const KUBECTL = `#!/bin/sh
 printf '%s\\n' "$*" >> "$FOLDER/asked"
 case " $* " in *" --context=forbidden "*) echo 'Error from server (Forbidden): pods is forbidden: User "me" cannot list' >&2; exit 1;; esac

@@ -1,4 +1,4 @@
-/** `render` for the conformance cases: loaded into a kernel that has our jumps, its text gives what upstream leaves on a node. */
+/** `render` for the conformance cases: in a kernel with our jumps, its text gives what upstream leaves on a node. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,6 +1,6 @@
 /**
- * `render -o iptables-save` against a node: equal to what the tools print after the daemon has programmed a namespace, with
- * both back ends; and the comparison in the help works in a shell as written.
+ * `render -o iptables-save` against a node: equal to what the tools print after the daemon has programmed a namespace,
+ * with both back ends; and the comparison in the help works in a shell as written.
  */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -102,7 +102,7 @@ for (const backEnd of ["nft", "legacy"] as const) {
 
 test("the comparison of the help finds what differs, and nothing else", { skip: kernelSkip }, async (t) => {
   const { node, daemon } = await startNode(t, "iptables", toolsOf(t, "nft"));
-  // A change is written as a difference: rules of new Services come first on the node. Other programs have rules there, too.
+  // A change is written as a difference: rules of new Services come first on the node. Others have rules there, too.
   const saved = async () => (await node.exec(["iptables-save"])).stdout;
   const before = await saved();
   daemon.writeObjects(OBJECTS.filter((_, index) => index !== 2));

@@ -1,4 +1,4 @@
-/** `sysdump`: what the archive contains and must not contain, with and without a daemon, and the commands that read it. */
+/** `sysdump`: what the archive has and must not have, with and without a daemon, and the commands that read it. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import {

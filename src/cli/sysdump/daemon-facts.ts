@@ -1,4 +1,4 @@
-/** What a running daemon reports about itself, over its inspect socket and its HTTP ports. Without a daemon, each part says so. */
+/** A running daemon's reports about itself, over its inspect socket and HTTP ports. Without one, each part says so. */
 
 import { createInterface } from "node:readline";
 import { request } from "../../kernel/node-http.ts";

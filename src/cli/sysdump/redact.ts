@@ -38,7 +38,7 @@ function environmentName(item: unknown): unknown {
 
 type Replacement = readonly [pattern: RegExp, by: string];
 
-/** Secrets in any context. */
+/** What is a secret in any context. */
 const CREDENTIALS: readonly Replacement[] = [
   [/-----BEGIN [A-Z0-9 ]+-----[^-]*(?:-----END [A-Z0-9 ]+-----)?/g, LEFT_OUT],
   [/\b(authorization|cookie)((?:\\*["'])?\s*[:=]\s*)[^\n"'\\]+/gi, `$1$2${LEFT_OUT}`],
@@ -68,7 +68,7 @@ export function withoutSecrets(text: string): string {
   return replaced(withoutCredentials(text), NAMED);
 }
 
-/** The same for text in which words such as `token:` may be names of objects: removes only secrets in any context. */
+/** The same for text in which words such as `token:` may be names of objects: removes only what is a secret in any context. */
 export function withoutCredentials(text: string): string {
   return replaced(text, CREDENTIALS);
 }
