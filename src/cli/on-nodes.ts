@@ -15,7 +15,6 @@ import { jsonText, safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
 import { jsonIn } from "../logging/attempt.ts";
 import { messageOf } from "../logging/message-of.ts";
-import { OBJECTS_FLAGS } from "./objects-input.ts";
 import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, inspecting, type Output, UsageError } from "./output.ts";
 import { takeOptions } from "./subcommand-options.ts";
 import { didYouMean } from "./suggestion.ts";
@@ -204,8 +203,10 @@ async function fetchArchive(
 
 /** `flows --export FILE`: appends the lines of all nodes to a local file. @returns undefined if no file was named. */
 async function exportFlows(asked: NodesAsked, pods: readonly NodePod[], output: Output): Promise<number | undefined> {
-  const { filename } = OBJECTS_FLAGS;
-  const { values, rest } = takeOptions(asked.rest, { export: { type: "string" }, filename });
+  const { values, rest } = takeOptions(asked.rest, {
+    export: { type: "string" },
+    filename: { type: "string", short: "f" },
+  });
   if (values.filename !== undefined)
     throw new UsageError("-f reads files here, but flows runs in the pod: leave -f out");
   const { export: path = "-" } = values;
@@ -218,11 +219,18 @@ async function exportFlows(asked: NodesAsked, pods: readonly NodePod[], output: 
     }
   };
   out("");
-  const ends = pods.map((pod) => {
-    const err = (said: string): void => output.err(asked.node === undefined ? `${pod.node}: ${said}` : said);
-    return inPod("flows", { ...asked, rest: ["--export=-", ...rest] }, pod, { out, err }, "");
-  });
-  return Math.max(...(await Promise.all(ends)));
+  const ends: number[] = [];
+  const left = [...pods];
+  const take = async () => {
+    for (let pod = left.shift(); pod !== undefined; pod = left.shift()) {
+      const mark = asked.node === undefined ? `${pod.node}: ` : "";
+      const err = (said: string): void => output.err(mark + said);
+      ends.push(await inPod("flows", { ...asked, rest: ["--export=-", ...rest] }, pod, { out, err }, ""));
+    }
+  };
+  // A watch does not end by itself: no node can wait for it.
+  await Promise.all(Array.from({ length: rest.includes("--watch") ? pods.length : AT_ONCE }, take));
+  return Math.max(...ends);
 }
 
 /** Runs the command and passes on its output as it arrives. @param mark precedes each line. @returns its exit status. */
