@@ -185,7 +185,7 @@ async function* answersOn(
     }
   }
   if (count === 0)
-    throw new UsageError("neither the node has an address nor the dump has rules of the requested family");
+    throw new UsageError("the node has no address of the requested family, or the dump has no rules of it");
 }
 
 async function choicesFor(

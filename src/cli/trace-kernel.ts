@@ -106,7 +106,7 @@ async function outputOf({ file, args, of: source }: Tool, notes: string[]): Prom
     notes.push(`${file} failed: ${stderr.trim().split("\n")[0] ?? ""}`);
   } catch (error) {
     if (!(error instanceof ExecError)) throw error;
-    notes.push(`${file} is not installed: its rules are not walked`);
+    notes.push(`${file} is not installed: what it would print is not walked`);
   }
   return "";
 }
