@@ -43,14 +43,27 @@ interface ManifestDraft {
   readonly refusedIds: Set<string>;
   isIncomplete: boolean;
   readonly problems: ManifestProblem[];
+  /** Also of problems that are not listed. */
+  readonly counts: Record<ManifestProblem["severity"], number>;
   readonly ignored: string[];
   /** Pods are taken as well, and their names in slices. */
   readonly keepsPods: boolean;
 }
 
+/** The most errors, and the most warnings, that are listed for one file: a hostile file has millions. */
+const MAX_PROBLEMS = 1_000;
+
 /** Nothing yet. */
 export function newDraft(file: string, keepsPods: boolean): ManifestDraft {
-  return { file, objects: new Map(), refusedIds: new Set(), isIncomplete: false, problems: [], ignored: [], keepsPods };
+  const draft = {
+    file,
+    objects: new Map(),
+    refusedIds: new Set<string>(),
+    isIncomplete: false,
+    problems: [],
+    keepsPods,
+  };
+  return { ...draft, counts: { error: 0, warning: 0 }, ignored: [] };
 }
 
 /** A document that could be read. */
@@ -93,7 +106,16 @@ export function addBroken(draft: ManifestDraft, number: number, line: number, me
   draft.isIncomplete = true;
   const { title } = projectObject(raw);
   const object = title === "document" ? "" : title;
-  draft.problems.push({ severity: "error", file: draft.file, document: number, line, object, field: "", message });
+  note(draft, { severity: "error", file: draft.file, document: number, line, object, field: "", message });
+}
+
+function note(draft: ManifestDraft, problem: ManifestProblem): void {
+  const { severity } = problem;
+  const count = ++draft.counts[severity];
+  if (count <= MAX_PROBLEMS) draft.problems.push(problem);
+  if (count !== MAX_PROBLEMS + 1) return;
+  const message = `has more than ${MAX_PROBLEMS} ${severity}s; the others are not listed`;
+  draft.problems.push({ ...problem, document: 0, line: 0, object: "", field: "", message });
 }
 
 /** Notes a document that is not well-formed. @param reason the parser's words, which quote the text around, line breaks included. */
@@ -117,7 +139,7 @@ export function* addDocument(draft: ManifestDraft, number: number, document: Man
       const field = joinPath(path, problem.field);
       const severity = isRefused ? "error" : "warning";
       const message = formatProblem({ ...problem, field });
-      draft.problems.push({ ...place, severity, line: document.lineOf(field), field, message });
+      note(draft, { ...place, severity, line: document.lineOf(field), field, message });
     }
     if (isRefused) {
       if (projected.id === undefined) draft.isIncomplete = true;
@@ -129,7 +151,7 @@ export function* addDocument(draft: ManifestDraft, number: number, document: Man
     const object: ManifestObject = { ...accepted, file, document: number, line };
     const first = draft.objects.get(object.id);
     if (first === undefined) draft.objects.set(object.id, object);
-    else draft.problems.push(duplicateProblem(object, first));
+    else note(draft, duplicateProblem(object, first));
   }
 }
 

@@ -9,8 +9,8 @@ export interface FieldProblem {
   readonly field: string;
   /** What is allowed, as a predicate of the field: `must be a whole number from 1 to 65535`. */
   readonly message: string;
-  /** The value that was found. */
-  readonly value: unknown;
+  /** The value that was found; missing where the message is not about one. */
+  readonly value?: unknown;
 }
 
 /** The outcome of a projection. `warnings` name entries that were left out of an otherwise good record. */
@@ -26,6 +26,8 @@ export interface Findings {
 
 const NO_WARNINGS: readonly FieldProblem[] = Object.freeze([]);
 const MAX_VALUE_CHARS = 120;
+/** The most problems, and the most warnings, that are kept for one object: a hostile object has millions. */
+const MAX_FINDINGS = 100;
 
 export function newFindings(): Findings {
   return { problems: [], warnings: [] };
@@ -33,12 +35,17 @@ export function newFindings(): Findings {
 
 /** Notes a problem that refuses the whole object. */
 export function refuse(found: Findings, field: string, message: string, value: unknown): void {
-  found.problems.push({ field, message, value });
+  add(found.problems, { field, message, value });
 }
 
 /** Notes an entry that is left out. */
 export function warn(found: Findings, field: string, message: string, value: unknown): void {
-  found.warnings.push({ field, message, value });
+  add(found.warnings, { field, message, value });
+}
+
+function add(list: FieldProblem[], problem: FieldProblem): void {
+  if (list.length < MAX_FINDINGS) list.push(problem);
+  else if (list.length === MAX_FINDINGS) list.push({ field: "", message: "has more problems, which are not listed" });
 }
 
 /** The projection's outcome: the record unless something refused it. */
@@ -58,5 +65,5 @@ export function describeValue(value: unknown): string {
 /** `spec.ports[0].port must be a whole number from 1 to 65535, got 65536`. Pure. */
 export function formatProblem(problem: FieldProblem): string {
   const subject = problem.field === "" ? "the object" : problem.field;
-  return `${subject} ${problem.message}, got ${describeValue(problem.value)}`;
+  return `${subject} ${problem.message}${"value" in problem ? `, got ${describeValue(problem.value)}` : ""}`;
 }

@@ -85,6 +85,9 @@ const PROJECTORS: ReadonlyMap<string, KindProjector> = new Map([
   ["networking.k8s.io/v1beta1/ServiceCIDR", SERVICE_CIDRS],
 ]);
 
+/** The most characters of an object's JSON text. An API server stores 1.5 MiB of an object, and stores it more compactly. */
+const MAX_OBJECT_CHARACTERS = 4 * 2 ** 20;
+
 /** Only for commands that name pods. */
 const POD = "v1/Pod";
 
@@ -137,9 +140,13 @@ export function projectObject(
   if (id !== undefined && !projector.isSelected(raw)) {
     return { status: "accepted", title, id, records: [], warnings: [], isMirrored: projector.isMirrored, ...notes };
   }
-  const digest = digestOf(raw);
-  if (digest === undefined) return refusedAs(title, id, "", "must be nested less deeply", raw);
-  const projection = projector.project(raw, digest, keepsPods);
+  const text = textOf(raw);
+  if (text === undefined) return refusedAs(title, id, "", "must be nested less deeply", raw);
+  if (text.length > MAX_OBJECT_CHARACTERS) {
+    return refusedAs(title, id, "", `must have at most ${MAX_OBJECT_CHARACTERS} characters of JSON`, text.length);
+  }
+  // Objects in files keep the `resourceVersion` that they were exported with through any edit, so only content counts.
+  const projection = projector.project(raw, contentDigest(text), keepsPods);
   if (!projection.ok) return { status: "refused", title, id, problems: projection.problems };
   if (id === undefined) return refusedAs(title, id, "metadata.name", "is required", undefined);
   const { record: records, warnings } = projection;
@@ -219,7 +226,7 @@ function titleOf(raw: JsonObject, typeMeta: TypeMeta, isNamespaced = true): stri
 /** Plain names as they are, anything else as JSON, so that no text can forge a second log line. */
 function printable(value: unknown): string {
   if (value === undefined || value === null) return "(unnamed)";
-  return typeof value === "string" && /^[-A-Za-z0-9._]+$/.test(value) ? value : describeValue(value);
+  return typeof value === "string" && /^[-A-Za-z0-9._]{1,253}$/.test(value) ? value : describeValue(value);
 }
 
 function refusedAs(
@@ -236,13 +243,10 @@ function mapped<T, U>(projection: Projection<T>, toU: (record: T) => U): Project
   return projection.ok ? { ok: true, record: toU(projection.record), warnings: projection.warnings } : projection;
 }
 
-/**
- * Objects in files keep the `resourceVersion` they were exported with through any edit, so only content counts. Undefined for one that
- * is nested so deeply that it has no text. @throws TypeError for what JSON cannot hold.
- */
-function digestOf(raw: JsonObject): string | undefined {
+/** The object as JSON text, or undefined if it is nested so deeply that it has none. @throws TypeError for values that JSON cannot hold. */
+function textOf(raw: JsonObject): string | undefined {
   try {
-    return contentDigest(JSON.stringify(raw));
+    return JSON.stringify(raw);
   } catch (error) {
     if (error instanceof RangeError) return undefined;
     throw error;
