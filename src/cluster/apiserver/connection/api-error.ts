@@ -5,7 +5,7 @@
  * - `credentials`: token, certificate or plugin could not be read
  * - `unauthorized` (401), `forbidden` (403), `not_found` (404), `expired` (410), `too_many_requests` (429)
  * - `version_too_large`: the server has not seen that resource version yet
- * - `server_error`: any other 5xx; `refused`: any other 4xx
+ * - `server_error`: any other 5xx; `refused`: any other 3xx or 4xx
  * - `garbage`: an answer that is not what the protocol allows
  */
 export type ApiErrorCode =

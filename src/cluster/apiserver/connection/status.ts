@@ -33,13 +33,14 @@ export function httpError(
   request: string,
   status: number,
   body: Buffer,
-  { "content-type": contentType = "", "retry-after": retryAfter }: IncomingHttpHeaders,
+  { "content-type": contentType = "", "retry-after": retryAfter, location }: IncomingHttpHeaders,
 ): ApiError {
   const object = attempt(() => (formatOf(contentType) ?? JSON_FORMAT).read(body));
   if (isJsonObject(object) && object.kind === "Status") return statusError(request, object, status, retryAfter);
   const text = body.toString("utf8").trim();
   const said = text === "" ? "" : `: ${describeValue(text.slice(0, MAX_MESSAGE_CHARS))}`;
-  const detail = `HTTP status ${status}${said}${hintFor(status, request)}`;
+  const isRedirect = location !== undefined && status >= 300 && status < 400;
+  const detail = `HTTP status ${status}${isRedirect ? redirectHint(location) : `${said}${hintFor(status, request)}`}`;
   return new ApiError(codeOf(status), { request, detail, status, retryAfterMs: retryAfterMs(retryAfter, undefined) });
 }
 
@@ -69,6 +70,12 @@ export function statusError(
 
 function codeOf(status: number): ApiErrorCode {
   return CODES[status] ?? (status >= 500 ? "server_error" : "refused");
+}
+
+/** A query may hold secrets of a login. */
+function redirectHint(location: string): string {
+  const target = describeValue(location.replace(/[?#].*$/s, ""));
+  return `: a redirect to ${target}, which is not followed: make the kubeconfig's server the address of the API server itself`;
 }
 
 /** What to do about it, with a colon before it. */
