@@ -20,6 +20,8 @@ const SLOW_LISTING_MS = 10_000;
 const MAX_LOGGED_PER_FILE = 20;
 /** At the start, while files are replaced as they are read. */
 const MOST_LOOKS = 5;
+const UNMOUNTED =
+  "is empty, and on another file system than before, as if its volume had been unmounted (if this is meant, restart)";
 
 /** Of reading a file: `changed` when its objects may have, `replaced` when it must be looked at again. */
 type ReadEffect = "changed" | "same" | "replaced" | "unreadable";
@@ -49,6 +51,8 @@ export class ManifestFolder {
   #unreadable: readonly ManifestProblem[] = [];
   #logged = new Set<string>();
   #directories: ReadonlyMap<string, string> = new Map();
+  /** The device of each directory; of an unmounted volume, the device that it had. */
+  #devices: ReadonlyMap<string, string> = new Map();
 
   /** @param list finds the files. */
   constructor(root: string, log: Logger, reader: ManifestReader, list = listFolder) {
@@ -89,7 +93,7 @@ export class ManifestFolder {
    * @param nowMs a monotonic clock.
    */
   async refresh(nowMs: number): Promise<Refresh> {
-    const listing = await this.#look();
+    const listing = this.#withUnmounted(await this.#look());
     let isChanged = false;
     const unsettled = new Map<string, Unsettled>();
     const isAnyGone = [...this.#files.keys()].some((file) => !listing.files.has(file));
@@ -158,6 +162,29 @@ export class ManifestFolder {
       hanging.end();
       if (isSlow) this.#log.info("The manifests can be read again", { dir: this.#root });
     }
+  }
+
+  /**
+   * Adds directories that lost all their files and changed their device to the unreadable ones: a volume was unmounted, which shows
+   * the empty directory below it. Throws when it is the folder itself.
+   */
+  #withUnmounted(listing: FolderListing): FolderListing {
+    const devices = new Map<string, string>();
+    const unreadable = new Map(listing.unreadable);
+    for (const [directory, identity] of listing.directories) {
+      const [now = ""] = identity.split(":");
+      const before = this.#devices.get(directory) ?? now;
+      const isRoot = directory === this.#root;
+      const holds = (files: ReadonlyMap<string, unknown>): boolean =>
+        [...files.keys()].some((file) => isRoot || file.startsWith(`${directory}/`));
+      const isUnmounted = before !== now && !holds(listing.files) && holds(this.#files);
+      devices.set(directory, isUnmounted ? before : now);
+      if (!isUnmounted) continue;
+      if (isRoot) throw new Error(`the folder ${UNMOUNTED}`);
+      unreadable.set(directory, UNMOUNTED);
+    }
+    this.#devices = devices;
+    return { ...listing, unreadable };
   }
 
   #restSince(file: string, stamp: string, nowMs: number): Unsettled {

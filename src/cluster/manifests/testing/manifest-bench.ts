@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import type { Facts, Logger } from "../../../logging/logger.ts";
 import type { ObjectEvent, ObjectKind, ObjectKinds, ObjectSink } from "../../object-source.ts";
+import { listFolder } from "../folder-listing.ts";
 import { ManifestFolder } from "../manifest-folder.ts";
 import { ManifestReader } from "../manifest-reader.ts";
 import { deliver, NO_RECORDS, type RecordMaps } from "../merge.ts";
@@ -158,9 +159,13 @@ export class ManifestBench implements Disposable {
   readonly temp = new TempFolder();
   readonly sink = new RecordingSink();
   readonly log = new RecordingLogger();
-  readonly folder = new ManifestFolder(this.temp.path, this.log, sharedReader);
+  readonly folder: ManifestFolder;
   #nowMs = 0;
   #known: RecordMaps = NO_RECORDS;
+
+  constructor(list = listFolder) {
+    this.folder = new ManifestFolder(this.temp.path, this.log, sharedReader, list);
+  }
 
   async load(): Promise<void> {
     await this.folder.load();
@@ -205,8 +210,8 @@ export class ManifestBench implements Disposable {
 }
 
 /** A bench whose folder had these files when it was first read. */
-export async function manifestBench(files: Record<string, string>): Promise<ManifestBench> {
-  const made = new ManifestBench();
+export async function manifestBench(files: Record<string, string>, list = listFolder): Promise<ManifestBench> {
+  const made = new ManifestBench(list);
   for (const [name, text] of Object.entries(files)) made.temp.write(name, text);
   await made.load();
   return made;
