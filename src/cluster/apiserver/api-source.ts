@@ -8,17 +8,17 @@ import { type OnHeard, Reflector, type WatchSettings } from "./watch/reflector.t
 import { CLUSTER_RESOURCES, nodeResource, type WatchedResource } from "./watch/resources.ts";
 
 export interface ApiSourceOptions extends WatchSettings {
-  /** Only the Node of this name is watched. */
+  /** Watches only the Node of this name. */
   readonly nodeName: string;
-  /** Nothing but the Node is read. @default false */
+  /** Reads nothing but the Node. @default false */
   readonly onlyNode?: boolean;
-  /** Keeps the names of pods, which only people ask for. @default false */
+  /** Keeps pod names, which only commands need. @default false */
   readonly keepsPods?: boolean;
 }
 
-/** The source, and what events need to know of its objects. */
+/** An {@link ObjectSource} that also knows the UIDs that events need. */
 interface ApiSource extends ObjectSource {
-  /** The UID of an object as last delivered; undefined when it is not known. */
+  /** The UID of an object as last delivered; undefined if unknown. */
   uidOf(subject: EventSubject): string | undefined;
 }
 
@@ -26,8 +26,8 @@ interface ApiSource extends ObjectSource {
 type Records = Map<ObjectKind, (key: string) => ObjectKinds[ObjectKind] | undefined>;
 
 /**
- * Makes the source. Its `run` rejects at the start when the files that the configuration names cannot be used (a
- * ClientConfigError), and later only when a receiver of events throws; everything else is waited out.
+ * Creates the source. Its `run` rejects at the start with a ClientConfigError if the configuration's files cannot be
+ * used, and later only if a sink throws; it retries after everything else.
  */
 export function createApiSource(options: ApiSourceOptions): ApiSource {
   const records: Records = new Map();
@@ -70,7 +70,7 @@ async function run(options: ApiSourceOptions, records: Records, sink: ObjectSink
   };
   const [services, endpointSlices, serviceCIDRs] = CLUSTER_RESOURCES;
   try {
-    // The Node's request is the first: the rest of the start waits for it.
+    // The Node is requested first: the rest of the start waits for it.
     const all = [reflect(nodeResource(nodeName))];
     if (!onlyNode) all.push(reflect(services), reflect({ ...endpointSlices, keepsPods }), reflect(serviceCIDRs));
     await Promise.all(all);
@@ -80,9 +80,9 @@ async function run(options: ApiSourceOptions, records: Records, sink: ObjectSink
 }
 
 /**
- * Defines the gauge. A quiet resource is heard of whenever its watch ends and begins again, every 5 to 10 minutes.
+ * Registers the gauge. An idle resource is still heard from when its watch is renewed, every 5 to 10 minutes.
  *
- * @param resources plural names of all that will be watched; the time of the call counts until they are heard of.
+ * @param resources plural names of all watched resources; until one is heard from, the time of this call counts.
  */
 export function createLastHeard(families: MetricFamilies, clock: Clock, resources: readonly string[]): OnHeard {
   const gauge = families.gauge({

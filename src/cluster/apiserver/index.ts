@@ -1,4 +1,4 @@
-/** The API server as the cluster. */
+/** The public interface of the API server client. */
 
 export { createApiSource, createLastHeard } from "./api-source.ts";
 export { createApiClient } from "./connection/api-client.ts";

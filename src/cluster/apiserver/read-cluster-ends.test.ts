@@ -1,4 +1,4 @@
-/** One reading of a cluster that fails: nothing of it goes on, which would keep the command from its end. */
+/** A failed read of a cluster leaves nothing running that would keep the command from exiting. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Fault, WEB_PAGE } from "../../../test/apiserver/faults.ts";

@@ -1,4 +1,4 @@
-/** One reading of a cluster, at a server that forgets pages or has too much to do. */
+/** Reading a cluster from a server that expires continue tokens or is overloaded. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { service } from "../../../test/apiserver/example-objects.ts";

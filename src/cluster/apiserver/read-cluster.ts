@@ -1,4 +1,4 @@
-/** One reading of a cluster with the reader's own permissions, for commands that do not watch. */
+/** Reads a cluster once with the user's own permissions, for commands that do not watch. */
 import { systemClock } from "../../async/clock.ts";
 import { jsonIn } from "../../logging/attempt.ts";
 import { silentLogger } from "../../logging/logger.ts";
@@ -14,31 +14,31 @@ import { CLUSTER_RESOURCES, nodeResource, type WatchedResource } from "./watch/r
 
 interface ReadClusterOptions {
   readonly config: ClientConfig;
-  /** Parts of the User-Agent, as `createApiClient` takes them. */
+  /** Part of the User-Agent, as in `createApiClient`. */
   readonly version: string;
   readonly product: string;
-  /** Called for each resource that could not be read and is dispensable. */
+  /** Called for each optional resource that could not be read. */
   readonly warn: (message: string) => void;
-  /** Pods to ask for, `namespace/name`: a cluster has too many to read them all. @default none */
+  /** Pods to read (`namespace/name`): a cluster has too many to read them all. @default none */
   readonly pods?: readonly string[];
-  /** Read alone where the whole cluster may not be. @default none */
+  /** Read alone if reading the whole cluster is forbidden. @default none */
   readonly namespace?: string | undefined;
-  /** The node whose proxy is asked for its configuration where no ConfigMap holds one. @default none is asked */
+  /** Chooses the node whose proxy is asked for its configuration if no ConfigMap has it. @default no node is asked */
   readonly nodeAmong?: (nodes: readonly NodeRecord[]) => string | undefined;
 }
 
-/** What a cluster has, and kube-proxy's configuration: a ConfigMap's, else that which the node's proxy serves. */
+/** The objects of a cluster and kube-proxy's configuration: from a ConfigMap, otherwise from the node's proxy. */
 interface ReadCluster extends ClusterRecords {
   readonly configuration: { readonly content: string; readonly where: string } | undefined;
 }
 
 interface Listed extends Pick<WatchedResource, "apiVersion" | "title" | "plural" | "path" | "selectors"> {
   readonly isNamespaced?: boolean;
-  /** What is unknown without it; undefined: it is required. */
+  /** What is unknown without the resource; undefined if it is required. */
   readonly without: string | undefined;
 }
 
-/** Where kubeadm and this project's files have kube-proxy's configuration, and under which keys. */
+/** Where kubeadm and this project's manifests keep kube-proxy's configuration, and under which keys. */
 const CONFIG_MAP: Listed = {
   ...{ apiVersion: "v1", title: "ConfigMap", plural: "configmaps", path: "/api/v1/namespaces/kube-system/configmaps" },
   selectors: { fieldSelector: "metadata.name=kube-proxy" },
@@ -50,14 +50,14 @@ const [services, endpointSlices, serviceCIDRs] = CLUSTER_RESOURCES;
 const nodes = nodeResource("");
 
 const RESOURCES: readonly Listed[] = [
-  // Those that no proxy serves as well: people ask about them.
+  // Also Services that no proxy serves: people ask about them.
   { ...services, selectors: {}, without: undefined },
   { ...endpointSlices, without: undefined },
   { ...nodes, selectors: {}, without: "zones and addresses of nodes are not known" },
   { ...serviceCIDRs, without: "the networks of cluster IPs are not known" },
 ];
 
-/** One pod, as a list of one: a pod that is not there is no error then. @param pod `namespace/name` */
+/** One pod, requested as a list, so that a missing pod is not an error. @param pod `namespace/name` */
 function podResource(pod: string): Listed {
   const [namespace = "", name = ""] = pod.split("/");
   return {
@@ -71,21 +71,21 @@ function podResource(pod: string): Listed {
 }
 
 /**
- * What the proxy of a node serves at its metrics port, through the API server, which connects to the node's address: nothing where
- * that port is on 127.0.0.1, as upstream has it and this program's files. Reference operation.md §9.2.
+ * The metrics port of a node's proxy, through the API server, which connects to the node's address. That fails if the
+ * port is bound to 127.0.0.1, the default of upstream and of this project's manifests. Reference operation.md §9.2.
  */
 const configzPath = (node: string): string => `/api/v1/nodes/${encodeURIComponent(node)}:10249/proxy/configz`;
-/** A packet that a firewall drops has no answer. */
+/** The timeout: a firewall may drop the packets. */
 const CONFIGZ_MS = 3_000;
 
 const PAGE_OBJECTS = "500";
 const IDLE_MS = 30_000;
-/** How often in a row the server may say when to come again; client-go's. */
+/** The most consecutive retries that the server may ask for (Retry-After); client-go's value. */
 const MAX_ASKED = 10;
-/** Above what a kubectl does; there are a few requests in all. */
+/** More than kubectl's limit; only a few requests are sent. */
 const QPS = 50;
 
-/** @throws ApiError when Services or EndpointSlices cannot be read; ClientConfigError for unreadable credentials. */
+/** @throws ApiError if Services or EndpointSlices cannot be read; ClientConfigError if credentials cannot be read. */
 export async function readCluster(options: ReadClusterOptions, signal: AbortSignal): Promise<ReadCluster> {
   const { pods = [] } = options;
   const client = createApiClient({ ...options, qps: QPS, burst: QPS, clock: systemClock, log: silentLogger });
@@ -108,7 +108,7 @@ export async function readCluster(options: ReadClusterOptions, signal: AbortSign
     if (configuration === undefined) refusals.forEach(options.warn);
     return { ...records, configuration };
   } finally {
-    // What still runs when one list has failed would keep the command from its end.
+    // Requests still running after one list has failed would keep the command from exiting.
     over.abort();
     transport.close();
   }
@@ -131,7 +131,7 @@ async function listOf(
       );
       return own;
     }
-    // Servers before 1.33 do not know all of them.
+    // Servers before 1.33 do not serve all resources.
     if (resource.without === undefined || !isApiError(error, "forbidden", "not_found")) throw error;
     warn(`${error.message}: ${resource.without}`);
     return [];
@@ -146,7 +146,7 @@ function configurationIn(map: object): { readonly content: string; readonly wher
   });
 }
 
-/** The proxy's `/configz`; undefined where there is no such answer, which is the usual. */
+/** The proxy's `/configz`; undefined if it does not respond, which is the usual case. */
 async function servedConfiguration(
   node: string,
   transport: Transport,
@@ -158,7 +158,7 @@ async function servedConfiguration(
     const { body } = await transport.send(request, signal);
     const served = jsonIn(await textOf(body));
     const found = isJsonObject(served) ? Object.values(served).find(isJsonObject) : undefined;
-    // Releases before the versioned form serve names that no document has.
+    // Releases before the versioned form use internal field names that appear in no configuration file.
     return typeof found?.kind === "string"
       ? { content: JSON.stringify(found), where: `${node}'s /configz` }
       : undefined;
@@ -186,14 +186,14 @@ async function allPages(resource: Listed, transport: Transport, signal: AbortSig
       token = page.token;
     } catch (error) {
       if (token === "" || !isApiError(error, "expired")) throw error;
-      // The pages are older than the server's memory: everything at once cannot expire on the way.
+      // The server has forgotten the version of these pages. A list without pages cannot expire halfway.
       return (await read({})).objects;
     }
   } while (token !== "");
   return objects;
 }
 
-/** Asks again when the server says so, as kubectl does. */
+/** Retries when the server asks for it, as kubectl does. */
 async function whenAsked<T>(ask: () => Promise<T>, signal: AbortSignal): Promise<T> {
   for (let asked = 0; ; asked++) {
     try {

@@ -1,4 +1,4 @@
-/** Takes a taint from the Node once the rules are in force: pods of a new node wait for them (`--startup-taint`). */
+/** Removes a taint from the Node once the rules are in place: pods of a new node wait for them (`--startup-taint`). */
 import type { Clock } from "../../async/clock.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
@@ -10,22 +10,22 @@ import { BoundedPiece, MAX_OBJECT_BYTES } from "./formats/pieces.ts";
 interface StartupTaintOptions {
   readonly transport: Pick<Transport, "send" | "close">;
   readonly nodeName: string;
-  /** Of the Node as it is known now; undefined while there is none. */
+  /** The UID of the current Node; undefined while there is none. */
   readonly uid: () => string | undefined;
   readonly key: string;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** Also between two looks at whether the Node is still the same object. */
+/** Also the interval of checks whether the Node is still the same object. */
 const RETRY_MS = 5_000;
 const IDLE_MS = 30_000;
-/** A failure that lasts is logged once, and again after this time. */
+/** A persistent failure is logged once, and again after this time. */
 const REMIND_AFTER_MS = 300_000;
 
 /**
- * Tries until it is gone, and again for each Node object of that name that kubelet registers later, while the rules stay. Ends when the
- * signal aborts. Never rejects.
+ * Retries until the taint is gone, and does so again for each Node of that name that kubelet registers later. Ends when
+ * the signal aborts. Never rejects.
  */
 export async function removeStartupTaint(options: StartupTaintOptions, signal: AbortSignal): Promise<void> {
   const { key: taint, transport, uid, clock, log } = options;
@@ -68,7 +68,7 @@ async function remove({ transport, nodeName, key }: StartupTaintOptions, signal:
   const taints = isJsonObject(spec) && Array.isArray(spec.taints) ? spec.taints : [];
   const left = taints.filter((taint) => !isJsonObject(taint) || taint.key !== key);
   if (left.length === taints.length) return false;
-  // The list is replaced as a whole: with the version that was read, a taint that came meanwhile is not lost.
+  // The patch replaces the whole list; the resource version protects taints that were added in the meantime.
   const { resourceVersion } = isJsonObject(metadata) ? metadata : {};
   const patch = { metadata: { resourceVersion }, spec: { taints: left } };
   const patched = await transport.send(

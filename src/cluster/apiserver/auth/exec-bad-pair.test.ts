@@ -1,4 +1,4 @@
-/** A plugin that once prints something unusable is asked again. */
+/** A plugin that prints something unusable is run again. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { TestApiServer } from "../../../../test/apiserver/test-api-server.ts";
@@ -13,7 +13,7 @@ const one = authority.issue({ commonName: "system:kube-proxy" });
 const two = authority.issue({ commonName: "system:kube-proxy" });
 
 const CASES: Readonly<Record<string, object>> = {
-  // The certificate was renewed between the plugin's two reads.
+  // The certificate was renewed between the plugin's reads of its two files.
   "a key that is not the certificate's": { clientCertificateData: one.certificate, clientKeyData: two.key },
   "half of a certificate": { clientCertificateData: one.certificate.slice(0, 200), clientKeyData: one.key },
   "a token with a line of warning before it": { token: "warning: cache is stale\nabc" },

@@ -1,4 +1,4 @@
-/** What a plugin is told of the cluster, which several clusters of one kubeconfig may tell apart. */
+/** The cluster information that a plugin receives, which may differ between the clusters of one kubeconfig. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { systemClock } from "../../../async/clock.ts";

@@ -1,6 +1,6 @@
 /**
- * Credentials from a program, as client.authentication.k8s.io describes: the program prints an ExecCredential, which is
- * used until it expires or the server refuses it.
+ * Credentials from a plugin (client.authentication.k8s.io): the program prints an ExecCredential, which is used until
+ * it expires or the server refuses it.
  */
 import type { Clock } from "../../../async/clock.ts";
 import { attempt, jsonIn } from "../../../logging/attempt.ts";
@@ -9,15 +9,15 @@ import { isJsonObject } from "../../projection/fields.ts";
 import { ClientConfigError, type ExecPlugin } from "../connection/client-config.ts";
 import { type CertificateChain, isPair, readCertificates, readPrivateKey } from "./pem.ts";
 
-/** What a program gave; at least one of token and certificate. */
+/** A plugin's credential: a token, a certificate, or both. */
 interface ExecCredential {
   readonly token: string | undefined;
   readonly certificate: { readonly certificate: string; readonly key: string } | undefined;
-  /** Unix time; `undefined` means until it is refused. */
+  /** Unix time; `undefined`: valid until refused. */
   readonly expiresAtMs: number | undefined;
 }
 
-/** Runs a program and gives what it printed. Rejects with one line when it fails; the signal ends the program. */
+/** Runs a program and returns its output. Rejects with one line if it fails; the signal kills the program. */
 export type RunProgram = (
   file: string,
   args: readonly string[],
@@ -25,28 +25,28 @@ export type RunProgram = (
   signal?: AbortSignal,
 ) => Promise<string>;
 
-/** How a run of the program ended, in upstream's words. */
+/** How a run of the program ended, as upstream's metric names it. */
 type ExecCallStatus = "no_error" | "plugin_execution_error" | "plugin_not_found_error" | "client_internal_error";
 
-/** Counts what the plugin does, for metrics. */
+/** Observes the plugin, for metrics. */
 export interface ExecPluginObserver {
-  /** The program was run; the exit code is 0 only when it succeeded. */
+  /** The program was run; the exit code is 0 only if it succeeded. */
   pluginCalled(exitCode: number, status: ExecCallStatus): void;
-  /** From now on this certificate is used, in place of the one before. */
+  /** The certificate `now` has replaced `before`. */
   pluginCertified(now: CertificateChain | undefined, before: CertificateChain | undefined): void;
 }
 
 interface ExecCredentialsOptions {
   readonly plugin: ExecPlugin;
-  /** Asked for when the plugin wants to know the cluster: the protocol's Cluster. */
+  /** The protocol's Cluster object, for plugins that want it. */
   readonly cluster: () => Promise<object>;
   readonly clock: Clock;
   readonly observer?: ExecPluginObserver | undefined;
-  /** @default starts a process */
+  /** @default {@link runProgram} */
   readonly run?: RunProgram;
 }
 
-/** A run of the program, for all who wait for it. */
+/** A run of the program that several requests may wait for. */
 interface Run {
   readonly credential: Promise<ExecCredential>;
   readonly stop: AbortController;
@@ -64,9 +64,9 @@ export class ExecCredentials {
   }
 
   /**
-   * The credential; the same object until it is replaced. The program ends with the last request that waits for it.
+   * The credential; the same object until it is replaced. The program is killed when the last waiting request aborts.
    *
-   * @throws Error when the program gives none, or the signal aborts.
+   * @throws Error if the program provides none, or if the signal aborts.
    */
   async current(signal?: AbortSignal): Promise<ExecCredential> {
     const known = this.#known;
@@ -109,12 +109,12 @@ export class ExecCredentials {
   #observeCertificate(text: string | undefined): void {
     const before = this.#chain;
     if (text === before?.text) return;
-    // Using it will say what is wrong with it.
+    // Errors are reported when it is used.
     this.#chain = text === undefined ? undefined : attempt(() => readCertificates(text));
     this.#options.observer?.pluginCertified(this.#chain, before);
   }
 
-  /** The server refused the credential: the program is asked again. */
+  /** The server refused the credential: the next call runs the program again. */
   expire(): void {
     this.#known = undefined;
   }
@@ -144,7 +144,7 @@ function callOutcome(error: unknown): readonly [exitCode: number, status: ExecCa
   return [1, code === "ENOENT" ? "plugin_not_found_error" : "client_internal_error"];
 }
 
-/** Reads what the program printed. Pure. @throws ClientConfigError naming the field. */
+/** Parses the program's output. @throws ClientConfigError naming the field. */
 export function readExecCredential(output: string, plugin: ExecPlugin): ExecCredential {
   const fail = (message: string): never => {
     throw new ClientConfigError(`exec plugin ${plugin.command}: ${message}`);
@@ -165,7 +165,7 @@ export function readExecCredential(output: string, plugin: ExecPlugin): ExecCred
     fail("clientCertificateData and clientKeyData must come together");
   }
   if (text(token) === undefined && certificate === undefined) fail("there is neither token nor clientCertificateData");
-  // What cannot be sent is never refused by a server, and would be kept.
+  // A credential that cannot be sent would be kept forever, because no server can refuse it.
   if (certificate !== undefined && key !== undefined) {
     try {
       const isMatch = isPair(readCertificates(certificate), readPrivateKey(key));
@@ -192,7 +192,7 @@ const TIME_LIMIT_MS = 60_000;
 const ENDED = "it was ended: nothing needs it any more";
 const TOO_MUCH = "ERR_CHILD_PROCESS_STDIO_MAXBUFFER";
 
-/** @throws Error in one line when it fails, or does not end within the time. */
+/** @throws Error in one line if it fails or does not end in time. */
 export async function runProgram(
   file: string,
   args: readonly string[],
@@ -203,12 +203,12 @@ export async function runProgram(
   const { execFile } = await import("node:child_process");
   if (signal?.aborted === true) throw new Error(ENDED);
   return await new Promise((resolve, reject) => {
-    // execFile's own signal would end it politely.
+    // The signal option of execFile would send SIGTERM.
     const kill = (): void => void child.kill("SIGKILL");
     const child = execFile(
       file,
       [...args],
-      // Every request waits for it, also for one that a polite signal does not end.
+      // Every request waits for it, so it must end even if it ignores SIGTERM.
       { env, timeout: limitMs, killSignal: "SIGKILL", encoding: "utf8" },
       (error, stdout, stderr) => {
         signal?.removeEventListener("abort", kill);

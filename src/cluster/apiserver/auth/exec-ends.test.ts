@@ -1,4 +1,4 @@
-/** A plugin that fails in another way than by an exit status: the error says which. */
+/** The error says how a plugin failed if not by an exit status. */
 import assert from "node:assert/strict";
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

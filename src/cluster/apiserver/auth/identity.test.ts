@@ -27,7 +27,7 @@ const plugin = {
   provideClusterInfo: true,
 } as const;
 
-/** What the plugin prints. */
+/** The plugin's output. */
 const credential = (status: object) =>
   JSON.stringify({ apiVersion: plugin.apiVersion, kind: "ExecCredential", status });
 

@@ -1,5 +1,5 @@
 /**
- * The credentials and TLS material of requests, read from wherever the configuration says and kept fresh: tokens and
+ * The credentials and TLS material of requests, read from their configured sources and kept fresh, because tokens and
  * certificates are rotated while the program runs.
  */
 
@@ -18,7 +18,7 @@ import {
 import { ExecCredentials, type ExecPluginObserver, type RunProgram } from "./exec-credentials.ts";
 import { type CertificateChain, isPair, readCertificates, readPrivateKey } from "./pem.ts";
 
-/** What a TLS connection to the server is made with. One object for as long as none of it changes. */
+/** TLS options of connections to the server. The same object until any of them changes. */
 export interface TlsMaterial {
   readonly ca: string[] | string;
   readonly cert?: string;
@@ -30,21 +30,21 @@ export interface TlsMaterial {
 
 export interface Credentials {
   readonly headers: Readonly<Record<string, string | readonly string[]>>;
-  /** `undefined` for a server that is spoken to without TLS. */
+  /** `undefined` for a server without TLS. */
   readonly tls: TlsMaterial | undefined;
-  /** What each file said that they were made of. */
+  /** The content of each file that they were made from. */
   readonly files: readonly (string | undefined)[];
 }
 
-/** Who this client is. */
+/** The client's identity: the source of its credentials. */
 export interface Identity {
-  /** Fresh credentials. @throws ClientConfigError when they cannot be read and never could; Error when the signal aborts meanwhile. */
+  /** Fresh credentials. @throws ClientConfigError if they could never be read; Error if the signal aborts. */
   current(signal?: AbortSignal): Promise<Credentials>;
-  /** The server answered 401: everything is read again before the next request. */
+  /** The server returned 401: everything is read again before the next request. */
   refused(): void;
   /**
-   * Whether the content of a file has changed. Plugins do not count: they run before each attempt anyway.
-   * @param sent what was refused: others may have read the files again since. @default what was last read
+   * Whether the content of a file has changed. Ignores plugins, which run before each attempt anyway.
+   * @param sent the refused credentials: another request may have read the files since. @default those last read
    */
   hasChanged(sent?: Credentials): Promise<boolean>;
 }
@@ -54,11 +54,11 @@ export interface IdentityOptions {
   readonly clock: Clock;
   readonly log: Logger;
   readonly observer?: ExecPluginObserver | undefined;
-  /** For exec plugins. @default starts a process */
+  /** Runs exec plugins. @default starts a process */
   readonly run?: RunProgram;
 }
 
-/** Makes the identity; nothing is read before the first `current()`. */
+/** Creates the identity; it reads nothing before the first `current()`. */
 export function createIdentity(options: IdentityOptions): Identity {
   const { config, clock, log, observer, run } = options;
   const { authentication, clientCertificate: own } = config;
@@ -89,7 +89,7 @@ export function createIdentity(options: IdentityOptions): Identity {
     return tls.material;
   }
 
-  /** The two files of a pair are not replaced in one step: until they match, the pair before stays in use. */
+  /** Certificate and key files are not replaced in one step: the previous pair stays in use until they match. */
   function pairOf(chain: CertificateChain | undefined, ownKey: string | undefined): KeyPair | undefined {
     if (chain === undefined || ownKey === undefined) return undefined;
     if (pair?.certificate === chain.text && pair.key === ownKey) return pair;
@@ -102,7 +102,7 @@ export function createIdentity(options: IdentityOptions): Identity {
     return pair;
   }
 
-  /** Files that are still not of one pair after a minute are not just being replaced. */
+  /** Files that still do not match after a minute are not just being replaced. */
   function warnOfStrangers(chain: CertificateChain, ownKey: string): void {
     const nowMs = clock.monotonicMs();
     if (strangers?.chain !== chain || strangers.key !== ownKey) {
@@ -170,7 +170,7 @@ function pathOf(material: Material | undefined, otherwise: string): string {
   return material?.kind === "file" ? material.path : otherwise;
 }
 
-/** @param bearer of a file or a plugin. */
+/** @param bearer the token from a file or a plugin. */
 function authorizationOf(authentication: Authentication, bearer: string | undefined): string | undefined {
   if (authentication.kind === "basic") {
     const { username, password } = authentication;
@@ -207,53 +207,53 @@ function clusterInfo(config: ClientConfig, ca: string | undefined): object {
 
 function tlsBase({ serverName, isServerVerified }: ClientConfig, ca: string | undefined): TlsMaterial {
   const base = {
-    // Without a CA of its own, a Go program trusts what the system trusts; Node.js alone would trust its built-in list.
+    // Without a configured CA, Go programs trust the system's CAs; Node.js alone would trust its built-in list.
     ca: ca ?? [...getCACertificates("default"), ...getCACertificates("system")],
     rejectUnauthorized: isServerVerified,
   };
   if (serverName === undefined) return base;
   const check = (_host: string, certificate: PeerCertificate) => checkServerIdentity(serverName, certificate);
-  // An address cannot be sent as the name of the server, only compared.
+  // An IP address cannot be sent as SNI; it is only compared.
   return { ...base, servername: isIP(serverName) === 0 ? serverName : "", checkServerIdentity: check };
 }
 
-/** Upstream re-reads token files after a minute less ten seconds (reference operation.md §8.1). */
+/** Upstream rereads token files after a minute less ten seconds (reference operation.md §8.1). */
 const MAX_AGE_MS = 50_000;
 
 interface RotatingTextOptions<T> {
   readonly material: Material;
   readonly field: string;
-  /** What it is, for messages: `token file`. */
+  /** The name for messages: `token file`. */
   readonly title: string;
-  /** What to look at when its file is not usable: `tokenFile in the kubeconfig`. */
+  /** What to check if the file is unusable: `tokenFile in the kubeconfig`. */
   readonly hint: string;
-  /** Makes the value of the text; throws when it is not usable. */
+  /** Parses the text; throws if it is unusable. */
   readonly parse: (text: string) => T;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** What a text is good for at the moment. */
+/** The current value of a text. */
 interface Reading<T> {
-  /** The same value while the text is unchanged; the last good one while the file is unusable. */
+  /** The same object while the text is unchanged; the last good one while the file is unusable. */
   readonly value: T;
-  /** What the file said when it was looked at for this; undefined for what is no file. */
+  /** The file's content at that read; undefined if the text is not from a file. */
   readonly seen: string | undefined;
 }
 
-/** Gives the value of a file's content, never older than about a minute, and the last good one when it turns bad. Data never changes. */
+/** The parsed content of a file, at most about a minute old, or the last good value. Data never changes. */
 class RotatingText<T> {
   readonly #options: RotatingTextOptions<T>;
-  /** Undefined: it is no file. */
+  /** Undefined for data. */
   readonly #path: string | undefined;
   #known: { readonly text: string; readonly value: T } | undefined;
-  /** What the file said when it was last read, of use or not. */
+  /** The file's content at the last read, usable or not. */
   #seen: string | undefined;
   #readAtMs = Number.NEGATIVE_INFINITY;
   #isUsed = false;
   #isBad = false;
 
-  /** @throws ClientConfigError for data that is not usable. */
+  /** @throws ClientConfigError if data is unusable. */
   constructor(options: RotatingTextOptions<T>) {
     this.#options = options;
     const { material, field, title, parse } = options;
@@ -270,7 +270,7 @@ class RotatingText<T> {
     }
   }
 
-  /** @throws ClientConfigError when there has never been a good value. */
+  /** @throws ClientConfigError if there has never been a good value. */
   async read(): Promise<Reading<T>> {
     const { clock, parse } = this.#options;
     this.#isUsed = true;
@@ -289,9 +289,9 @@ class RotatingText<T> {
   }
 
   /**
-   * Whether the file has changed. A file that cannot be read now, that was unusable before and is the same, or that was never asked for
-   * has not.
-   * @param seen as of a {@link Reading}. @default of the last one
+   * Whether the file has changed. False if it cannot be read now, if it was unusable and still has the same content, or
+   * if it was never read.
+   * @param seen from a {@link Reading}. @default from the last one
    */
   async hasChanged(seen: string | undefined = this.#seen): Promise<boolean> {
     if (!this.#isUsed || this.#path === undefined) return false;
@@ -299,7 +299,7 @@ class RotatingText<T> {
     return text !== undefined && text !== seen;
   }
 
-  /** The next reading looks at the file again: the server did not accept what it said. */
+  /** Makes the next read look at the file again, because the server refused its content. */
   expire(): void {
     this.#readAtMs = Number.NEGATIVE_INFINITY;
   }

@@ -1,4 +1,4 @@
-/** A client of one API server: what its transports have in common. */
+/** A client of one API server: the configuration, credentials and rate limit that its transports share. */
 
 import type { Clock } from "../../../async/clock.ts";
 import type { Logger } from "../../../logging/logger.ts";
@@ -15,7 +15,7 @@ interface ApiClientOptions {
   readonly burst: number;
   /** `v1.37.0`; part of the User-Agent. */
   readonly version: string;
-  /** What follows in the User-Agent: this program's own name, version and commit. */
+  /** The last part of the User-Agent: this program's own name, version and commit. */
   readonly product: string;
   readonly clock: Clock;
   readonly log: Logger;
@@ -23,14 +23,14 @@ interface ApiClientOptions {
 }
 
 interface ApiClient {
-  /** A transport with connections of its own; credentials and rate limit are shared. */
+  /** A transport with its own connections; all transports share credentials and rate limit. */
   newTransport(): Transport;
 }
 
 /**
- * Makes the client. Nothing is sent or read yet.
+ * Creates the client without sending or reading anything.
  *
- * @throws ClientConfigError when certificates inside of the configuration cannot be read.
+ * @throws ClientConfigError if certificates embedded in the configuration cannot be read.
  */
 export function createApiClient(options: ApiClientOptions): ApiClient {
   const { config, qps, burst, version, product, clock, log, observer } = options;
@@ -49,7 +49,7 @@ export function createApiClient(options: ApiClientOptions): ApiClient {
   };
 }
 
-/** What upstream's client calls itself, with the commit that this program does not have, and then what it is. */
+/** Upstream's User-Agent (`kubernetes/unknown` because there is no upstream commit), followed by this program's own. */
 function userAgent(version: string, product: string): string {
   const architectures: Readonly<Record<string, string>> = { x64: "amd64", ia32: "386" };
   const platform = `${process.platform}/${architectures[process.arch] ?? process.arch}`;

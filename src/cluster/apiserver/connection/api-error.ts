@@ -1,12 +1,12 @@
-/** What can go wrong between this program and the API server, as one typed error that names resource and reason. */
+/** The typed error of every request to the API server; it names the resource and the reason. */
 
 /**
- * - `unreachable`, `tls`, `timeout`: no answer; `timeout` also when a running answer fell silent
- * - `credentials`: token, certificate or plugin could not be read
+ * - `unreachable`, `tls`, `timeout`: no response; `timeout` also if a response stalled
+ * - `credentials`: the token or certificate could not be read, or the plugin failed
  * - `unauthorized` (401), `forbidden` (403), `not_found` (404), `expired` (410), `too_many_requests` (429)
- * - `version_too_large`: the server has not seen that resource version yet
+ * - `version_too_large`: the server has not reached that resource version yet
  * - `server_error`: any other 5xx; `refused`: any other 3xx or 4xx
- * - `garbage`: an answer that is not what the protocol allows
+ * - `garbage`: a response that the protocol does not allow
  */
 export type ApiErrorCode =
   | "unreachable"
@@ -24,18 +24,18 @@ export type ApiErrorCode =
   | "garbage";
 
 export interface ApiErrorFacts {
-  /** `list services`: what was tried, on what. */
+  /** Verb and resource: `list services`. */
   readonly request: string;
-  /** What happened, and what to do about it where that is known. */
+  /** What happened, and the remedy if it is known. */
   readonly detail: string;
-  /** HTTP status; `undefined` without an answer. */
+  /** HTTP status; `undefined` without a response. */
   readonly status?: number | undefined;
   /**
-   * How far a request came that has no answer: nothing took the connection (`absent`), or it was sent and waited for in
-   * vain (`unanswered`).
+   * How far a request without a response got: nothing accepted the connection (`absent`), or the request was sent and
+   * never answered (`unanswered`).
    */
   readonly reached?: "absent" | "unanswered" | undefined;
-  /** How long the server asked clients to wait. */
+  /** How long the server asked the client to wait. */
   readonly retryAfterMs?: number | undefined;
 }
 

@@ -1,25 +1,25 @@
 /**
- * How to reach the API server and who to be there: what a kubeconfig, the pod's environment and `--master` come down to.
- * Files are only named here; `identity.ts` reads them, again and again, because they are rotated.
+ * How to reach the API server and authenticate: the result of a kubeconfig, the pod's environment and `--master`.
+ * This only names files; `identity.ts` reads them, repeatedly because they are rotated.
  */
 
-/** PEM or token text, or the file that has it. */
+/** PEM or token text, or the file that contains it. */
 export type Material =
   | { readonly kind: "file"; readonly path: string }
   | { readonly kind: "data"; readonly text: string };
 
-/** A program that gives credentials (client.authentication.k8s.io). */
+/** A credential plugin (client.authentication.k8s.io). */
 export interface ExecPlugin {
   readonly apiVersion: "client.authentication.k8s.io/v1" | "client.authentication.k8s.io/v1beta1";
   readonly command: string;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
-  /** Printed when the program is not there; may be empty. */
+  /** Printed if the program is missing; may be empty. */
   readonly installHint: string;
   readonly provideClusterInfo: boolean;
 }
 
-/** How requests say who sends them, beside a client certificate. */
+/** How requests authenticate, apart from a client certificate. */
 export type Authentication =
   | { readonly kind: "none" }
   | { readonly kind: "token"; readonly token: string }
@@ -28,37 +28,37 @@ export type Authentication =
   | { readonly kind: "exec"; readonly plugin: ExecPlugin };
 
 export interface ClientConfig {
-  /** With the path prefix that all API paths come after, if any; `https:` or `http:`. */
+  /** `https:` or `http:`, with the prefix of all API paths, if any. */
   readonly server: URL;
-  /** `undefined` trusts what the system trusts. */
+  /** `undefined`: the system's CAs. */
   readonly ca: Material | undefined;
   readonly isServerVerified: boolean;
-  /** The name that the server's certificate must have; `undefined` means the host of the URL. */
+  /** The name that the server's certificate must contain; `undefined`: the host of the URL. */
   readonly serverName: string | undefined;
-  /** `undefined` leaves it to HTTPS_PROXY and its kin. */
+  /** `undefined`: as HTTPS_PROXY, HTTP_PROXY and NO_PROXY say. */
   readonly proxyUrl: string | undefined;
-  /** `disable-compression`: answers are asked for as they are, where bandwidth is cheaper than processor time. */
+  /** `disable-compression`: requests uncompressed responses, for networks where bandwidth is cheaper than CPU time. */
   readonly isCompressionDisabled?: boolean;
-  /** What the cluster's extension `client.authentication.k8s.io/exec` holds for plugins; of any form. */
+  /** The cluster's extension `client.authentication.k8s.io/exec`, which is passed to plugins; any JSON. */
   readonly execConfig?: unknown;
   readonly clientCertificate: { readonly certificate: Material; readonly key: Material } | undefined;
   readonly authentication: Authentication;
-  /** The kubeconfig's context, where it names one: for people who leave it out. */
+  /** The namespace of the kubeconfig's context, if it has one: the default for commands. */
   readonly namespace?: string;
   /** `Impersonate-…` headers. */
   readonly impersonation: Readonly<Record<string, string | readonly string[]>>;
 }
 
-/** A client configuration that cannot work until it is changed. One line that says where and what. */
+/** A client configuration that cannot work until it is changed. The message is one line with place and problem. */
 export class ClientConfigError extends Error {
   override readonly name = "ClientConfigError";
 }
 
 /**
- * Reads the address of an API server the way upstream does: a host without a scheme is `http://` unless TLS settings
- * make it `https://`. Pure.
+ * Parses the address of an API server as upstream does: without a scheme it is `https://` if there are TLS settings,
+ * otherwise `http://`.
  *
- * @param where for the message: `--master`, or the field of the kubeconfig.
+ * @param where the source of the address, for messages: `--master`, or the field of the kubeconfig.
  * @throws {@link ClientConfigError}
  */
 export function parseServerUrl(text: string, where: string, hasTlsSettings: boolean): URL {
@@ -75,7 +75,7 @@ export function parseServerUrl(text: string, where: string, hasTlsSettings: bool
   return url;
 }
 
-/** Where nothing but the address is said. */
+/** The defaults of everything but the address. */
 export const UNSAID: Omit<ClientConfig, "server"> = {
   ca: undefined,
   isServerVerified: true,

@@ -1,4 +1,4 @@
-/** Failures of sockets and TLS handshakes → {@link ApiError} with a sentence that says what to do. */
+/** Failures of sockets and TLS handshakes → {@link ApiError} with a remedy. */
 
 import { messageOf } from "../../../logging/message-of.ts";
 import { ApiError, type ApiErrorCode } from "./api-error.ts";
@@ -6,7 +6,7 @@ import { ApiError, type ApiErrorCode } from "./api-error.ts";
 interface Meaning {
   readonly code: ApiErrorCode;
   readonly hint: string;
-  /** Nothing took the connection. */
+  /** Nothing accepted the connection. */
   readonly isAbsent?: boolean;
 }
 
@@ -24,7 +24,7 @@ const NO_TLS = tls("it does not speak TLS: check https:// and the port");
 
 const MAX_NAMES_CHARS = 300;
 
-/** By error code of Node.js (libuv's and OpenSSL's). */
+/** By Node.js error code (libuv's and OpenSSL's). */
 const MEANINGS: Readonly<Record<string, Meaning>> = {
   ECONNREFUSED: absent("nothing listens there: check that the API server runs and that the address is right"),
   ENOTFOUND: unreachable("the host name does not exist: check the server's address and DNS"),
@@ -56,10 +56,10 @@ const MEANINGS: Readonly<Record<string, Meaning>> = {
 };
 
 /**
- * Makes the error of a request that got no (whole) answer. Pure.
+ * Creates the error of a request that got no response, or only part of one.
  *
  * @param request `list services`.
- * @param server where it was sent, as people write it.
+ * @param server the server's address for messages.
  */
 export function connectionError(request: string, server: string, error: unknown): ApiError {
   if (error instanceof ApiError) return error;
@@ -85,7 +85,7 @@ function fallback(code: string, said: string): Meaning {
   return unreachable("no answer");
 }
 
-/** Node's own text has only the names of the kind that was asked for. */
+/** Node.js lists only the certificate's names of the requested kind (DNS names or addresses); this lists all. */
 function otherNames(error: unknown): string | undefined {
   if (!(error instanceof Error) || !("host" in error) || !("cert" in error)) return undefined;
   const { host, cert } = error;
@@ -103,12 +103,12 @@ function textOf(error: unknown): string {
   if (error instanceof AggregateError && error.message === "") {
     return error.errors.map((each) => textOf(each)).join("; ");
   }
-  // Node's own text has the URL with its password.
+  // The text from Node.js contains the URL with its password.
   if (codeOf(error) === "ERR_PROXY_INVALID_CONFIG") return "the URL of the proxy cannot be read";
   const names = codeOf(error) === "ERR_TLS_CERT_ALTNAME_INVALID" ? otherNames(error) : undefined;
   if (names !== undefined) return names;
   const text = messageOf(error);
-  // OpenSSL's messages: `error:NUMBER:library:function:reason:file:line:`. Only the reason is for people.
+  // OpenSSL writes `error:NUMBER:library:function:reason:file:line:`. Only the reason is useful to people.
   const reason = /error:[0-9A-F]+:[^:]*:[^:]*:([^:\n]+)/.exec(text)?.[1];
   return (reason ?? text.split("\n", 1)[0] ?? "").trim();
 }

@@ -1,4 +1,4 @@
-/** A proxy that a kubeconfig names in a way that cannot work is refused when it is read, without its password. */
+/** An invalid `proxy-url` of a kubeconfig is refused when the kubeconfig is read; the error omits its password. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { resolveKubeconfig } from "./kubeconfig.ts";

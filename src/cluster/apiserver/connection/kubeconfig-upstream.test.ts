@@ -1,4 +1,4 @@
-/** What upstream's loader makes of kubeconfigs: client-go tools/clientcmd/client_config.go. */
+/** Kubeconfigs are resolved as upstream resolves them: client-go tools/clientcmd/client_config.go. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";

@@ -6,7 +6,7 @@ import { resolveKubeconfig } from "./kubeconfig.ts";
 const PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 const data = (text: string): string => Buffer.from(text).toString("base64");
 
-/** What kubeadm writes into the ConfigMap (reference operation.md §14.2), with parts replaced. */
+/** The kubeconfig from kubeadm's ConfigMap (reference operation.md §14.2), with parts replaced. */
 function kubeadm(cluster: object = {}, user: object = {}): Record<string, unknown> {
   return {
     apiVersion: "v1",

@@ -1,6 +1,6 @@
 /**
- * Kubeconfig files → {@link ClientConfig}: the current context only, relative paths taken from the file's folder, data
- * and file of the same thing refused together, as upstream's client does.
+ * Kubeconfig files → {@link ClientConfig}. As upstream: only the current context counts, relative paths start at the
+ * file's folder, and a setting may not be given both as data and as a file.
  */
 import { dirname, isAbsolute, resolve } from "node:path";
 import {
@@ -22,21 +22,21 @@ import {
 } from "./client-config.ts";
 
 interface KubeconfigFile {
-  /** For relative paths in it and for messages. */
+  /** Resolves relative paths in the file, and names the file in messages. */
   readonly path: string;
   readonly content: unknown;
 }
 
 interface KubeconfigOptions {
-  /** Merged as kubectl merges those of `$KUBECONFIG`: of one name, and of the current context, the first file's counts. */
+  /** Merged as kubectl merges `$KUBECONFIG`: for each name, and for the current context, the first file wins. */
   readonly files: readonly KubeconfigFile[];
-  /** Wins over the cluster's `server` unless empty. */
+  /** Overrides the cluster's `server` unless empty. */
   readonly master: string;
-  /** The context to use. @default the file's current one */
+  /** @default the file's current context */
   readonly context?: string | undefined;
 }
 
-/** Reads a context. Pure. @throws ClientConfigError naming the file and the field. */
+/** Resolves a context. @throws ClientConfigError naming the file and the field. */
 export function resolveKubeconfig({ files, master, context: chosen }: KubeconfigOptions): ClientConfig {
   const found = newFindings();
   const fail = failing(files.map(({ path }) => path).join(", "));
@@ -62,7 +62,7 @@ export function resolveKubeconfig({ files, master, context: chosen }: Kubeconfig
   const namespace = stringField(found, context.namespace, `context "${contextName}": namespace`);
   const problem = found.problems[0];
   if (problem !== undefined) fail(formatProblem(problem));
-  // As upstream: who it is goes over TLS only.
+  // As upstream: credentials are sent over TLS only.
   const who = cluster.server.protocol === "https:" ? user : ANONYMOUS;
   return { ...cluster, ...who, impersonation, ...(namespace !== "" && { namespace }) };
 }
@@ -81,13 +81,13 @@ interface Reader {
   readonly fail: (message: string) => never;
 }
 
-/** An object, and the file that has it: its paths are relative to that one's folder. */
+/** An object and the file that contains it; paths in the object are relative to that file's folder. */
 interface Entry {
   readonly value: JsonObject;
   readonly reader: Reader;
 }
 
-/** The whole of a file; undefined for an empty one. */
+/** The file's whole content; undefined if it is empty. */
 function sourceOf({ path, content }: KubeconfigFile, found: Findings): Entry | undefined {
   if (isAbsent(content)) return undefined;
   const reader: Reader = { found, folder: dirname(path), fail: failing(path) };
@@ -95,13 +95,13 @@ function sourceOf({ path, content }: KubeconfigFile, found: Findings): Entry | u
   return { value: content, reader };
 }
 
-/** The value in the first file that sets it; empty when none does. */
+/** The current context of the first file that sets one; empty if none does. */
 function currentContext(sources: readonly Entry[], found: Findings): string {
   const names = sources.map(({ value }) => stringField(found, value["current-context"], "current-context"));
   return names.find((name) => name !== "") ?? "";
 }
 
-/** The entry of a list of `{ name, [inner]: … }`; the first of several with the name, as upstream. */
+/** Finds an entry in a list of `{ name, [inner]: … }`; the first of several with that name, as upstream. */
 function named(sources: readonly Entry[], list: string, inner: string, name: string): Entry | undefined {
   for (const { value: content, reader } of sources) {
     const { found } = reader;
@@ -114,7 +114,7 @@ function named(sources: readonly Entry[], list: string, inner: string, name: str
   return undefined;
 }
 
-/** What a kubeconfig says of a cluster to the plugins of all users. */
+/** The cluster's configuration for the plugins of all users. */
 const EXEC_EXTENSION = "client.authentication.k8s.io/exec";
 
 function readCluster(reader: Reader, cluster: JsonObject, name: string, master: string) {
@@ -146,7 +146,7 @@ function readCluster(reader: Reader, cluster: JsonObject, name: string, master: 
         : parseServerUrl(master, "--master", hasTlsSettings),
     ca,
     isServerVerified: !isInsecure,
-    // It is the name of the file's own server.
+    // It belongs to the server that the file names.
     serverName: serverName === "" || master !== "" ? undefined : serverName,
     proxyUrl: proxyUrl === "" ? undefined : proxyUrl,
     ...(isUncompressed ? { isCompressionDisabled: true } : {}),
@@ -166,7 +166,7 @@ function readUser(reader: Reader, user: JsonObject, name: string) {
   const authentication = readAuthentication(reader, user, where);
   return {
     clientCertificate,
-    // As upstream: who has a certificate does not need the plugin, which is not even run.
+    // As upstream: with a client certificate the plugin is not run.
     authentication: clientCertificate && authentication.kind === "exec" ? ANONYMOUS.authentication : authentication,
     impersonation: readImpersonation(reader, user, where),
   };
@@ -217,7 +217,7 @@ function readImpersonation(reader: Reader, user: JsonObject, where: string): Cli
   return headers;
 }
 
-/** `KEY-data` (base64) or the file that `KEY` names. */
+/** `KEY-data` (base64), or the file that `KEY` names. */
 function material(
   { found, folder, fail }: Reader,
   object: JsonObject,
@@ -235,12 +235,12 @@ function material(
   return path === "" ? undefined : { kind: "file", path: from(folder, path) };
 }
 
-/** An absolute path stays as it is: `..` after a symbolic link is not what the text says. */
+/** Keeps an absolute path as it is: normalizing `..` after a symbolic link would change its target. */
 function from(folder: string, path: string): string {
   return isAbsolute(path) ? path : resolve(folder, path);
 }
 
-/** As upstream, an item without a value is an empty text. */
+/** As upstream, an item without a value is an empty string. */
 function texts(found: Findings, value: unknown, field: string): readonly string[] {
   return listField(found, value, field).map((item, index) => stringField(found, item, `${field}[${index}]`));
 }
@@ -255,9 +255,9 @@ const API_VERSIONS = ["client.authentication.k8s.io/v1", "client.authentication.
 const INTERACTIVE_MODES = ["Never", "IfAvailable", "Always"];
 
 /**
- * Reads the `exec` section of a user; problems go to `found`. Pure.
+ * Reads the `exec` section of a user; adds problems to `found`.
  *
- * @param folder of the kubeconfig: a command that has a slash and is relative is meant from there.
+ * @param folder of the kubeconfig: resolves a relative command that contains a slash.
  */
 function readExecPlugin(found: Findings, folder: string, exec: JsonObject, where: string): ExecPlugin {
   const field = (name: string): string => `${where}: exec.${name}`;

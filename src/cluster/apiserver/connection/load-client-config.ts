@@ -1,4 +1,4 @@
-/** Finds the client configuration that the flags and the configuration file ask for (reference operation.md §8.1). */
+/** Loads the client configuration that flags and configuration file select (reference operation.md §8.1). */
 import { readFile } from "node:fs/promises";
 import { isIPv6 } from "node:net";
 import type { Logger } from "../../../logging/logger.ts";
@@ -7,22 +7,22 @@ import { type ClientConfig, ClientConfigError, parseServerUrl, UNSAID } from "./
 import { resolveKubeconfig } from "./kubeconfig.ts";
 
 interface LoadClientConfigOptions {
-  /** Path; empty when there is none. Several are merged as kubectl does. */
+  /** Path; empty if there is none. Several are merged as in kubectl. */
   readonly kubeconfig: string | readonly string[];
-  /** `--master`; empty when not given. */
+  /** `--master`; empty if not given. */
   readonly master: string;
   /** @default the process's environment */
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** The kubeconfig's context to use. @default its current one */
+  /** @default the kubeconfig's current context */
   readonly context?: string | undefined;
   readonly log: Logger;
 }
 
 /**
- * Reads the kubeconfig, or takes the pod's own configuration when neither kubeconfig nor master is given. Files that it
- * names are not read yet.
+ * Reads the kubeconfig, or uses the in-cluster configuration if neither kubeconfig nor master is given. Does not read
+ * the files that the configuration names.
  *
- * @throws ClientConfigError in one line that says what to change.
+ * @throws ClientConfigError with one line that says what to change.
  */
 export async function loadClientConfig(options: LoadClientConfigOptions): Promise<ClientConfig> {
   const { kubeconfig, master, log } = options;
@@ -59,9 +59,9 @@ async function decode(path: string): Promise<unknown> {
 const SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /**
- * The API server of the cluster that this pod runs in, with the pod's own token. Pure: the files are read later.
+ * The API server of the cluster that this pod runs in, with the pod's own token. The files are read later.
  *
- * @throws ClientConfigError with upstream's text when this is not a pod.
+ * @throws ClientConfigError with upstream's text outside a pod.
  */
 function inClusterConfig(env: Readonly<Record<string, string | undefined>>): ClientConfig {
   const host = env.KUBERNETES_SERVICE_HOST ?? "";

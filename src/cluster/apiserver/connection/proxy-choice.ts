@@ -1,13 +1,13 @@
 /**
- * Which HTTP proxy a connection to the API server goes through: `proxy-url` of the kubeconfig, else the environment as
- * Go programs read it. kubeadm writes its host's HTTPS_PROXY and NO_PROXY into the DaemonSet, with prefixes such as
- * 10.96.0.0/12 that Node's own reading of NO_PROXY does not know.
+ * Chooses the HTTP proxy of a connection to the API server: `proxy-url` of the kubeconfig, otherwise the environment as
+ * Go programs read it. kubeadm copies its host's HTTPS_PROXY and NO_PROXY into the DaemonSet, including prefixes such
+ * as 10.96.0.0/12, which the NO_PROXY parser of Node.js does not support.
  */
 import { cidrContains, type IpAddress, isLoopback, parseCidr, parseIpAddress } from "../../../net/ip.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** The URL of the proxy; `undefined` for a direct connection. Pure. */
+/** The URL of the proxy; `undefined` for a direct connection. */
 export function proxyFor(server: URL, proxyUrl: string | undefined, env: Environment): string | undefined {
   if (proxyUrl !== undefined) return proxyUrl;
   const name = server.protocol === "https:" ? "https_proxy" : "http_proxy";

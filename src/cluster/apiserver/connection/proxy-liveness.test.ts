@@ -1,4 +1,4 @@
-/** The kernel looks after a connection through a proxy as it does after a direct one. */
+/** The kernel detects a dead peer on a connection through a proxy, as on a direct one. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
@@ -10,7 +10,7 @@ import { transportWith } from "../testing/transport-with.ts";
 
 const hex = (port: number): string => port.toString(16).toUpperCase().padStart(4, "0");
 
-/** `timer:when` of the connections to a port in /proc/net/tcp (timer 2 is the keep-alive one, proc(5)), in seconds. */
+/** `timer:when` (in seconds) of the connections to a port in /proc/net/tcp; timer 2 is keep-alive (proc(5)). */
 function timersTo(port: number): string[] {
   return readFileSync("/proc/net/tcp", "utf8")
     .split("\n")

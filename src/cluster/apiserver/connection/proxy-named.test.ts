@@ -1,4 +1,4 @@
-/** A connection that fails at a proxy: the error names it, for the environment may have it from elsewhere. */
+/** A connection that fails at a proxy: the error names the proxy, which users may not know is in the environment. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { transportWith } from "../testing/transport-with.ts";

@@ -1,4 +1,4 @@
-/** A proxy through which no tunnel comes about: the request ends, and so does the connection to the proxy. */
+/** A proxy that establishes no tunnel: both the request and the connection to the proxy end. */
 import assert from "node:assert/strict";
 import type { Duplex } from "node:stream";
 import { type TestContext, test } from "node:test";
@@ -10,7 +10,7 @@ import { ApiError } from "./api-error.ts";
 
 const WAITS = "still waiting after 5 s";
 
-/** Sends a list through a proxy that does this with its connection. @returns how it ended, and the proxy's open connections. */
+/** Sends a list through a proxy that runs `answer`. @returns the outcome, and the proxy's open connections. */
 async function listThrough(
   t: TestContext,
   answer: (connection: Duplex) => void,

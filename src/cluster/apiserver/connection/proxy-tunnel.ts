@@ -1,10 +1,10 @@
-/** Connections to a proxy before there is a tunnel through them, which Node.js gives to no one. */
+/** Connections to a proxy before the tunnel is established, which Node.js does not expose. */
 import type { Agent } from "node:https";
 import type { Duplex } from "node:stream";
 
 /**
- * Tells of each connection to the proxy as it is begun. When no tunnel comes of it, Node.js leaves it open, and an error of it would end
- * the process.
+ * Reports each connection to the proxy when it is started. If no tunnel is established, Node.js leaves the connection
+ * open, and an error on it would end the process.
  */
 export function followTunnels(agent: Agent, onBegun: (connection: Duplex) => void): void {
   const create = agent.createConnection.bind(agent);

@@ -1,23 +1,23 @@
-/** The client-side limit of requests (`clientConnection.qps` and `burst`, reference operation.md §8.1). */
+/** The client-side rate limit (`clientConnection.qps` and `burst`, reference operation.md §8.1). */
 import type { Clock } from "../../../async/clock.ts";
 
 const DEFAULT_QPS = 5;
 const DEFAULT_BURST = 10;
 
 interface RateLimiterOptions {
-  /** Requests per second in the long run; 0 means 5, less than 0 means no limit. */
+  /** Sustained requests per second; 0 means 5, negative means no limit. */
   readonly qps: number;
-  /** Requests that may come at once; 0 means 10. */
+  /** Requests that may be sent at once; 0 means 10. */
   readonly burst: number;
   readonly clock: Clock;
 }
 
-/** A token bucket that serves in the order of arrival. */
+/** A first-in, first-out token bucket. */
 export class RateLimiter {
   readonly #qps: number;
   readonly #burst: number;
   readonly #clock: Clock;
-  /** Less than zero while requests wait. */
+  /** Negative while requests wait. */
   #tokens: number;
   #atMs: number;
 
@@ -29,7 +29,7 @@ export class RateLimiter {
     this.#atMs = clock.monotonicMs();
   }
 
-  /** Waits for its turn, or until the signal aborts. @returns how long it waited, in milliseconds. */
+  /** Waits for a token, or until the signal aborts. @returns the wait in milliseconds. */
   async take(signal: AbortSignal): Promise<number> {
     if (this.#qps < 0) return 0;
     const nowMs = this.#clock.monotonicMs();

@@ -1,4 +1,4 @@
-/** A login page or a moved API server: redirects are not followed, so the token stays with the server that it is for. */
+/** A login page or a moved API server: redirects are not followed, so the token goes to no other server. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";

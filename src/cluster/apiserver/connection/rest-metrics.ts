@@ -1,4 +1,4 @@
-/** The `rest_client_*` families of Kubernetes components (reference operation.md §12.3), as far as they mean something here. */
+/** The `rest_client_*` metrics of Kubernetes components (reference operation.md §12.3) that apply here. */
 
 import type { Clock } from "../../../async/clock.ts";
 import type { MetricFamilies } from "../../../metrics/metric-families.ts";
@@ -13,7 +13,7 @@ const CERTIFICATE_AGE_SECONDS: readonly number[] = [
   600, 1800, 3600, 14400, 86400, 604800, 2592000, 7776000, 15552000, 31104000, 124416000,
 ];
 
-/** Defines the families. @returns what reports to them. */
+/** Registers the metrics. @returns the observer that updates them. */
 export function createRestMetrics(families: MetricFamilies, clock: Clock): RestObserver & ExecPluginObserver {
   return { ...createRequestMetrics(families), ...createExecPluginMetrics(families, clock) };
 }

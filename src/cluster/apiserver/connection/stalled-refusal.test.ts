@@ -1,4 +1,4 @@
-/** A proxy that refuses a watch, and does not get to the end of what it says. */
+/** A proxy that refuses a watch with a response body that never ends. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";

@@ -1,4 +1,4 @@
-/** What is advised after a refusal is of help for that very request. */
+/** The advice in a refusal applies to the request that was refused. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { statusError } from "./status.ts";

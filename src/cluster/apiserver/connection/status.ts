@@ -1,4 +1,4 @@
-/** Answers with an error status, and `Status` objects in watches → {@link ApiError}. */
+/** Responses with an error status, and `Status` objects in watches → {@link ApiError}. */
 import type { IncomingHttpHeaders } from "node:http";
 import { attempt } from "../../../logging/attempt.ts";
 import { isJsonObject, type JsonObject } from "../../projection/fields.ts";
@@ -20,15 +20,15 @@ const HINTS: Readonly<Record<number, string>> = {
   404: "the API server does not serve this resource: check its version, and the path in the server's address",
 };
 
-/** What the ClusterRole allows: for anything else it is no help. */
+/** The requests that the ClusterRole allows; naming it helps with no other. */
 const PROXIER_MAY =
   /^(?:(?:list|watch) (?:services|endpointslices|nodes|servicecidrs)|get nodes|(?:create|patch) events)$/;
-/** Of a single object, and of a namespace, 404 says that it is not there. */
+/** For a single object or a namespace, 404 means that it does not exist, not that the resource is not served. */
 const IS_OF_ALL = /^(?:list|watch) /;
 
 const MAX_MESSAGE_CHARS = 300;
 
-/** Reads an error answer. Pure. @param body of the answer, perhaps in no format of an API server. */
+/** Parses an error response. @param body may be in any format: a proxy may have written it. */
 export function httpError(
   request: string,
   status: number,
@@ -45,9 +45,9 @@ export function httpError(
 }
 
 /**
- * Reads a `Status` object, as in the ERROR event of a watch. Pure.
+ * Parses a `Status` object, as in the ERROR event of a watch.
  *
- * @param fallbackStatus for a Status without a code.
+ * @param fallbackStatus used if the Status has no code.
  */
 export function statusError(
   request: string,
@@ -72,13 +72,13 @@ function codeOf(status: number): ApiErrorCode {
   return CODES[status] ?? (status >= 500 ? "server_error" : "refused");
 }
 
-/** A query may hold secrets of a login. */
+/** Omits the query, which may contain secrets of a login. */
 function redirectHint(location: string): string {
   const target = describeValue(location.replace(/[?#].*$/s, ""));
   return `: a redirect to ${target}, which is not followed: make the kubeconfig's server the address of the API server itself`;
 }
 
-/** What to do about it, with a colon before it. */
+/** The remedy with a leading colon, or empty. */
 function hintFor(status: number, request: string): string {
   const isMeant = status === 403 ? PROXIER_MAY.test(request) : status !== 404 || IS_OF_ALL.test(request);
   const hint = HINTS[status];
@@ -90,7 +90,7 @@ function hasCause(details: JsonObject, reason: string): boolean {
   return Array.isArray(causes) && causes.some((cause) => isJsonObject(cause) && cause.reason === reason);
 }
 
-/** One line of bounded length. */
+/** Makes one line of bounded length. */
 function printable(message: string): string {
   const line = message.replaceAll(/[\p{Cc}\u2028\u2029]+/gu, " ").trim();
   return line.length <= MAX_MESSAGE_CHARS ? line : `${line.slice(0, MAX_MESSAGE_CHARS)}…`;

@@ -1,4 +1,4 @@
-/** An answer that Node.js has no use for: the connection is closed without a word, and the request must not wait on. */
+/** A response that Node.js discards: it closes the connection without an error, and the request must still end. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";

@@ -222,7 +222,7 @@ test("a kept-alive connection that the server has closed is replaced without an 
   const transport = client(server.url, server.authority.certificate);
   let count = 0;
   await read(transport);
-  // The second request on the connection is answered by closing it, as a server does whose idle time is over.
+  // The server closes the connection on the second request, as when its idle timeout expires.
   server.switches.fault = () => (count++ === 0 ? { kind: "reset" } : undefined);
   assert.match(await read(transport), /ServiceList/);
   assert.equal(count, 2);

@@ -1,6 +1,6 @@
 /**
- * Requests to the API server over node:http(s): kept-alive connections, the client-side rate limit, fresh credentials,
- * gzip, and errors that say what happened. Knows nothing of resources beyond their name.
+ * Sends requests to the API server over node:http(s): keep-alive, the client-side rate limit, fresh credentials, gzip,
+ * and clear errors. Knows nothing about resources except their names.
  */
 import type { ClientRequest, Agent as HttpAgent, IncomingMessage } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
@@ -24,36 +24,36 @@ export interface ApiRequest {
   /** The resource's plural name, for messages: `services`. */
   readonly resource: string;
   readonly method: "GET" | "POST" | "PATCH";
-  /** With the query: `/api/v1/services?limit=500`. */
+  /** Includes the query: `/api/v1/services?limit=500`. */
   readonly path: string;
-  /** The header. @default JSON */
+  /** The Accept header. @default JSON */
   readonly accept?: string;
   readonly body?: { readonly contentType: string; readonly text: string };
   /**
-   * The longest silence in the middle of the answer, and before it unless that is longer than `answerMs`. Without one an
-   * answer may pause for any time: a connection that is dead is found by the kernel.
+   * The longest pause within the response; also limits the wait for it if less than `answerMs`. Without it the response
+   * may pause for any time: the kernel detects a dead connection.
    */
   readonly idleMs?: number;
-  /** The longest silence before the answer. @default 75 s */
+  /** The longest wait for the response headers. @default 75 s */
   readonly answerMs?: number;
 }
 
 export interface ApiResponse {
   readonly contentType: string;
-  /** The decompressed body. Read it to the end or leave the loop: either way the connection is dealt with. */
+  /** The decompressed body. Reading to the end or leaving the loop both release the connection. */
   readonly body: AsyncIterable<Buffer>;
 }
 
 /** Observes every request, for metrics. `verb` is the HTTP method; `code` an HTTP status or `<error>`. */
 export interface RestObserver {
-  /** A request was answered (its headers came) or failed, after `seconds`. */
+  /** A request got response headers or failed, after `seconds`. */
   answered(verb: string, host: string, code: string, seconds: number): void;
-  /** A request that failed with `code` was sent once more. */
+  /** A request that failed with `code` was sent again. */
   retried(verb: string, host: string, code: string): void;
-  /** A request waited for the rate limit, perhaps for 0 seconds. */
+  /** A request waited for the rate limit, possibly 0 seconds. */
   rateLimited(verb: string, host: string, seconds: number): void;
   requestSize(verb: string, host: string, bytes: number): void;
-  /** Only for answers that end by themselves. */
+  /** Not called for watches. */
   responseSize(verb: string, host: string, bytes: number): void;
 }
 
@@ -64,22 +64,22 @@ export interface TransportOptions {
   readonly userAgent: string;
   readonly clock: Clock;
   readonly observer?: RestObserver;
-  /** Where HTTPS_PROXY and its kin are looked up. @default the process's environment */
+  /** Contains HTTPS_PROXY, HTTP_PROXY and NO_PROXY. @default the process's environment */
   readonly env?: Readonly<Record<string, string | undefined>>;
 }
 
-/** Longest time for a connection to come about, the name's lookup included; upstream's. */
+/** The connect timeout, DNS lookup included; upstream's value. */
 const CONNECT_LIMIT_MS = 30_000;
 /**
- * The part of it that may pass before the peer's first packet. The kernel sends a second SYN after one second and a third after
- * three; beyond that its pauses double, and a server that is back would have to wait for the end of one.
+ * The longest wait for the peer's first packet. The kernel sends a second SYN after one second and a third after three;
+ * then its pauses double, and the program would notice a server's return only after such a pause.
  */
 const FIRST_PACKET_LIMIT_MS = 3_000;
-/** Longest silence in a TLS handshake; upstream's. */
+/** The longest pause in a TLS handshake; upstream's value. */
 const HANDSHAKE_LIMIT_MS = 10_000;
-/** Longest time for the beginning of an answer. The API server itself gives up after a minute. */
+/** The longest wait for response headers. The API server itself gives up after a minute. */
 const ANSWER_LIMIT_MS = 75_000;
-/** How often files with credentials are looked at by those who wait for them. */
+/** How often {@link Transport.credentialsChanged} checks the files. */
 const LOOK_AT_FILES_MS = 500;
 const MAX_ERROR_BODY_BYTES = 65_536;
 
@@ -88,12 +88,12 @@ export class Transport {
   readonly #host: string;
   readonly #isTls: boolean;
   readonly #prefix: string;
-  /** The server for messages, with the proxy before it. */
+  /** Server and proxy, for messages. */
   #where: string;
-  /** The credentials of the last request, if they could be read. */
+  /** Credentials of the last request; undefined if they could not be read. */
   #sent: Credentials | undefined;
   #agent: { readonly tls: TlsMaterial | undefined; readonly agent: HttpAgent } | undefined;
-  /** The proxy's connection of the request that is just being made. */
+  /** The connection to the proxy that the current call of `request` has started. */
   readonly #begun: Duplex[] = [];
 
   constructor(options: TransportOptions) {
@@ -110,9 +110,9 @@ export class Transport {
   }
 
   /**
-   * Sends a request and waits for the beginning of a successful answer.
+   * Sends a request and waits for the headers of a successful response.
    *
-   * @throws ApiError for everything else, reading the body included; when the signal aborts, with any code.
+   * @throws ApiError otherwise, also while the body is read; after an abort with any code.
    */
   async send(request: ApiRequest, signal: AbortSignal): Promise<ApiResponse> {
     const { limiter, observer } = this.#options;
@@ -127,10 +127,10 @@ export class Transport {
       throwIfStopped();
       throw error;
     });
-    // Reading files takes a moment. A request whose signal has aborted before hears of no end: a watch would last for minutes.
+    // Reading files takes time. A signal that aborted earlier fires no event: a watch would last for minutes.
     throwIfStopped();
     let exchange = await this.#exchange(request, credentials, signal);
-    // A kept-alive connection that the server closed as we wrote: nothing was lost, ask again on a new one.
+    // The server closed an idle connection while the request was being written: a retry on a new one is safe.
     if (exchange.wasReused && isCut(exchange.failure) && request.method === "GET" && !signal.aborted) {
       observer?.retried(request.method, this.#host, "<error>");
       exchange = await this.#exchange(request, credentials, signal);
@@ -140,24 +140,24 @@ export class Transport {
   }
 
   /**
-   * Reads the files with tokens and certificates without sending anything. Credentials of a plugin are not asked for:
-   * the plugin may need the network, which is waited for, while a file that is not there would never come.
+   * Reads token and certificate files without sending anything. Does not run a credential plugin: it may need the
+   * network, which may come up later, whereas a missing file will not appear.
    *
-   * @throws ClientConfigError when they cannot be used.
+   * @throws ClientConfigError if they cannot be used.
    */
   async checkFiles(): Promise<void> {
     const { config, identity } = this.#options;
     if (config.authentication.kind !== "exec") await identity.current();
   }
 
-  /** Resolves when a file with credentials says something else than what this transport last sent, or when the signal aborts. */
+  /** Resolves when a credential file differs from what this transport last sent, or when the signal aborts. */
   async credentialsChanged(signal: AbortSignal): Promise<void> {
     const { clock, identity } = this.#options;
     while (!signal.aborted && !(await identity.hasChanged(this.#sent))) await clock.sleep(LOOK_AT_FILES_MS, signal);
     if (!signal.aborted) identity.refused();
   }
 
-  /** Closes the connections that are not in use; those in use close when their requests end. */
+  /** Closes idle connections; the others close when their requests end. */
   close(): void {
     if (this.#agent !== undefined) retire(this.#agent.agent);
     this.#agent = undefined;
@@ -177,7 +177,7 @@ export class Transport {
   async #exchange(request: ApiRequest, credentials: Credentials, signal: AbortSignal): Promise<Exchange> {
     const { clock, observer } = this.#options;
     const startMs = clock.monotonicMs();
-    // It throws for headers and TLS material that Node.js refuses to use.
+    // It throws if Node.js rejects headers or TLS material.
     const exchange = await this.#sendAndWait(request, credentials, signal).catch(
       (error: unknown): Exchange => ({ response: undefined, failure: error, wasReused: false }),
     );
@@ -202,7 +202,7 @@ export class Transport {
           ...credentials.headers,
           "User-Agent": userAgent,
           Accept: request.accept ?? accepting(false),
-          // Watches are not compressed by any server, and an event must not wait in a decompressor.
+          // No server compresses watches, and an event must not wait in a decompressor.
           ...(request.verb === "watch" || config.isCompressionDisabled === true ? {} : { "Accept-Encoding": "gzip" }),
           ...(body === undefined
             ? {}
@@ -210,7 +210,7 @@ export class Transport {
         },
       });
       let response: IncomingMessage | undefined;
-      // What a proxy's tunnel is made on: the request has no socket before that is there, and says nothing of its end.
+      // The connection to the proxy: until the tunnel exists the request has no socket and does not report its end.
       let [tunnel] = this.#begun.splice(0);
       const fail = (failure: Error): void => {
         signal.removeEventListener("abort", onAbort);
@@ -237,7 +237,7 @@ export class Transport {
         tunnel = undefined;
         late?.cancel();
         if (!socket.connecting) {
-          // Of the pool, where Node.js has it probed every second, or at the end of a proxy's tunnel, which comes connected.
+          // From the pool, where Node.js makes the kernel probe it every second, or the end of a proxy's tunnel.
           detectDeadPeer(socket);
           limit(socket, answer);
           return;
@@ -253,9 +253,9 @@ export class Transport {
       sent.on("error", fail);
       sent.on("response", (incoming) => {
         response = incoming;
-        // A refusal is read to its end before it counts: only a good answer may pause for any time.
+        // A refusal is read to its end before it is reported, so only a successful response may pause without limit.
         limit(incoming.socket, { limitMs: isGood(incoming) ? idleMs : answerMs });
-        // Between here and the first reader, an error must not end the process.
+        // Until the first reader attaches, an error must not end the process.
         incoming.on("error", () => {});
         resolve({ response: incoming, failure: undefined, wasReused: false });
       });
@@ -288,13 +288,13 @@ export class Transport {
     if (request.verb !== "watch") observer?.responseSize(request.method, this.#host, bytes);
   }
 
-  /** The pool of connections; a new one when TLS material was rotated, so that no new request uses the old. */
+  /** The connection pool; a new one after TLS material was rotated, so that new requests do not use the old. */
   #agentFor(tls: TlsMaterial | undefined): HttpAgent {
     if (this.#agent !== undefined && this.#agent.tls === tls) return this.#agent.agent;
     this.close();
     const { config, env = process.env } = this.#options;
     const proxy = proxyFor(config.server, config.proxyUrl, env);
-    // Without its password.
+    // Omits the proxy's password.
     this.#where = proxy === undefined ? this.#host : `${this.#host} through the proxy ${hostOf(proxy)}`;
     const options = {
       keepAlive: true,
@@ -319,7 +319,7 @@ function isGood({ statusCode = 0 }: IncomingMessage): boolean {
   return statusCode >= 200 && statusCode < 300;
 }
 
-/** Streamed lists are not compressed: most nodes never load what decompresses. */
+/** Loads zlib on demand: streamed lists are not compressed, so most nodes never need it. */
 function decompressed(response: IncomingMessage): AsyncIterable<unknown> {
   return pipeline(response, process.getBuiltinModule("node:zlib").createGunzip(), () => {});
 }
@@ -328,7 +328,7 @@ function hostOf(url: string): string {
   return URL.canParse(url) ? new URL(url).host : url.replace(/^.*@/, "");
 }
 
-/** No connection of the pool is used again. (`destroy` would also cut those in use.) */
+/** Prevents any reuse of the pool's connections. (`destroy` would also cut those in use.) */
 function retire(agent: HttpAgent): void {
   agent.maxFreeSockets = 0;
   for (const sockets of Object.values(agent.freeSockets)) for (const socket of sockets ?? []) socket.destroy();
@@ -342,7 +342,7 @@ function titleOf({ verb, resource }: ApiRequest): string {
   return `${verb} ${resource}`;
 }
 
-/** How long nothing may come now, and how far the request has come by then. */
+/** The longest pause allowed now, and how far the request has got. */
 interface Silence {
   readonly limitMs: number;
   readonly reached?: ApiErrorFacts["reached"];
@@ -353,10 +353,10 @@ function silenceError(request: string, where: string, { limitMs, reached }: Sile
   return new ApiError("timeout", { request, detail, reached });
 }
 
-/** Limits the wait for the peer's first packet, from when its address is known. */
+/** Limits the wait for the peer's first packet, starting when its address is known. */
 function followConnection(socket: Socket, hostname: string, limit: (limitMs: number) => void): void {
   socket.on("connectionAttempt", () => limit(FIRST_PACKET_LIMIT_MS));
-  // An address needs no lookup: its attempt has already begun.
+  // An IP address needs no lookup: the attempt has already started.
   if (isIP(hostname.replace(/^\[|\]$/g, "")) !== 0) limit(FIRST_PACKET_LIMIT_MS);
 }
 
@@ -370,7 +370,7 @@ async function readSome(body: AsyncIterable<Buffer>): Promise<Buffer> {
       if (bytes > MAX_ERROR_BODY_BYTES) break;
     }
   } catch {
-    // The status says enough.
+    // The status is enough.
   }
   return Buffer.concat(chunks);
 }

@@ -1,4 +1,4 @@
-/** `Event` objects of events.k8s.io/v1, as upstream's recorder makes them (reference operation.md §8.4). */
+/** `Event` objects of events.k8s.io/v1, as upstream's recorder creates them (reference operation.md §8.4). */
 
 export interface EventSubject {
   readonly apiVersion: "v1";
@@ -26,16 +26,16 @@ interface EventSeries {
 }
 
 const REPORTING_CONTROLLER = "kube-proxy";
-/** Objects without a namespace have their events there. */
+/** The namespace of events about objects that have none. */
 const DEFAULT_NAMESPACE = "default";
-/** The API server refuses longer notes. */
+/** The API server rejects longer notes. */
 const MAX_NOTE_BYTES = 1024;
 
 export function eventNamespace({ regarding }: EventFacts): string {
   return regarding.namespace ?? DEFAULT_NAMESPACE;
 }
 
-/** An event object that the API server has or will have. */
+/** An event object that was or will be created at the API server. */
 export interface EventState {
   readonly facts: EventFacts;
   readonly name: string;
@@ -44,7 +44,7 @@ export interface EventState {
   readonly series: EventSeries | undefined;
 }
 
-/** @param hostname of the host itself. */
+/** @param hostname the host's own name. */
 export function eventObject({ facts, name, timeMs, series }: EventState, hostname: string): object {
   const { regarding, type, reason, action, note } = facts;
   return {
@@ -65,19 +65,19 @@ export function eventObject({ facts, name, timeMs, series }: EventState, hostnam
 
 function shortened(note: string): string {
   if (Buffer.byteLength(note) <= MAX_NOTE_BYTES) return note;
-  // A character that is cut in the middle becomes U+FFFD, which is left out.
+  // A truncated character becomes U+FFFD, which is removed.
   return Buffer.from(note)
     .subarray(0, MAX_NOTE_BYTES)
     .toString("utf8")
     .replace(/\uFFFD+$/, "");
 }
 
-/** How often it happened. Pure. */
+/** The `series` field. */
 export function seriesObject({ count, lastObservedMs }: EventSeries): object {
   return { count, lastObservedTime: microTime(lastObservedMs) };
 }
 
-/** `2026-01-01T00:00:00.000000Z`: the API's MicroTime. Pure. */
+/** `2026-01-01T00:00:00.000000Z`: the API's MicroTime. */
 function microTime(unixMs: number): string {
   return `${new Date(unixMs).toISOString().slice(0, -1)}000Z`;
 }

@@ -1,4 +1,4 @@
-/** Events on a node where others come every 20 s, and beside a server that asks for patience. */
+/** Events on a node that records others every 20 s, and with a server that sends Retry-After. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../../sync/testing/fake-clock.ts";
@@ -55,7 +55,7 @@ test("a running series is written every half hour, also while others come", asyn
     recorder.record(costly(`s${index}`));
     await clock.advance(20_000);
   }
-  // 67 minutes: at the second, after 30 and after 60.
+  // In 67 minutes: at the second event, after 30 minutes and after 60.
   assert.equal(sent.filter((one) => one === "PATCH series").length, 3);
 });
 

@@ -1,4 +1,4 @@
-/** An event that the server has taken, although nothing was heard of that. */
+/** An event that the server created although its response was lost. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../../sync/testing/fake-clock.ts";

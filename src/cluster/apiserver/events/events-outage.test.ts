@@ -1,4 +1,4 @@
-/** Events that go on while the API server is away for hours. */
+/** Events that continue during an API server outage of hours. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../../sync/testing/fake-clock.ts";

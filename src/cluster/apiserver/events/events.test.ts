@@ -23,7 +23,7 @@ interface Sent {
   readonly object: Readonly<Record<string, unknown>>;
 }
 
-/** A recorder whose requests are answered by `answer`, which may throw. */
+/** A recorder whose requests `answer` handles; it may throw. */
 function setUp(
   answer: (request: Sent, count: number) => void = () => {},
   uidOf: (subject: EventSubject) => string | undefined = () => undefined,

@@ -1,6 +1,6 @@
 /**
- * Sends events to the API server: aggregated, rate-limited, and never in the way of anything (reference operation.md §8.4).
- * Equal events become one object that counts; what does not fit into the queue is dropped.
+ * Sends events to the API server, aggregated and rate-limited, without blocking anything (reference operation.md §8.4).
+ * Equal events become one object with a count; events that do not fit into the queue are dropped.
  */
 
 import { randomUUID } from "node:crypto";
@@ -21,22 +21,22 @@ import {
 const QUEUE_LENGTH = 1_000;
 const MAX_ATTEMPTS = 12;
 const RETRY_MS = 10_000;
-/** Waits are made longer by up to this share. */
+/** The jitter: lengthens a wait by up to this share. */
 const RETRY_JITTER = 0.25;
-/** A continuing series is written again this often. */
+/** How often a continuing series is written. */
 const REFRESH_MS = 1_800_000;
-/** After this long without a repetition an event is over: the next one is a new object. */
+/** After this long without a repetition a series ends; the next event is a new object. */
 const FINISH_MS = 360_000;
 const IDLE_MS = 30_000;
 const JSON_TYPE = "application/json";
 const PATCH_TYPE = "application/strategic-merge-patch+json";
 
 export interface EventRecorder {
-  /** Takes an event; never waits and never throws. */
+  /** Queues an event; never waits or throws. */
   record(event: EventFacts): void;
-  /** Sends what was and is recorded until the signal aborts. Call once. Never rejects. */
+  /** Sends recorded events until the signal aborts. Call once. Never rejects. */
   run(signal: AbortSignal): Promise<void>;
-  /** Resolves when everything recorded so far was sent or given up. */
+  /** Resolves when every event recorded so far was sent or dropped. */
   idle(): Promise<void>;
 }
 
@@ -44,21 +44,21 @@ interface EventRecorderOptions {
   readonly transport: Pick<Transport, "send">;
   /** The host's own name, not `hostnameOverride`. */
   readonly hostname: string;
-  /** The UID of what an event is about; `kubectl describe` finds events by it. @default unknown */
+  /** The UID of an event's subject, by which `kubectl describe` finds events. @default unknown */
   readonly uidOf?: (subject: EventSubject) => string | undefined;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Numbers from 0 up to 1. @default Math.random */
+  /** Returns numbers in [0, 1). @default Math.random */
   readonly random?: () => number;
 }
 
 interface Recorded extends EventState {
   series: EventState["series"];
-  /** Monotonic time: an event is not over because the clock was set. */
+  /** Monotonic time, so that setting the clock does not end a series. */
   seenAtMs: number;
 }
 
-/** Makes the recorder. Events recorded before `run` are sent once it runs. */
+/** Creates the recorder. Events recorded before `run` are sent once it runs. */
 export function createEventRecorder(options: EventRecorderOptions): EventRecorder {
   return new Recorder(options);
 }
@@ -110,14 +110,14 @@ class Recorder implements EventRecorder {
     this.#wake?.();
   }
 
-  /** What waits already takes the news with it. */
+  /** An event that is already queued includes later repetitions. */
   #enqueue(recorded: Recorded): void {
     if (!this.#queue.includes(recorded)) this.#queue.push(recorded);
   }
 
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      // Also where there is always something to send.
+      // Also if there is always something to send.
       if (this.#options.clock.monotonicMs() - this.#tidiedAtMs >= IDLE_MS) this.#tidy();
       const next = this.#queue.shift();
       if (next !== undefined) {
@@ -136,7 +136,7 @@ class Recorder implements EventRecorder {
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
-  /** With its UID. For a Node that is not known yet its name stands in, as kubelet's events have it: kubectl looks for both. */
+  /** Adds the UID: for a Node that is not known yet its name, as in kubelet's events. kubectl looks for both. */
   #identified(subject: EventSubject): EventSubject {
     const uid = this.#options.uidOf?.(subject) ?? (subject.kind === "Node" ? subject.name : undefined);
     return uid === undefined ? subject : { ...subject, uid };
@@ -146,7 +146,7 @@ class Recorder implements EventRecorder {
     this.#nameCount = (this.#nameCount + 1) % 1_000_000;
     const nanoseconds = BigInt(Math.trunc(nowMs)) * 1_000_000n + BigInt(this.#nameCount);
     const name = `${regarding.name}.${nanoseconds.toString(16)}`;
-    // As upstream: a Node's name may leave no room for the rest.
+    // As upstream: a Node's name may be too long to append the rest.
     return isDnsSubdomain(name) ? name : randomUUID();
   }
 
@@ -157,7 +157,7 @@ class Recorder implements EventRecorder {
     this.#wake = undefined;
   }
 
-  /** Writes running series now and then, and forgets events that are over. */
+  /** Writes continuing series now and then, and forgets ended ones. */
   #tidy(): void {
     const { clock } = this.#options;
     const nowMs = clock.monotonicMs();
@@ -181,7 +181,7 @@ class Recorder implements EventRecorder {
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
         const { status, retryAfterMs } = error.facts;
-        // An earlier attempt has arrived, and its answer was lost.
+        // An earlier attempt succeeded but its response was lost.
         if (status === 409 && attempt > 1) return;
         const isPutOff = retryAfterMs !== undefined && status !== undefined && (status === 429 || status >= 500);
         if (status !== undefined && !isPutOff) {

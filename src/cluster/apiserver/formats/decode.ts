@@ -1,11 +1,11 @@
 /**
- * Protobuf messages → objects as `JSON.parse` makes them of the same messages' JSON. What a schema does not name is passed over by
- * its length: it costs neither text nor object.
+ * Protobuf messages → the objects that `JSON.parse` would make from their JSON. Fields that a schema does not name are
+ * skipped by their length, so they allocate nothing.
  */
 import { isJsonObject } from "../../projection/fields.ts";
 import { FormatError } from "./pieces.ts";
 
-/** A text, a truth value, an int32, pairs of texts, bytes as they are, or a message. */
+/** A string, a boolean, an int32, a map of strings, raw bytes, or a message. */
 type FieldType = "text" | "bool" | "int" | "map" | "bytes" | Message;
 
 interface Field {
@@ -14,10 +14,10 @@ interface Field {
   readonly isList: boolean;
 }
 
-/** The fields in use of a message, each at its number. */
+/** The used fields of a message, each at its number. */
 export type Message = readonly (Field | undefined)[];
 
-/** Makes a schema of the fields in use: name, and number, type and whether there may be several. Pure. */
+/** Creates a schema from the used fields: name → number, type, and whether it is repeated. */
 export function message(fields: Readonly<Record<string, readonly [number, FieldType, "list"?]>>): Message {
   const byNumber: (Field | undefined)[] = [];
   for (const [name, [number, type, list]] of Object.entries(fields)) {
@@ -26,16 +26,16 @@ export function message(fields: Readonly<Record<string, readonly [number, FieldT
   return Array.from(byNumber);
 }
 
-/** How the value of a field is written; the low three bits of what stands before it. */
+/** Wire types: the low three bits of a field's tag. */
 const VARINT = 0;
 const FIXED_64 = 1;
 const LENGTH_FIRST = 2;
 const FIXED_32 = 5;
 
 /**
- * Reads a message. Empty texts are left out, as JSON leaves them out.
+ * Decodes a message. Omits empty strings, as the JSON does.
  *
- * @param isWhole false: the end is missing, and what comes before it is read.
+ * @param isWhole false: the message is truncated, and the part before that is read.
  * @throws FormatError
  */
 export function decode(schema: Message, bytes: Buffer, isWhole = true): Record<string, unknown> {
@@ -56,7 +56,7 @@ class Decoder {
     this.#bytes = bytes;
   }
 
-  /** Reads fields into the object, which has those before an error. */
+  /** Reads fields into the object; after an error it contains the fields before it. */
   fields(schema: Message, end: number, object: Record<string, unknown>): void {
     while (this.#at < end) {
       const tag = this.#varint();
@@ -89,7 +89,7 @@ class Decoder {
     if (this.#at > end) throw new FormatError("a field is longer than its message");
   }
 
-  /** Reads a field whose length came before it. @param end where its bytes end: before `stop` when some are missing. */
+  /** Reads a length-delimited field. @param end where its bytes end; less than `stop` if it is truncated. */
   #field({ name, type, isList }: Field, stop: number, end: number, object: Record<string, unknown>): void {
     if (type === "text") {
       const value = end === stop ? this.#bytes.toString("utf8", this.#at, end) : "";
@@ -117,7 +117,7 @@ class Decoder {
     return object;
   }
 
-  /** The low 32 bits: of the fields in use no other says anything but that a number is negative. */
+  /** The low 32 bits: in the used fields, the higher bits only repeat the sign. */
   #varint(): number {
     let value = 0;
     for (let shift = 0; shift < 70; shift += 7) {

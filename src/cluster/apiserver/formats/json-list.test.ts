@@ -6,7 +6,7 @@ import { FormatError } from "./pieces.ts";
 
 const NO_LIMIT = 1_000_000;
 
-/** Feeds the text in chunks of the given sizes (the last one is repeated). */
+/** Pushes the text in chunks of these sizes, repeating the last size. */
 function split(text: string, sizes: readonly number[] = [7], maxItemBytes = NO_LIMIT) {
   const items: { readonly text: string; readonly isWhole: boolean }[] = [];
   const list = new JsonList(maxItemBytes, ({ content, isWhole }) => items.push({ text: content.toString(), isWhole }));

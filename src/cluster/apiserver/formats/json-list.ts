@@ -1,7 +1,7 @@
 /**
- * Takes the JSON text of a list apart while it arrives: each element of the top-level `items` is handed over as text of
- * its own, the rest (`metadata` and the like) is kept for the end. So a page of 40 MB costs the memory of one object and
- * never blocks the event loop for longer than a chunk takes.
+ * Splits the JSON text of a list while it arrives: passes on the text of each element of the top-level `items`, and
+ * keeps the rest (such as `metadata`) for the end. A page of 40 MB thus needs the memory of one object, and blocks the
+ * event loop for no longer than one chunk takes.
  */
 import { isJsonObject, type JsonObject } from "../../projection/fields.ts";
 import { BoundedPiece, CutError, FormatError, type Piece } from "./pieces.ts";
@@ -21,7 +21,7 @@ const MAX_REST_BYTES = 1_048_576;
 export class JsonList {
   readonly #onItem: (item: Piece) => void;
   readonly #item: BoundedPiece;
-  /** The text outside of the items; only its ASCII parts are of interest. */
+  /** The text outside the items; only its ASCII parts matter. */
   #rest = "";
   #depth = 0;
   #isInString = false;
@@ -82,7 +82,7 @@ export class JsonList {
   /**
    * Everything but the items, with `items` empty.
    *
-   * @throws FormatError when the text ended too early or is no JSON.
+   * @throws FormatError if the text is truncated or not JSON.
    */
   end(): JsonObject {
     if (!this.#isOver) throw new CutError("the answer ends in the middle of the JSON text");

@@ -1,8 +1,8 @@
-/** Objects and events in JSON. A watch has one on each line. */
+/** Objects and events in JSON. A watch sends one event per line. */
 import { describeValue } from "../../projection/findings.ts";
 import { BoundedPiece, FormatError, type Piece } from "./pieces.ts";
 
-/** @param isWhole false: only what identifies the object is read. @throws FormatError */
+/** @param isWhole false: reads only the object's identity. @throws FormatError */
 export function readJson(content: Buffer, isWhole = true): unknown {
   const text = content.toString("utf8");
   if (!isWhole) return identityIn(text);
@@ -14,7 +14,7 @@ export function readJson(content: Buffer, isWhole = true): unknown {
 }
 
 const EVENT_TYPE = /^\{"type":"(\w+)"/;
-// `metadata` begins with the names in what the API server writes, so the head of an object that is too large has them.
+// The API server writes the names first in `metadata`, so the head of an oversized object contains them.
 const NAMES =
   /"metadata":\{"name":"(?<name>[^"\\]+)",(?:"generateName":"[^"]*",)?(?:"namespace":"(?<namespace>[^"\\]+)",)?(?:"selfLink":"[^"]*",)?(?:"uid":"[^"]*",)?(?:"resourceVersion":"(?<resourceVersion>[^"]+)")?/;
 
@@ -30,13 +30,13 @@ export class JsonLines {
   readonly #line: BoundedPiece;
   readonly #onLine: (line: Piece) => void;
 
-  /** @param onLine called for each line that is not empty. */
+  /** @param onLine called for each non-empty line. */
   constructor(maxLineBytes: number, onLine: (line: Piece) => void) {
     this.#line = new BoundedPiece(maxLineBytes);
     this.#onLine = onLine;
   }
 
-  /** Bytes of a line that has not ended. */
+  /** Bytes of the current incomplete line. */
   get pendingBytes(): number {
     return this.#line.bytes;
   }
@@ -44,7 +44,7 @@ export class JsonLines {
   push(chunk: Buffer): void {
     let start = 0;
     for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, start)) {
-      // A blank line costs no Buffer: a chunk may be made of them.
+      // A blank line allocates no Buffer: a chunk may consist of them.
       if (end > start || this.#line.bytes > 0) this.#onLine(this.#line.take(chunk.subarray(start, end)));
       start = end + 1;
     }

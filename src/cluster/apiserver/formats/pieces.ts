@@ -1,22 +1,22 @@
-/** What an answer is cut into while it arrives, so that no answer is ever whole in memory. */
+/** The pieces into which a response is split while it arrives, so that it is never in memory as a whole. */
 
 /**
- * Larger objects are not read. An API server takes 3 MiB in a request and etcd keeps 1.5 MiB of it by default. The worst JSON text of
- * this size, an array of empty objects, holds the event loop for 0.3 s.
+ * Larger objects are not read. By default an API server accepts requests of 3 MiB, and etcd stores 1.5 MiB. The worst
+ * JSON text of this size, an array of empty objects, blocks the event loop for 0.3 s.
  */
 export const MAX_OBJECT_BYTES = 4 * 1_048_576;
-/** How much is kept of a piece that is too large: enough to identify it. */
+/** How much of an oversized piece is kept: enough to identify it. */
 const HEAD_BYTES = 16_384;
 
-/** Bytes that are not in the format of the answer. */
+/** The bytes are not in the format of the response. */
 export class FormatError extends Error {
   override readonly name = "FormatError";
 }
 
-/** Bytes that may be in the format, and whose end is missing. */
+/** The bytes may be in the format but are truncated. */
 export class CutError extends FormatError {}
 
-/** A whole piece, or the beginning of one that was too large. */
+/** A whole piece, or the head of an oversized one. */
 export interface Piece {
   readonly content: Buffer;
   readonly bytes: number;
@@ -25,13 +25,13 @@ export interface Piece {
 
 /** An object of a list, or an event of a watch. */
 export interface Item {
-  /** As `JSON.parse` gives it; of one that is too large, what identifies it; undefined for one that cannot be read. */
+  /** As from `JSON.parse`; only the identity of an oversized object; undefined if it cannot be read. */
   readonly value: unknown;
-  /** Why it is not whole. */
+  /** Why the value is incomplete. */
   readonly problem?: string;
 }
 
-/** @param read throws a FormatError for what cannot be read. */
+/** @param read throws a FormatError for content that cannot be read. */
 export function itemOf({ content, bytes, isWhole }: Piece, read: (content: Buffer, isWhole: boolean) => unknown): Item {
   try {
     const value = read(content, isWhole);
@@ -42,7 +42,7 @@ export function itemOf({ content, bytes, isWhole }: Piece, read: (content: Buffe
   }
 }
 
-/** A piece that is collected until it is whole, unless it grows beyond all reason. */
+/** Collects a piece until it is complete; keeps only the head of an oversized one. */
 export class BoundedPiece {
   readonly #maxBytes: number;
   #parts: Buffer[] = [];
@@ -64,7 +64,7 @@ export class BoundedPiece {
     else if (before <= this.#maxBytes) this.#parts = [Buffer.concat([...this.#parts, part]).subarray(0, HEAD_BYTES)];
   }
 
-  /** The piece that ends with `last`; afterwards a new one begins. */
+  /** Returns the piece that ends with `last` and starts a new one. */
   take(last: Buffer): Piece {
     if (this.#bytes === 0 && last.length <= this.#maxBytes) {
       return { content: last, bytes: last.length, isWhole: true };

@@ -1,4 +1,4 @@
-/** What the API server writes in protobuf is read as its JSON is, and nothing else is read at all. */
+/** The API server's protobuf yields the same records as its JSON; unknown fields are skipped. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { service, slice } from "../../../../test/apiserver/example-objects.ts";
@@ -15,7 +15,7 @@ import { MESSAGES, MESSAGES_WITH_PODS, readProtobuf } from "./protobuf.ts";
 const KINDS = [SERVICE, ENDPOINT_SLICE, SERVICE_CIDR, NODE];
 const V1 = "v1";
 
-/** What the program makes of an object. */
+/** The record that the program projects from an object. */
 function meaningOf(message: string, object: unknown, keepsPods = false): unknown {
   const kind = KINDS.find(({ title }) => title === message);
   if (kind !== undefined) {
@@ -29,7 +29,7 @@ function read(message: string, bytes: Buffer, messages = MESSAGES): unknown {
   return readProtobuf(encodeObject({ kind: message, apiVersion: V1 }, bytes), true, messages);
 }
 
-/** Feeds bytes in chunks of the given sizes, of which the last is repeated. */
+/** Pushes bytes in chunks of these sizes, repeating the last size. */
 function feed(body: { push(chunk: Buffer): void }, bytes: Buffer, sizes: readonly number[]): void {
   for (let at = 0, turn = 0; at < bytes.length; turn++) {
     const size = sizes[Math.min(turn, sizes.length - 1)] ?? 1;
@@ -48,7 +48,7 @@ for (const { message, hex, json } of fixtures) {
   });
 
   test(`unknown fields change nothing in a ${message}`, () => {
-    // Field 1000: a number, eight bytes, a text, four bytes.
+    // Field 1000 as a varint, eight bytes, a string and four bytes.
     const unknown = Buffer.from("c03e01c13e0000000000000000c23e03666f6fc53e00000000", "hex");
     const both = Buffer.concat([unknown, bytes, unknown]);
     assert.deepEqual(read(message, both), read(message, bytes));
@@ -63,7 +63,7 @@ for (const { message, hex, json } of fixtures) {
       } catch (error) {
         assert.ok(error instanceof FormatError, String(error));
       }
-      // Of an object that is too large as much is known as has come.
+      // A truncated object yields the fields that are there.
       decode(schema, part, false);
     }
   });
@@ -132,7 +132,7 @@ test("any object means the same in protobuf and in JSON", () => {
   );
   fc.assert(
     fc.property(objects, ([message, object]) => {
-      // The API server leaves empty lists out, too.
+      // The API server omits empty lists, too.
       const withoutEmpty = (_: string, value: unknown) =>
         Array.isArray(value) && value.length === 0 ? undefined : value;
       const json: unknown = JSON.parse(JSON.stringify(object), withoutEmpty);

@@ -5,10 +5,10 @@ import { decode, type Message, message } from "./decode.ts";
 import { BoundedPiece, CutError, FormatError, type Item, itemOf, MAX_OBJECT_BYTES, type Piece } from "./pieces.ts";
 
 const MAGIC = Buffer.from("k8s\0");
-/** What claims to be longer is no event, but another format. */
+/** A longer length means that the body is not protobuf. */
 const MAX_EVENT_BYTES = 64 * 1_048_576;
 
-/** An object in its envelope. @param isWhole false: the end is missing, and what comes before it is read. @throws FormatError */
+/** Reads an object in its envelope. @param isWhole false: the object is truncated. @throws FormatError */
 export function readProtobuf(content: Buffer, isWhole = true, messages = MESSAGES): JsonObject {
   if (!content.subarray(0, MAGIC.length).equals(MAGIC)) throw new FormatError("no object in Kubernetes' protobuf");
   const { typeMeta, raw, contentEncoding } = decode(ENVELOPE, content.subarray(MAGIC.length), isWhole);
@@ -39,16 +39,16 @@ function messageOf(kind: string, messages: Messages): Message {
   return known;
 }
 
-/** Takes a stream of pieces apart, before each of which its length stands. */
+/** Splits a stream of length-prefixed pieces. */
 class LengthFirst {
   readonly #readByte: (byte: number) => number | undefined;
   readonly #onPiece: (piece: Piece) => void;
   readonly #piece = new BoundedPiece(MAX_OBJECT_BYTES);
-  /** Bytes that the piece still lacks; undefined before its length is known. */
+  /** Missing bytes of the current piece; undefined before its length is known. */
   #left: number | undefined;
   pendingBytes = 0;
 
-  /** @param readByte takes the bytes before a piece one by one, and returns its length after the last of them. */
+  /** @param readByte takes the bytes of a prefix one by one, and returns the length after the last of them. */
   constructor(readByte: (byte: number) => number | undefined, onPiece: (piece: Piece) => void) {
     this.#readByte = readByte;
     this.#onPiece = onPiece;
@@ -60,7 +60,7 @@ class LengthFirst {
       if (this.#left === undefined) {
         this.pendingBytes++;
         this.#left = this.#readByte(chunk[at++] ?? 0);
-        // A piece without bytes is over already.
+        // An empty piece is complete already.
         if (this.#left !== 0) continue;
       }
       const part = chunk.subarray(at, at + this.#left);
@@ -78,7 +78,7 @@ class LengthFirst {
   }
 }
 
-/** The events of a watch: four bytes of length, and a message. */
+/** Reads the events of a watch: four bytes of length, then a message. */
 export function protobufEvents(onEvent: (event: Item) => void, messages: Messages) {
   let length = 0;
   let bytes = 0;
@@ -94,13 +94,13 @@ export function protobufEvents(onEvent: (event: Item) => void, messages: Message
   return new LengthFirst(readByte, (piece) => onEvent(itemOf(piece, read)));
 }
 
-// What stands before the length of a field. The first is the kind in the envelope and the metadata in the list, the second the list
-// itself and its items. The third is always written, and ends the list.
+// The tags before the length of a field. The first is the kind in the envelope and the metadata in the list, the second
+// the list itself and its items. The third is always written, and ends the list.
 const FIRST = 0x0a;
 const SECOND = 0x12;
 const CONTENT_ENCODING = 0x1a;
 
-/** Takes a list apart while it arrives, as JsonList does. */
+/** Splits a list while it arrives, as JsonList does. */
 export class ProtobufList {
   readonly #onItem: (item: Item) => void;
   readonly #messages: Messages;
@@ -109,13 +109,13 @@ export class ProtobufList {
     (piece) => this.#take(piece),
   );
   #magicBytes = 0;
-  /** A number of which not all bytes have come, and what the next byte counts. */
+  /** The incomplete varint, and the weight of its next byte. */
   #number = 0;
   #scale = 1;
-  /** What stands before the length that comes next. */
+  /** The tag whose length comes next. */
   #tag: number | undefined;
   #kind = "";
-  /** Of items, once the list has begun. */
+  /** Reads an item; defined once the list has begun. */
   #readItem: ((content: Buffer, isWhole: boolean) => unknown) | undefined;
   #metadata: unknown;
   #isOver = false;
@@ -130,7 +130,7 @@ export class ProtobufList {
     this.#fields.push(chunk);
   }
 
-  /** Everything but the items. @throws FormatError when the answer ended too early. */
+  /** Returns everything but the items. @throws FormatError if the response is truncated. */
   end(): JsonObject {
     if (!this.#isOver || this.#fields.pendingBytes > 0) throw new CutError("the answer ends in the middle of the list");
     return { kind: this.#kind, metadata: this.#metadata };
@@ -186,7 +186,7 @@ const OBJECT_META = message({
 });
 
 const TYPE_META = message({ kind: [2, "text"] });
-/** What stands around each object. */
+/** The envelope around each object. */
 const ENVELOPE = message({
   typeMeta: [1, TYPE_META],
   raw: [2, "bytes"],
@@ -229,7 +229,7 @@ const sliceOf = (endpoint: Message): Message =>
 
 export type Messages = ReadonlyMap<string, Message>;
 
-/** The fields in use, by kind and by their numbers in upstream's `generated.proto` files (reference operation.md §8.5). */
+/** The used fields by kind, with their numbers in upstream's `generated.proto` files (reference operation.md §8.5). */
 export const MESSAGES: Messages = new Map([
   [
     "Service",
@@ -267,7 +267,7 @@ export const MESSAGES: Messages = new Map([
   ],
 ]);
 
-/** With the names of pods, which cost as much again as the rest of an endpoint. */
+/** Includes pod names, which double the cost of an endpoint. */
 export const MESSAGES_WITH_PODS: Messages = new Map([
   ...MESSAGES,
   ["EndpointSlice", sliceOf(message({ ...ENDPOINT, targetRef: [4, OBJECT_REFERENCE] }))],

@@ -1,6 +1,6 @@
 /**
- * A certificate authority for tests: X.509 certificates with chosen names and dates, made in memory. Node.js can sign but
- * not build certificates, so the few DER structures that one needs are written here (RFC 5280).
+ * A certificate authority for tests: creates X.509 certificates with given names and dates in memory. Node.js can sign
+ * but not build certificates, so this file writes the few DER structures that one needs (RFC 5280).
  */
 import { createHash, generateKeyPairSync, type KeyObject, randomBytes, sign } from "node:crypto";
 import { isIPv4, isIPv6 } from "node:net";
@@ -15,9 +15,9 @@ export interface KeyPair {
 
 export interface LeafOptions {
   readonly commonName: string;
-  /** Organisations; Kubernetes takes them for groups. */
+  /** Organisations, which Kubernetes uses as groups. */
   readonly organisations?: readonly string[];
-  /** DNS names and addresses of a server. @default none */
+  /** A server's DNS names and addresses. @default none */
   readonly names?: readonly string[];
   /** @default an hour ago */
   readonly notBefore?: Date;
@@ -46,7 +46,7 @@ export class CertificateAuthority {
     this.certificate = this.#issue(this.#name, publicKey, extensions, {});
   }
 
-  /** A certificate for a server (with `names`) or a client, and its key. */
+  /** Issues a certificate and key for a server (with `names`) or a client. */
   issue(options: LeafOptions): KeyPair {
     const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
     const { names = [] } = options;
@@ -140,7 +140,7 @@ function alternativeName(name: string): Buffer {
   return address === undefined ? tagged(0x82, Buffer.from(name, "latin1")) : tagged(0x87, ipBytes(address));
 }
 
-/** GeneralizedTime, which is valid for any year when read by OpenSSL. */
+/** GeneralizedTime, which OpenSSL accepts for any year. */
 function time(date: Date): Buffer {
   const digits = date.toISOString().replaceAll(/[-:T]|\.\d+/g, "");
   return tagged(0x18, Buffer.from(digits, "latin1"));

@@ -1,10 +1,10 @@
-/** A logger that keeps what it is told, for assertions on what an operator would read. */
+/** A logger that records its lines, for assertions on what an operator would read. */
 import type { Facts, Logger } from "../../../logging/logger.ts";
 
 export interface LogLine {
   readonly level: "info" | "v" | "warn" | "error";
   readonly message: string;
-  /** Text of the error, empty without one. */
+  /** The error's text; empty if there is none. */
   readonly error: string;
   readonly facts: Facts;
 }

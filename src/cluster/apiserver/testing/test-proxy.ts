@@ -8,13 +8,13 @@ import { createServer } from "../../../kernel/node-http.ts";
 interface TestProxy {
   readonly port: number;
   readonly url: string;
-  /** Open ones. */
+  /** Open connections. */
   readonly connections: ReadonlySet<Socket>;
-  /** How often a tunnel was asked for. */
+  /** How many tunnels were requested. */
   readonly tunnels: () => number;
 }
 
-/** Starts the proxy, which ends with the test. @param answer what it does when it is asked for a tunnel. @default makes it */
+/** Starts the proxy, which ends with the test. @param answer handles a tunnel request. @default opens the tunnel */
 export async function startProxy(
   t: TestContext,
   answer: (connection: Duplex, target: string) => void = passOn,

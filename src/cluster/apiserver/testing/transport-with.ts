@@ -1,4 +1,4 @@
-/** A transport for tests: no rate limit, no proxy of the environment, and nothing to say that the test does not say. */
+/** A transport for tests: no rate limit, no proxy from the environment, and no settings but the test's. */
 import { systemClock } from "../../../async/clock.ts";
 import { silentLogger } from "../../../logging/logger.ts";
 import type { RunProgram } from "../auth/exec-credentials.ts";

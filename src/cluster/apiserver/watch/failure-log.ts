@@ -1,18 +1,18 @@
 /**
- * Says that a resource cannot be watched: once when it begins, again when the reason changes, now and then while it
- * lasts, and when it is over.
+ * Logs that a resource cannot be watched: when that starts, when the reason changes, now and then while it lasts, and
+ * when it is over.
  */
 import type { Clock } from "../../../async/clock.ts";
 import type { Logger } from "../../../logging/logger.ts";
 import type { ApiError, ApiErrorCode } from "../connection/api-error.ts";
 
 const REMIND_AFTER_MS = 300_000;
-/** A cut connection, and the history lost meanwhile, are nothing to speak of. */
+/** A cut connection and then an expired version: two failures in a row that are not worth logging. */
 const MAX_HARMLESS_IN_ROW = 2;
 
-/** What all watches of a server meet alike: four lists begin together, and one line says it for all; `/healthz` names each of them. */
+/** Failures that all watches of a server share: one line is logged for all of them, and `/healthz` names each. */
 const SHARED: readonly ApiErrorCode[] = ["unreachable", "timeout", "tls", "credentials", "unauthorized"];
-/** When one of the watches of a server last said so; nothing when it works for one of them. */
+/** When any watch of the server last logged each shared failure; cleared when a watch works. */
 export type SharedCauses = Map<ApiErrorCode, number>;
 
 export class FailureLog {
@@ -21,12 +21,12 @@ export class FailureLog {
   readonly #onProblem: (problem: string | undefined) => void;
   readonly #causes: SharedCauses;
   #standing: { readonly sinceMs: number; saidAtMs: number; reason: string; count: number } | undefined;
-  /** Harmless failures that nothing good has followed yet. */
+  /** Harmless failures since the last success. */
   #harmlessInRow = 0;
 
   /**
-   * @param onProblem called with the problem that the resource has now; `undefined` when it has none.
-   * @param causes what the server's other watches have said already.
+   * @param onProblem called with the resource's current problem; `undefined` if it has none.
+   * @param causes shared with the server's other watches.
    */
   constructor(
     log: Logger,
@@ -40,12 +40,12 @@ export class FailureLog {
     this.#onProblem = onProblem;
   }
 
-  /** A failure that the protocol provides for, and that is dealt with at once: only said at verbosity 2. */
+  /** A failure that the protocol allows for and that is handled at once: logged only at verbosity 2. */
   expected(error: ApiError): void {
     this.#log.v(2, "Watch ended", { reason: error.message });
   }
 
-  /** @param isHarmless when this is ordinary as long as one of the next attempts works: only said at verbosity 2. */
+  /** @param isHarmless the failure is ordinary if one of the next attempts works: logged only at verbosity 2. */
   failed(error: ApiError, isHarmless: boolean): void {
     const nowMs = this.#clock.monotonicMs();
     if (this.#standing === undefined && isHarmless && this.#harmlessInRow < MAX_HARMLESS_IN_ROW) {
@@ -83,7 +83,7 @@ export class FailureLog {
     this.#onProblem(undefined);
   }
 
-  /** Whether another watch has said so a short time ago; else this one is about to. */
+  /** Whether another watch logged this recently; if not, records that this one is about to. */
   #isSaidByOthers(code: ApiErrorCode, nowMs: number): boolean {
     if (!SHARED.includes(code)) return false;
     const saidAtMs = this.#causes.get(code);

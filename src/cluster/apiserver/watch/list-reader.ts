@@ -1,4 +1,4 @@
-/** One list request: a page of objects, handed over one by one while it arrives. */
+/** One list request: a page of objects, delivered one by one while it arrives. */
 import { giveTurn, isTurnDue } from "../../../async/turns.ts";
 import type { ObjectKind } from "../../object-source.ts";
 import { isJsonObject } from "../../projection/fields.ts";
@@ -11,18 +11,18 @@ import type { WatchedResource } from "./resources.ts";
 
 interface PageHead {
   readonly resourceVersion: string;
-  /** Token of the next page; empty on the last. */
+  /** Token of the next page; empty for the last page. */
   readonly continueToken: string;
 }
 
-/** Of a request whose answer goes into the cache. */
+/** Options of a request whose response goes into the cache. */
 export interface ReadOptions<K extends ObjectKind> {
   readonly resource: WatchedResource<K>;
   readonly transport: Pick<ApiTransport, "host" | "send">;
   readonly cache: ObjectCache<K>;
   readonly query: Readonly<Record<string, string>>;
   readonly accept: string;
-  /** The server has begun to answer with what may be what was asked for. */
+  /** Called when the server starts a response of an acceptable type. */
   readonly onOpen: (format: BodyFormat) => void;
   readonly onProgress: () => void;
 }
@@ -32,10 +32,10 @@ interface ListPageOptions<K extends ObjectKind> extends ReadOptions<K> {
 }
 
 /**
- * Reads a page into the cache, within a list that the caller began.
+ * Reads a page into the cache, as part of a list that the caller began.
  *
- * @throws ApiError; `unreachable` when it is cut short, `garbage` when it is no list or has an item that cannot be identified:
- * then nothing may be deleted for not being in it.
+ * @throws ApiError: `unreachable` if the response is cut off; `garbage` if it is not a list or contains an item that
+ * cannot be identified, because then a missing object may not be deleted.
  */
 export async function readListPage<K extends ObjectKind>(
   { resource, transport, cache, query, accept, idleMs, onOpen, onProgress }: ListPageOptions<K>,
@@ -70,19 +70,19 @@ export async function readListPage<K extends ObjectKind>(
   }
 }
 
-/** Makes the errors of a request's answer. */
+/** Creates the errors of a response. */
 export function failing(request: string, { host }: Pick<ApiTransport, "host">) {
   return (code: ApiErrorCode, detail: string, cause?: unknown): ApiError =>
     new ApiError(code, { request, detail: `${host}: ${detail}` }, { cause });
 }
 
-/** Path and query of a request for a resource; empty parameters are left out. Pure. */
+/** Path and query of a request for a resource; omits empty parameters. */
 export function pathOf(resource: WatchedResource, query: Readonly<Record<string, string>>): string {
   const given = Object.entries({ ...resource.selectors, ...query }).filter(([, value]) => value !== "");
   return given.length === 0 ? resource.path : `${resource.path}?${new URLSearchParams(given)}`;
 }
 
-/** @throws what `garbage` makes when the answer says that it is something else than an API server's. */
+/** @throws the error that `garbage` creates if no API server sends this content type. */
 export function formatOrThrow(
   contentType: string,
   garbage: (detail: string) => ApiError,

@@ -147,7 +147,7 @@ for (const [how, mend] of [
 ] as const) {
   test(`an object that ${how} is told of again, in the same version too`, () => {
     const { log, cache } = setUp();
-    // Without a version all versions are the same.
+    // Objects without a version count as the same version.
     const bad = service(1, { ports: 7 });
     cache.take("changed", bad);
     cache.take("changed", bad);

@@ -1,5 +1,5 @@
 /**
- * The objects of one resource that have been delivered. Turns lists and watch events into the smallest set of additions, updates and
+ * The delivered objects of one resource. Turns lists and watch events into a minimal set of additions, updates and
  * deletions. Holds projected records only.
  */
 import type { Clock } from "../../../async/clock.ts";
@@ -14,23 +14,23 @@ import type { WatchedResource } from "./resources.ts";
 
 interface Entry<T> {
   record: T;
-  /** The list that had it last. */
+  /** The last list that contained the object. */
   generation: number;
 }
 
-/** Which object it is, where that can be said. */
+/** The identity of a raw object. */
 interface ObjectIdentity {
   /** `namespace/name`, or the name. */
   readonly key: string;
-  /** Empty when it has none. */
+  /** Empty if it has none. */
   readonly resourceVersion: string;
-  /** Why no object of a cluster can have this name. */
+  /** Why the name is invalid for any object of a cluster. */
   readonly nameProblem?: string;
 }
 
-/** A refusal is logged once per object; beyond this many objects it may be logged again. */
+/** A refusal is logged once per object; with more objects than this, it may be logged again. */
 const MAX_REMEMBERED_REFUSALS = 1_000;
-/** At most this many objects are logged in this time: a server may have any number of bad ones. */
+/** At most this many objects are logged per minute: a server may have any number of bad ones. */
 const MAX_TOLD = 20;
 const TOLD_WITHIN_MS = 60_000;
 const EVENTS_PER_TURN = 500;
@@ -40,7 +40,7 @@ export class ObjectCache<K extends ObjectKind> {
   readonly #sink: ObjectSink;
   readonly #log: Logger;
   readonly #entries = new Map<string, Entry<ObjectKinds[K]>>();
-  /** Key → resource version that was complained of. */
+  /** Key → resource version whose refusal was logged. */
   readonly #refusals = new Map<string, string>();
   readonly #clock: Pick<Clock, "monotonicMs">;
   #generation = 0;
@@ -62,12 +62,12 @@ export class ObjectCache<K extends ObjectKind> {
     return this.#entries.get(key)?.record;
   }
 
-  /** A list begins; one that was not ended is forgotten. */
+  /** Begins a list; discards one that was not ended. */
   beginList(): void {
     this.#generation++;
   }
 
-  /** The list is whole: what it did not have is deleted. */
+  /** Ends a complete list: deletes the objects that it did not contain. */
   endList(): void {
     for (const [key, entry] of this.#entries) {
       if (entry.generation !== this.#generation) this.#remove(key, entry);
@@ -75,10 +75,10 @@ export class ObjectCache<K extends ObjectKind> {
   }
 
   /**
-   * Takes what the server says of an object, in the running list or in a watch.
+   * Applies an object from the running list or from a watch event.
    *
-   * @param problem why it could not be read: it keeps its last good version.
-   * @returns its resource version, empty where it has none; undefined for what cannot be identified, and is ignored.
+   * @param problem why the object could not be read: the cache keeps its last good version.
+   * @returns its resource version, empty if it has none; undefined if it cannot be identified and was ignored.
    */
   take(how: "listed" | "changed" | "deleted", raw: unknown, problem?: string): string | undefined {
     const identity = identityOf(raw, this.#resource.isNamespaced);
@@ -95,7 +95,7 @@ export class ObjectCache<K extends ObjectKind> {
     return resourceVersion;
   }
 
-  /** Delivers every object again as an update to itself, in slices, so that nothing else has to wait for all of them. */
+  /** Delivers every object again as an update to itself, yielding to the event loop in between. */
   async redeliver(signal: AbortSignal): Promise<void> {
     let count = 0;
     for (const { record } of this.#entries.values()) {
@@ -136,7 +136,7 @@ export class ObjectCache<K extends ObjectKind> {
       this.#sink.onEvent(kind, { kind: "add", object: record });
       return;
     }
-    // The version says nothing here: another cluster may stand behind the address by now, or this one as it was once.
+    // An equal version proves nothing here: the address may now lead to another cluster, or to a restored backup.
     if (isListed && isDeepStrictEqual(record, entry.record)) return;
     const old = entry.record;
     entry.record = record;
@@ -169,7 +169,7 @@ export class ObjectCache<K extends ObjectKind> {
   }
 }
 
-/** Which object it is; `undefined` for what has no name. Pure. */
+/** The object's identity; `undefined` if it has no name. */
 function identityOf(raw: unknown, isNamespaced: boolean): ObjectIdentity | undefined {
   if (!isJsonObject(raw) || !isJsonObject(raw.metadata)) return undefined;
   const { name, namespace = "", resourceVersion: version } = raw.metadata;

@@ -1,4 +1,4 @@
-/** An address behind which another cluster stands from now on, or one that was restored from a backup: its versions may be the same. */
+/** An address that now leads to another cluster, or to one restored from a backup, which may use the same versions. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { service, slice } from "../../../../test/apiserver/example-objects.ts";

@@ -5,7 +5,7 @@ import { Recovery } from "./recovery.ts";
 
 const never = new AbortController().signal;
 
-/** Reflectors that try again and again, and the times at which they did. */
+/** Reflectors that keep retrying, and the times of their attempts. */
 function knocking(count: number, isAbsent: boolean, random = () => 0.5) {
   const clock = new FakeClock();
   const recovery = new Recovery(clock, random);
@@ -57,7 +57,7 @@ test("one that waits for an answer does not keep the others waiting", async () =
   const clock = new FakeClock();
   const recovery = new Recovery(clock, () => 0);
   const turns: string[] = [];
-  // The first never comes back for another turn.
+  // The first never asks for another turn.
   void recovery.turn(true, never).then(() => turns.push("first"));
   void recovery.turn(true, never).then(() => turns.push("second"));
   await clock.advance(800);

@@ -1,21 +1,21 @@
 /**
- * What the reflectors of one node wait for together. While nothing answers they take turns, so that a node with four
- * watches knocks like one with a single watch; and what one of them finds out about the server's return, all know.
+ * Coordinates how the reflectors of one node wait for the server. During an outage they take turns, so that a node with
+ * four watches retries as often as one with a single watch; when one of them reaches the server, all of them know.
  *
- * How often is a matter of what knocking costs. Where nothing listens, a knock is a SYN that is refused or lost:
- * the pace stays the same, about 1.7 a second and node, and the server is found within a second of its return. What
- * accepts connections and does not answer has work with each, and is left alone for longer and longer.
+ * The pace depends on what an attempt costs. If nothing listens, an attempt is a SYN that is refused or lost: the pace
+ * stays at about 1.7 attempts per second and node, and they notice the server within a second of its return. A server
+ * that accepts connections without answering has work with each attempt, so the waits grow.
  */
 import type { Clock, Timer } from "../../../async/clock.ts";
 
-/** Between two turns, times 1 to 2. */
+/** The wait between two turns, times a factor of 1 to 2. */
 const TURN_MS = 400;
-/** The same at something that accepts connections and does not answer them, in the end. */
+/** The longest such wait if the server accepts connections without answering. */
 const LONGEST_TURN_MS = 5_000;
 const TURN_FACTOR = 2;
-/** Those who are woken come back within this time, and so do the nodes of a cluster. */
+/** Reflectors that are woken retry within this time, and so do the nodes of a cluster. */
 const WAKE_SPREAD_MS = 500;
-/** Answers wake resting reflectors at most this often: a server may serve one resource and refuse another forever. */
+/** Responses wake resting reflectors at most this often: a server may serve one resource and always refuse another. */
 const WAKE_GAP_MS = 5_000;
 
 export class Recovery {
@@ -27,13 +27,13 @@ export class Recovery {
   #slowTurnMs = TURN_MS;
   #wokeAtMs = Number.NEGATIVE_INFINITY;
 
-  /** @param random gives numbers from 0 up to 1. */
+  /** @param random returns numbers in [0, 1). */
   constructor(clock: Clock, random: () => number) {
     this.#clock = clock;
     this.#random = random;
   }
 
-  /** A request got a proper answer: nothing waits for the server any longer. */
+  /** A request succeeded: wakes everything that waits for the server. */
   answered(): void {
     this.#slowTurnMs = TURN_MS;
     this.#turnTimer?.cancel();
@@ -47,9 +47,9 @@ export class Recovery {
   }
 
   /**
-   * Waits, after a request that nothing answered, for this one's turn to try again, or for the server's return.
+   * After a request without a response, waits for the caller's turn to retry or for the server's return.
    *
-   * @param isAbsent nothing took the request, so it cost nothing.
+   * @param isAbsent nothing accepted the connection, so the attempt cost nothing.
    */
   async turn(isAbsent: boolean, signal: AbortSignal): Promise<void> {
     if (signal.aborted) return;
@@ -66,7 +66,7 @@ export class Recovery {
     this.#turnTimer = undefined;
   }
 
-  /** Waits after an answer that was a refusal. Ends sooner when the server has answered another, or `sooner` aborts. */
+  /** Waits after a refusal. Ends early if the server serves another request, or if `sooner` aborts. */
   async rest(delayMs: number, signal: AbortSignal, sooner?: AbortSignal): Promise<void> {
     const woken = new AbortController();
     this.#resting.add(woken);
@@ -85,7 +85,7 @@ export class Recovery {
       if (first === undefined) return;
       this.#queue.delete(first);
       first();
-      // The reflector that has the turn may wait long for an answer: the next does not wait for that.
+      // The reflector whose turn it is may wait long for a response; the next one does not wait for that.
       if (this.#queue.size > 0) this.#arm(isAbsent);
     });
   }

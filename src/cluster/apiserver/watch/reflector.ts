@@ -1,7 +1,7 @@
 /**
- * Keeps one resource of the API server mirrored: a list, then a watch from its version, again and again, no matter what the
- * network and the server do (reference operation.md §8.2). Only what the server really said becomes an event: an outage,
- * nonsense or a lost history leave everything delivered so far as it is.
+ * Mirrors one resource of the API server: a list, then a watch from its version, repeated through all failures of the
+ * network and the server (reference operation.md §8.2). Only the server's own data becomes events: an outage, garbage
+ * or an expired version changes nothing that was delivered.
  */
 
 import type { Clock, Timer } from "../../../async/clock.ts";
@@ -20,56 +20,56 @@ import type { WatchedResource } from "./resources.ts";
 import { followWatch } from "./watch-reader.ts";
 
 const PAGE_SIZE = "500";
-/** The list after a lost history begins within this time, for all nodes lose it in the same moment. */
+/** Relists after an expired version start within this time: the version expires for all nodes at the same moment. */
 const LIST_SPREAD_MS = 1_000;
-/** How often a history may be lost before there is a proper watch again, until that is a failure like any other. */
+/** How often the version may expire without a working watch in between before it counts as a failure. */
 const MAX_FRESH_STARTS = 2;
-/** How often in a row the server may say itself when to come again; upstream's. */
+/** The most consecutive retries that the server may ask for (Retry-After); upstream's value. */
 const MAX_ASKED = 10;
 const SHORTEST_ASKED_MS = 500;
-/** The most that the wait is spread to, in waits that the server asked for: it asks all nodes for the same. */
+/** The widest jitter, as a multiple of the wait that the server asked for: it asks all nodes for the same wait. */
 const WIDEST_ASKED = 8;
 
-// Why we end a watch ourselves.
+// Reasons for ending a watch on this side.
 const OVERDUE = "overdue";
 const STUCK = "stuck";
 
-/** After these a watch cannot go on from where it was. */
+/** After these a watch cannot resume. */
 const LIST_AGAIN: readonly ApiErrorCode[] = ["expired", "version_too_large", "refused", "not_found", "garbage"];
-/** The server works and has another history than this one: nothing to wait for. */
+/** The server works but does not know this version: there is nothing to wait for. */
 const OTHER_HISTORY: readonly ApiErrorCode[] = ["expired", "version_too_large"];
-/** Nothing answered. */
+/** There was no response. */
 const NO_ANSWER: readonly ApiErrorCode[] = ["unreachable", "timeout"];
-/** New files may help. */
+/** Changed credential files may help. */
 const CREDENTIALS: readonly ApiErrorCode[] = ["unauthorized", "credentials", "tls"];
-/** A streaming list that fails in one of these ways may still work as pages. */
+/** After these failures of a streaming list, pages may still work. */
 const TRY_PAGES: readonly ApiErrorCode[] = [...LIST_AGAIN, "server_error", "timeout"];
-/** What happens to every watch now and then. */
+/** Failures that every watch has now and then. */
 const ORDINARY_ENDS: readonly ApiErrorCode[] = ["unreachable", "timeout", "expired", "too_many_requests"];
-/** A watch that worked until then is only opened again: nothing says that the server needs a rest. */
+/** After these a watch that worked is reopened without a wait: nothing suggests that the server is overloaded. */
 const CUTS: readonly ApiErrorCode[] = ["unreachable", "timeout"];
 
-/** How resources are watched, the same for all of a server. */
+/** Settings shared by all reflectors of a server. */
 export interface WatchSettings {
   readonly transport: ApiTransport;
   readonly clock: Clock;
   readonly log: Logger;
-  /** How often everything is delivered again as updates (`configSyncPeriod`); 0 for never. */
+  /** How often everything is delivered again as updates (`configSyncPeriod`); 0: never. */
   readonly resyncPeriodMs: number;
-  /** Whether lists are asked for as streams (gate WatchListClient), until the server refuses that. @default true */
+  /** Requests streaming lists (gate WatchListClient) until the server refuses one. @default true */
   readonly streamsLists?: boolean;
-  /** Whether the server may answer in protobuf, until one answer could not be read. @default true */
+  /** Accepts protobuf until a response in it cannot be read. @default true */
   readonly takesProtobuf?: boolean;
-  /** Called when a resource (plural name) cannot be watched, and with `undefined` when it can again. */
+  /** Called if a resource (plural name) cannot be watched, and with `undefined` when it can again. */
   readonly onProblem?: (resource: string, problem: string | undefined) => void;
   readonly onHeard?: OnHeard;
   /** For tests. */
   readonly times?: Partial<ReflectorTimes>;
-  /** Numbers from 0 up to 1. @default Math.random */
+  /** Returns numbers in [0, 1). @default Math.random */
   readonly random?: () => number;
 }
 
-/** Told each time the API server has said something about a resource (plural name). */
+/** Called each time the API server has sent something about a resource (plural name). */
 export type OnHeard = (resource: string) => void;
 
 interface ReflectorOptions<K extends ObjectKind> extends WatchSettings {
@@ -88,29 +88,29 @@ export class Reflector<K extends ObjectKind> {
   readonly #failures: FailureLog;
   /** After refusals, until the server answers properly. */
   readonly #refusals: Backoff;
-  /** After answers that began well and turned out to be useless. */
+  /** After responses that started well but were unusable. */
   readonly #letdowns: Backoff;
-  /** Everything up to it has been delivered; empty before the first list. */
+  /** Everything up to this version was delivered; empty before the first list. */
   #version = "";
-  /** The server does not know that version (any more): ask for the newest state. */
+  /** The server does not know that version (any more): request the newest state. */
   #isVersionLost = false;
   #mustList = true;
   #isSynced = false;
   #streamsLists: boolean;
   #takesProtobuf: boolean;
-  /** Of the answer, once it has begun well. */
+  /** The format of the current response, once its type is accepted. */
   #format: BodyFormat | undefined;
   /** The server has accepted the running watch. */
   #isOpen = false;
-  /** It has also brought something, or lasted for a while. */
+  /** The watch has also sent an event, or lasted for a while. */
   #isSteady = false;
-  /** The last request got a proper answer, even if nothing came of it. */
+  /** The last request was accepted, even if its response turned out unusable. */
   #isAnswered = false;
-  /** A random wait came before the last request. */
+  /** The last request was preceded by a random wait. */
   #isSpread = false;
-  /** Times that the history was lost since there was a proper watch. */
+  /** How often the version expired since the last working watch. */
   #freshStarts = 0;
-  /** Times that the server said when to come again, since it last answered. */
+  /** How often the server sent Retry-After since it last served a request. */
   #asked = 0;
 
   constructor(options: ReflectorOptions<K>) {
@@ -137,7 +137,7 @@ export class Reflector<K extends ObjectKind> {
     return this.#cache.record(key);
   }
 
-  /** Runs until the signal aborts; rejects only when a receiver of events throws. */
+  /** Runs until the signal aborts; rejects only if a sink throws. */
   async run(signal: AbortSignal): Promise<void> {
     await Promise.all([this.#mirror(signal), this.#resync(signal)]);
   }
@@ -164,7 +164,7 @@ export class Reflector<K extends ObjectKind> {
     await this.#listPages(signal);
   }
 
-  /** Initial events and what follows them in one watch. @returns whether that worked; if not, pages are to be tried. */
+  /** Lists, then watches, with one streaming request. @returns whether that worked; if not, the caller tries pages. */
   async #streamList(signal: AbortSignal): Promise<boolean> {
     this.#cache.beginList();
     const query = {
@@ -205,7 +205,7 @@ export class Reflector<K extends ObjectKind> {
         token = (await read({ limit: PAGE_SIZE, continue: token })).continueToken;
       } catch (error) {
         if (!isApiError(error, "expired")) throw error;
-        // The pages are older than the server's memory: everything at once cannot expire on the way.
+        // The server has forgotten the version of these pages. A list without pages cannot expire halfway.
         this.#cache.beginList();
         this.#version = (await read({ resourceVersion: "" })).resourceVersion;
         return this.#listed();
@@ -216,11 +216,11 @@ export class Reflector<K extends ObjectKind> {
     this.#listed();
   }
 
-  /** Any state will do at first, from then on none that is older than what was seen; the newest when that is lost. */
+  /** At first any state will do; later none older than the last version seen; the newest if that version is lost. */
   #firstPage(): Readonly<Record<string, string>> {
     if (this.#isVersionLost) return { limit: PAGE_SIZE, resourceVersion: "" };
     if (this.#version === "") return { limit: PAGE_SIZE, resourceVersion: "0" };
-    // With a limit it could not be served from the API server's memory.
+    // With a limit, the API server could not serve this from its cache.
     return { resourceVersion: this.#version };
   }
 
@@ -237,7 +237,7 @@ export class Reflector<K extends ObjectKind> {
     sink.onSynced(resource.kind);
   }
 
-  /** @param isList every existing object comes first. */
+  /** @param isList the watch starts with every existing object. */
   async #watch(query: Readonly<Record<string, string>>, signal: AbortSignal, isList = false): Promise<void> {
     const { clock, resource, transport } = this.#options;
     const { watchAnswerMs, watchTimeoutMs, watchGraceMs, streamIdleMs, shortWatchMs } = this.#times;
@@ -292,12 +292,12 @@ export class Reflector<K extends ObjectKind> {
       overdue.cancel();
       initial?.cancel();
       steady?.cancel();
-      // An answer that nothing was read of, a web page, would keep its connection.
+      // A response of which nothing was read, such as a web page, would hold its connection.
       end.abort();
     }
   }
 
-  /** A watch goes on after a list, which is what all of this is for. */
+  /** Notes a working watch after a complete list. */
   #works(): void {
     if (this.#mustList) return;
     this.#isSteady = true;
@@ -311,7 +311,7 @@ export class Reflector<K extends ObjectKind> {
     this.#answered();
   }
 
-  /** The server does what it is asked for. */
+  /** Notes that the server serves requests. */
   #answered(): void {
     this.#isAnswered = true;
     this.#asked = 0;
@@ -319,7 +319,7 @@ export class Reflector<K extends ObjectKind> {
     this.#options.recovery.answered();
   }
 
-  /** A format that was not understood once is not asked for again. */
+  /** Stops requesting protobuf after a response in it could not be read. */
   #judgeFormat(error: ApiError): void {
     const isProtobuf = this.#format !== undefined && this.#format !== JSON_FORMAT;
     if (error.code !== "garbage" || !isProtobuf || !this.#takesProtobuf) return;
@@ -331,13 +331,13 @@ export class Reflector<K extends ObjectKind> {
   async #recover(error: ApiError, signal: AbortSignal): Promise<void> {
     const { clock } = this.#options;
     this.#judgeFormat(error);
-    // Something in between may hold answers back until there is a piece of their body. A list has one.
+    // A proxy may hold a response back until part of the body arrives. A list has a body at once, so relist.
     const isHeldBack = !this.#mustList && error.facts.reached === "unanswered";
     const isOrdinary = isHeldBack || (this.#isOpen && isApiError(error, ...ORDINARY_ENDS));
-    // `expired` means that the server has forgotten what followed a watch's version, or the version of a list itself.
+    // For a watch, `expired` means that the changes since its version are gone; for a list, the version itself.
     const isVersionExpired = this.#mustList && error.code === "expired";
     if (isVersionExpired || isApiError(error, "version_too_large", "refused")) this.#isVersionLost = true;
-    // As upstream: what the server cannot bring from a version, it may never bring; a list it may.
+    // As upstream: the server may never be able to resume from this version, but a list may work.
     const isEvent = this.#isOpen && error.code === "server_error";
     if (isHeldBack || isEvent || isApiError(error, ...LIST_AGAIN)) this.#mustList = true;
     if (isApiError(error, ...OTHER_HISTORY) && this.#freshStarts < MAX_FRESH_STARTS) {

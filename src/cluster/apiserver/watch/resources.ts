@@ -1,26 +1,26 @@
-/** The resources that are watched, and how (reference operation.md §8.2). */
+/** The watched resources (reference operation.md §8.2). */
 import type { ObjectKind } from "../../object-source.ts";
 import { ENDPOINT_SLICE, type KindOfObject, NODE, SERVICE, SERVICE_CIDR } from "../../projection/kinds.ts";
 
 export interface WatchedResource<K extends ObjectKind = ObjectKind> extends KindOfObject<K> {
   /** Plural name, for messages: `services`. */
   readonly plural: string;
-  /** Name of upstream's controller in log lines. */
+  /** The name of upstream's controller in log lines. */
   readonly controller: string;
   readonly path: string;
-  /** Query parameters for what {@link KindOfObject.isSelected} asks once more: not every server knows them all. */
+  /** Query parameters; {@link KindOfObject.isSelected} checks again, because not every server supports all of them. */
   readonly selectors: Readonly<Record<string, string>>;
-  /** Keeps the names of pods, which only people ask for. @default false */
+  /** Keeps pod names, which only commands need. @default false */
   readonly keepsPods?: boolean;
 }
 
-/** The Node objects of one name: one, or none. */
+/** The Node of this name. */
 export function nodeResource(nodeName: string): WatchedResource<"nodes"> {
   const selectors = { fieldSelector: `metadata.name=${nodeName}` };
   return { ...NODE, plural: "nodes", controller: "node config", path: "/api/v1/nodes", selectors };
 }
 
-/** Everything but the Node, in the order in which upstream starts them. */
+/** All resources but the Node, in upstream's start order. */
 export const CLUSTER_RESOURCES: readonly [
   WatchedResource<"services">,
   WatchedResource<"endpointSlices">,

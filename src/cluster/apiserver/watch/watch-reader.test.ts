@@ -1,4 +1,4 @@
-/** A watch whose server never stops writing: everything else has its turn. */
+/** A watch whose server never stops writing still yields to the event loop. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { service } from "../../../../test/apiserver/example-objects.ts";
@@ -40,7 +40,7 @@ const FLOODS: readonly (readonly [string, (index: number) => string])[] = [
   ],
 ];
 
-/** Chunks that are there whenever they are asked for, as from a socket that is read slower than it is filled. */
+/** Chunks that are always ready, as from a socket that fills faster than it is read. */
 async function* flood(text: (index: number) => string, isOver: () => boolean): AsyncGenerator<Buffer> {
   const parts = Array.from({ length: 50 }, (_, index) => text(index));
   const all = Buffer.from(parts.join(""));
@@ -78,11 +78,11 @@ for (const [what, text] of FLOODS) {
         onOpen() {},
       },
       new AbortController().signal,
-      // A flood of lines ends in the middle of one.
+      // The flood ends in the middle of a line.
     ).catch((error: unknown) => assert.match(String(error), /ends in the middle of an event/));
     clearInterval(timer);
     longestMs = Math.max(longestMs, clock.elapsedMs() - lastMs);
-    // All of it when nothing gives way.
+    // Without yielding this would be all of FLOOD_MS.
     assert.ok(longestMs < FLOOD_MS / 2, `nothing else ran for ${longestMs.toFixed(0)} ms`);
     assert.ok(log.lines.length <= 22, `${log.lines.length} lines of the log`);
   });

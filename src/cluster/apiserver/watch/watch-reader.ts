@@ -1,4 +1,4 @@
-/** One watch request: its events, decoded and put into the cache as they come. */
+/** One watch request: decodes its events and applies them to the cache as they arrive. */
 import { giveTurn, isTurnDue } from "../../../async/turns.ts";
 import type { ObjectKind } from "../../object-source.ts";
 import { isJsonObject } from "../../projection/fields.ts";
@@ -11,11 +11,11 @@ import { failing, formatOrThrow, pathOf, type ReadOptions } from "./list-reader.
 const INITIAL_EVENTS_END = "k8s.io/initial-events-end";
 
 interface WatchOptions<K extends ObjectKind> extends ReadOptions<K> {
-  /** The longest time until the server accepts the watch. */
+  /** The longest wait until the server accepts the watch. */
   readonly answerMs: number;
-  /** The watch begins with every existing object; called after the last of them. */
+  /** Called after the last initial event, for watches that start with every existing object. */
   readonly onInitialEnd?: (() => void) | undefined;
-  /** Everything up to this version has been delivered. */
+  /** Called when everything up to this version has been delivered. */
   readonly onVersion: (resourceVersion: string) => void;
 }
 
@@ -23,7 +23,7 @@ interface WatchOptions<K extends ObjectKind> extends ReadOptions<K> {
  * Follows a watch until the server ends it.
  *
  * @returns the number of events.
- * @throws ApiError when it ends in any other way; `garbage` when an event was lost because it could not be read.
+ * @throws ApiError if it ends in any other way; `garbage` if an event was lost because it could not be read.
  */
 export async function followWatch<K extends ObjectKind>(
   { resource, transport, cache, query, accept, answerMs, ...told }: WatchOptions<K>,
@@ -37,7 +37,7 @@ export async function followWatch<K extends ObjectKind>(
   const response = await transport.send(request, signal);
   const format = formatOrThrow(response.contentType, garbage, resource.keepsPods);
   told.onOpen(format);
-  /** The list, that the watch begins with, is not whole yet. */
+  /** The initial events are not complete yet. */
   let isInitial = told.onInitialEnd !== undefined;
   let count = 0;
 
@@ -67,7 +67,7 @@ export async function followWatch<K extends ObjectKind>(
     else if (type === "BOOKMARK") version = takeBookmark(object);
     else if (type === "ERROR") throw statusError(title, isJsonObject(object) ? object : {}, 500);
     else throw garbage(`an event of the unknown type ${describeValue(type)}`);
-    // Versions inside of the initial events are no place to resume from.
+    // A watch cannot resume from the versions of initial events.
     if (version !== "" && !isInitial) told.onVersion(version);
   };
 
@@ -76,14 +76,14 @@ export async function followWatch<K extends ObjectKind>(
     for await (const chunk of response.body) {
       told.onProgress();
       body.push(chunk);
-      // A connection brings megabytes at a stretch, and a server may never stop.
+      // A connection may deliver megabytes at a stretch, and a server may never stop.
       if (isTurnDue()) await giveTurn();
     }
   } catch (error) {
     throw error instanceof FormatError ? garbage(error.message) : error;
   }
   if (body.pendingBytes === 0) return count;
-  // An event that the end cuts off has not moved the version, so the next watch brings it again. Initial events may then still come as a list.
+  // A truncated event has not advanced the version, so the next watch or list delivers it again.
   const detail = `the answer ends in the middle of an event, after ${body.pendingBytes} bytes of it`;
   throw failure(isInitial ? "garbage" : "unreachable", detail);
 }
