@@ -1,8 +1,8 @@
 /**
- * The slim, frozen records that the rest of the program knows of Kubernetes objects. A source projects API JSON or
- * manifests to these as it decodes them, defaults applied and names checked; nothing keeps the raw objects.
+ * The slim, frozen records of Kubernetes objects that the rest of the program uses. A source projects API JSON or
+ * manifests to these while decoding, applies defaults and checks names; nothing keeps the raw objects.
  *
- * Addresses of endpoints are canonical values; those of Services are still text (the API's own, sloppy forms included), which
+ * Endpoint addresses are canonical values. Service addresses are still text as in the API, in any accepted form, which
  * the model parses per family.
  */
 import { flatText } from "../net/flat-text.ts";
@@ -10,7 +10,7 @@ import type { EndTcp } from "../net/flow.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
 import type { Protocol } from "../net/protocol.ts";
 
-/** The identity that every namespaced record has. `name` and `namespace` are valid DNS names (checked by the source). */
+/** The identity of a namespaced record. The source has checked that `name` and `namespace` are valid DNS names. */
 interface ObjectKey {
   readonly namespace: string;
   readonly name: string;
@@ -18,12 +18,12 @@ interface ObjectKey {
 
 /** One entry of `spec.ports[]` of a Service. */
 export interface ServicePortSpec {
-  /** Empty when the port is unnamed. */
+  /** Empty if the port is unnamed. */
   readonly name: string;
   readonly protocol: Protocol;
   /** 1–65535. */
   readonly port: number;
-  /** 0 when there is none. */
+  /** 0 if there is none. */
   readonly nodePort: number;
 }
 
@@ -33,12 +33,12 @@ export interface LoadBalancerIngress {
   readonly ipMode: "VIP" | "Proxy";
 }
 
-/** What the proxy needs of a core/v1 Service. */
+/** The fields of a core/v1 Service that the proxy needs. */
 export interface ServiceRecord extends ObjectKey {
   /** Empty in most manifests. */
   readonly uid: string;
   readonly type: "ClusterIP" | "NodePort" | "LoadBalancer" | "ExternalName" | "";
-  /** Empty when not allocated; `None` when headless. */
+  /** Empty if not allocated; `None` if headless. */
   readonly clusterIP: string;
   readonly clusterIPs: readonly string[];
   readonly ipFamilies: readonly IpFamily[];
@@ -51,40 +51,40 @@ export interface ServiceRecord extends ObjectKey {
   readonly sessionAffinityTimeoutSeconds: number;
   readonly internalTrafficPolicy: "Cluster" | "Local";
   readonly externalTrafficPolicy: "Cluster" | "Local";
-  /** 0 when there is none. */
+  /** 0 if there is none. */
   readonly healthCheckNodePort: number;
   /** Annotation `preserve-destination` is `true`; absent otherwise. */
   readonly preservesDestination?: true;
-  /** Annotation `kube-proxy-ts/end-tcp`, where it says something. */
+  /** Annotation `kube-proxy-ts/end-tcp`, if valid. */
   readonly endTCP?: EndTcp;
 }
 
 /** One entry of `ports[]` of an EndpointSlice. */
 export interface EndpointSlicePort {
-  /** Empty when the port is unnamed. */
+  /** Empty if the port is unnamed. */
   readonly name: string;
   readonly protocol: Protocol;
-  /** 1–65535; `null` when there is none, which the API allows and a proxy cannot use. */
+  /** 1–65535; `null` if absent, which the API allows but a proxy cannot use. */
   readonly port: number | null;
 }
 
-/** One entry of `endpoints[]`, with the API's nil rules for conditions already applied. */
+/** One entry of `endpoints[]`, after the API's nil rules for conditions. */
 export interface EndpointRecord {
-  /** The first of `addresses[]`, which is the only one that is used; of the slice's family (reference endpoints.md §5.2). */
+  /** The first of `addresses[]`, the only one used, in the slice's family (reference endpoints.md §5.2). */
   readonly address: IpAddress;
   /** Empty when unknown. */
   readonly nodeName: string;
   readonly ready: boolean;
   readonly serving: boolean;
   readonly terminating: boolean;
-  /** `undefined` when there are no hints of this kind. */
+  /** `undefined` if there are no hints of this kind. */
   readonly zoneHints: readonly string[] | undefined;
   readonly nodeHints: readonly string[] | undefined;
-  /** `namespace/name` of its pod (`targetRef`). Only for readers that ask for pods: the daemon does not keep it. */
+  /** `namespace/name` of its pod (`targetRef`). Only for commands that read pods: the daemon does not keep it. */
   readonly pod?: string;
 }
 
-/** What the proxy needs of a discovery.k8s.io/v1 EndpointSlice. */
+/** The fields of a discovery.k8s.io/v1 EndpointSlice that the proxy needs. */
 export interface EndpointSliceRecord extends ObjectKey {
   /** Label `kubernetes.io/service-name`; empty when absent. */
   readonly serviceName: string;
@@ -93,9 +93,9 @@ export interface EndpointSliceRecord extends ObjectKey {
   readonly endpoints: readonly EndpointRecord[];
   /** Annotation `endpoints.kubernetes.io/last-change-trigger-time`, verbatim; empty when absent. */
   readonly lastChangeTriggerTime: string;
-  /** Opaque; differs whenever any part of the object differs (a content digest for manifests). */
+  /** Opaque; changes with any part of the object (a content digest for manifests). */
   readonly resourceVersion: string;
-  /** It mirrors an Endpoints object that was cut at its capacity (reference endpoints.md §5.2). Only for `explain`. */
+  /** The mirrored Endpoints object was truncated at its capacity (reference endpoints.md §5.2). Only for `explain`. */
   readonly isCutShort?: true;
 }
 
@@ -105,11 +105,11 @@ export interface NodeAddress {
   readonly address: string;
 }
 
-/** What the proxy needs of a core/v1 Node. */
+/** The fields of a core/v1 Node that the proxy needs. */
 export interface NodeRecord {
   readonly name: string;
   readonly uid: string;
-  /** Label `topology.kubernetes.io/zone`; `undefined` when the key is absent. */
+  /** Label `topology.kubernetes.io/zone`; `undefined` if absent. */
   readonly zone: string | undefined;
   readonly addresses: readonly NodeAddress[];
   readonly podCIDRs: readonly string[];
@@ -117,43 +117,43 @@ export interface NodeRecord {
   readonly isBeingDeleted: boolean;
 }
 
-/** What `trace` and `explain` need of a core/v1 Pod. The daemon does not read pods. */
+/** The fields of a core/v1 Pod that `trace` and `explain` need. The daemon does not read pods. */
 export interface PodRecord extends ObjectKey {
-  /** Empty when it is not scheduled yet. */
+  /** Empty if it is not scheduled yet. */
   readonly nodeName: string;
-  /** Addresses of both families; the node's own for a pod on its network. */
+  /** Addresses of both families; the node's addresses if the pod uses the host network. */
   readonly addresses: readonly IpAddress[];
 }
 
-/** What `explain` says of a core/v1 Service beside what is served. The daemon does not keep it. */
+/** Further fields of a core/v1 Service that `explain` shows. The daemon does not keep them. */
 export interface ServiceNotes extends ObjectKey {
-  /** `clusterIP: None`: the watch does not show it. */
+  /** `clusterIP: None`: the watch excludes it. */
   readonly isHeadless: boolean;
-  /** Label `service.kubernetes.io/service-proxy-name`: another proxy serves it. `undefined` when the key is absent. */
+  /** Label `service.kubernetes.io/service-proxy-name`: another proxy serves it. `undefined` if absent. */
   readonly proxyName: string | undefined;
   /** `app=web,tier=front`; empty when it has none. */
   readonly selector: string;
-  /** Names of load balancers that have no address. */
+  /** Host names of load balancer ingresses. */
   readonly hostNames: readonly string[];
 }
 
-/** What the proxy needs of a networking.k8s.io/v1 ServiceCIDR. */
+/** The fields of a networking.k8s.io/v1 ServiceCIDR that the proxy needs. */
 export interface ServiceCidrRecord {
   readonly name: string;
   readonly cidrs: readonly string[];
 }
 
-/** `namespace/name`, the key of services everywhere. Pure. */
+/** `namespace/name`, the key of services everywhere. */
 export function objectKeyText(key: ObjectKey): string {
   return flatText(key.namespace, "/", key.name);
 }
 
-/** What tells a record from others of its kind: `namespace/name`, or the name. Pure. */
+/** The key of a record within its kind: `namespace/name`, or the name. */
 export function recordKey(record: ObjectKey | Pick<ObjectKey, "name">): string {
   return "namespace" in record ? objectKeyText(record) : record.name;
 }
 
-/** Whether two endpoints are the same in every field; hints compare as ordered lists. Pure. */
+/** Whether two endpoints are equal in every field; hints compare as ordered lists. */
 export function equalEndpointRecords(a: EndpointRecord, b: EndpointRecord): boolean {
   return (
     a === b ||

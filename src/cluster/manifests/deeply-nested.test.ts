@@ -1,4 +1,4 @@
-/** Objects that are nested so deeply that they have no text. */
+/** Objects that are nested too deeply for JSON.stringify. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readManifestText } from "./read-manifests.ts";

@@ -1,4 +1,4 @@
-/** A directory that is deleted and made again is still watched: the file system may give it the same inode number. */
+/** A directory that is deleted and created again is still watched, even if it gets the same inode number. */
 import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-/** The objects of one file that are in force, and how a new reading changes them. */
+/** The effective objects of one file, and how a new read changes them. */
 import type { ListedFile } from "./folder-listing.ts";
 import type { ManifestObject, ParsedManifest } from "./manifest-objects.ts";
 import type { FileReading } from "./manifest-reader.ts";
@@ -6,15 +6,15 @@ import type { ManifestProblem } from "./problem.ts";
 
 export interface FileState {
   readonly listed: ListedFile;
-  /** Characters of the last text that was understood. */
+  /** Characters of the last text that was adopted. */
   readonly length: number;
   readonly endsWithLineBreak: boolean;
-  /** The digest of the last text that was read. */
+  /** Digest of the last text that was read. */
   readonly digest: string;
-  /** Good objects, also those whose newer version is bad. */
+  /** Good objects, including the last good versions of those that are now bad. */
   readonly objects: ReadonlyMap<string, ManifestObject>;
   readonly refusedIds: ReadonlySet<string>;
-  /** Of `objects`: the text does not hold them well any more. */
+  /** Those of `objects` that the current text no longer defines validly. */
   readonly leftIds: ReadonlySet<string>;
   readonly problems: readonly ManifestProblem[];
 }
@@ -25,15 +25,15 @@ interface AdoptedText {
 }
 
 const NONE: readonly never[] = [];
-/** What a file held that was never read. */
+/** The state of a file that was never read. */
 const NOTHING: Omit<FileState, "listed"> = {
   ...{ length: 0, endsWithLineBreak: false, digest: "", objects: new Map(), problems: NONE },
   ...{ refusedIds: new Set(), leftIds: new Set() },
 };
 
 /**
- * Takes over a file's new text. An object stays in force in its earlier version when the new one is refused, or when
- * it is missing from a text that cannot be understood in part or that looks cut off. Pure.
+ * Adopts a file's new text. An object keeps its earlier version if the new one is refused, or if it is missing from a
+ * text that is partly unparsable or looks truncated.
  */
 export function adoptText(
   file: string,
@@ -43,7 +43,7 @@ export function adoptText(
 ): AdoptedText {
   if (before !== undefined && before.listed.inode === listed.inode && isCutOff(before, end)) {
     const problem = fileProblem(file, cutOffMessage(before.length, end.length));
-    // What its writer goes on with is compared with what it held.
+    // Compares what the writer appends with the size before the truncation.
     const { size } = before.listed;
     return { state: { ...before, listed: { ...listed, size }, digest, problems: [problem] }, ignored: NONE };
   }
@@ -55,7 +55,7 @@ export function adoptText(
   };
 }
 
-/** The state of a file that is there but cannot be read: everything stays as it was. Pure. */
+/** The state of a file that exists but cannot be read: its objects stay. */
 export function unreadableState(
   file: string,
   listed: ListedFile,
@@ -87,8 +87,8 @@ function inForce(parsed: ParsedManifest, before: FileState | undefined): Pick<Fi
 type TextEnd = Pick<FileState, "length" | "endsWithLineBreak">;
 
 /**
- * Whether a text found in the same file is that of a writer who stopped halfway: shorter, and without the line break that ended it.
- * A text that had none, and that still parses, cannot be told from an edit.
+ * Whether the same file looks as if its writer stopped halfway: it is shorter and lacks the previous final line break.
+ * Without a previous final line break, a truncated text that still parses cannot be distinguished from an edit.
  */
 function isCutOff(before: TextEnd, now: TextEnd): boolean {
   return now.length < before.length && (now.length === 0 || (before.endsWithLineBreak && !now.endsWithLineBreak));

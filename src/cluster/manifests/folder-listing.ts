@@ -1,13 +1,13 @@
-/** Which manifest files a folder holds right now, and which directories to watch for the next change. */
+/** Lists the manifest files of a folder, and the directories to watch for changes. */
 import type { BigIntStats } from "node:fs";
 import { readdir, realpath, stat } from "node:fs/promises";
 import path from "node:path";
 import { messageOf } from "../../logging/message-of.ts";
 
 export interface ListedFile {
-  /** Differs whenever the file was replaced or written to. */
+  /** Changes whenever the file is replaced or written to. */
   readonly stamp: string;
-  /** The file behind the name; stays the same when it is written to in place. */
+  /** `device:inode` of the file; unchanged by writes in place. */
   readonly inode: string;
   readonly size: number;
   readonly modifiedMs: number;
@@ -16,16 +16,16 @@ export interface ListedFile {
 export interface FolderListing {
   /** By path, in path order. */
   readonly files: ReadonlyMap<string, ListedFile>;
-  /** Directory → identity of what is there now. */
+  /** Directory → `device:inode`. */
   readonly directories: ReadonlyMap<string, string>;
-  /** Files and subdirectories that are there but cannot be read, and why; what they held stays. */
+  /** Files and subdirectories that exist but cannot be read, and why; their objects stay. */
   readonly unreadable: ReadonlyMap<string, string>;
-  /** False when something could not be looked at, and may be at another time. */
+  /** False if something could not be read, but may become readable. */
   readonly isWhole: boolean;
 }
 
 interface Draft {
-  /** The folder itself, without links; undefined for a single file. */
+  /** The folder's real path; undefined for a single file. */
   readonly inside: string | undefined;
   readonly files: Map<string, ListedFile>;
   readonly directories: Map<string, string>;
@@ -35,7 +35,7 @@ interface Draft {
 
 const WANTED = /\.(?:ya?ml|json)$/;
 
-/** Whether a directory entry is to be read: no dot files, editors' backups or swap files. Pure. */
+/** Whether to read a directory entry: excludes dot files, and editors' backup and swap files. */
 function isManifestName(name: string): boolean {
   return WANTED.test(name) && !isHidden(name);
 }
@@ -45,9 +45,9 @@ function isHidden(name: string): boolean {
 }
 
 /**
- * Lists a folder and everything below it, each directory once. Symbolic links are followed to places in the folder: what is
- * elsewhere may be for others than those who read log and page. `root` itself may be a link, or a single file of any name.
- * Throws when it cannot be read.
+ * Lists a folder recursively, each directory once. Follows symbolic links only within the folder: readers of the log
+ * and the page may not be allowed to see other files. `root` itself may be a link, or a single file of any name.
+ * Throws if it cannot be read.
  */
 export async function listFolder(root: string): Promise<FolderListing> {
   const target = await realpath(root);
@@ -63,7 +63,7 @@ export async function listFolder(root: string): Promise<FolderListing> {
   else await addFile(draft, root, stats, true);
   const reason = draft.unreadable.get(root);
   if (reason !== undefined) throw new Error(`${root} ${reason}`);
-  // The root may itself be a link that is swapped.
+  // The root may itself be a link that is replaced.
   if (target !== path.resolve(root)) await addDirectory(draft, path.dirname(path.resolve(root)));
   const { directories, isWhole } = draft;
   return { files: inOrder(draft.files), directories, unreadable: inOrder(draft.unreadable), isWhole };
@@ -97,7 +97,7 @@ async function listDirectory(draft: Draft, directory: string, stats: BigIntStats
   }
 }
 
-/** What could block without end when it is read is skipped by name. */
+/** Skips and reports anything but a regular file, which could block a read forever. */
 async function addFile(draft: Draft, file: string, stats: BigIntStats, isLink: boolean): Promise<void> {
   if (!stats.isFile()) {
     draft.unreadable.set(file, `is skipped: it is ${kindOf(stats)}; only regular files are read`);
@@ -122,7 +122,7 @@ async function addDirectory(draft: Draft, directory: string): Promise<void> {
   if (stats?.isDirectory()) draft.directories.set(directory, inodeOf(stats));
 }
 
-/** What is there, unless a link leads out of the folder. Rejects when it cannot be looked at. */
+/** The entry's stats; undefined for a link out of the folder. Rejects if they cannot be read. */
 async function lookInside(draft: Draft, entryPath: string, isLink: boolean): Promise<BigIntStats | undefined> {
   if (!isLink || draft.inside === undefined) return await stat(entryPath, { bigint: true });
   const target = await realpath(entryPath);
@@ -130,15 +130,15 @@ async function lookInside(draft: Draft, entryPath: string, isLink: boolean): Pro
     draft.unreadable.set(entryPath, "is skipped: it is a link that leaves the folder; put the file itself here");
     return undefined;
   }
-  // The target, which is inside, and not where the link leads by now.
+  // Not `entryPath`: the link may have changed since the check.
   return await stat(target, { bigint: true });
 }
 
-/** Gone in the meantime, or a link to nothing, is the same as not there. */
+/** Ignores entries that have disappeared and dangling links. */
 function noteFailure(draft: Draft, entryPath: string, error: unknown): void {
   if (error instanceof Error && "code" in error && (error.code === "ENOENT" || error.code === "ENOTDIR")) return;
   draft.unreadable.set(entryPath, `cannot be read: ${messageOf(error)}`);
-  // A link that leads in a circle always will.
+  // A link loop does not go away by waiting.
   if (!(error instanceof Error && "code" in error && error.code === "ELOOP")) draft.isWhole = false;
 }
 
@@ -146,7 +146,7 @@ function inodeOf(stats: BigIntStats): string {
   return `${stats.dev}:${stats.ino}`;
 }
 
-/** What something is that is no regular file. Pure. */
+/** Names the type of something that is not a regular file. */
 function kindOf(stats: BigIntStats): string {
   if (stats.isFIFO()) return "a pipe";
   if (stats.isSocket()) return "a socket";

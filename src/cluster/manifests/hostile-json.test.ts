@@ -1,4 +1,4 @@
-/** JSON files whose problems outnumber what a process can hold. */
+/** JSON files with more problems than the process has memory for. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readManifestText } from "./read-manifests.ts";

@@ -1,4 +1,4 @@
-/** A folder of manifests with files and objects that cannot be used: they are named, and what was there stays. */
+/** A folder with unusable files and objects: they are reported, and the previous objects stay. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { chmodSync, renameSync, rmSync, symlinkSync, truncateSync } from "node:fs";
@@ -103,7 +103,7 @@ test("nothing of what a link leads to outside of the folder is read, a neighbour
     symlinkSync(outside.path, it.temp.at("d"));
     symlinkSync(outside.at("secret.yaml"), it.temp.at("s.yaml"));
     symlinkSync(`${it.temp.path}x/b.yaml`, it.temp.at("b.yaml"));
-    // In two steps, of which the first stays inside.
+    // A chain of two links, the first of which stays inside.
     symlinkSync("s.yaml", it.temp.at("t.yaml"));
     assert.deepEqual(await it.settle(), []);
     const problems = it.problems().join("\n");
@@ -117,7 +117,7 @@ test("nothing of what a link leads to outside of the folder is read, a neighbour
 test("a file that cannot be read keeps what it held", async () => {
   using it = await manifestBench({ "a.yaml": serviceYaml("a") });
   it.temp.remove("a.yaml");
-  // A file of holes: too large to be a manifest, and root may read everything else.
+  // A sparse file larger than the limit: root may read any file, whatever its mode.
   it.temp.write("a.yaml", "");
   truncateSync(it.temp.at("a.yaml"), 65 * 1024 * 1024);
   assert.deepEqual(await it.settle(), []);
@@ -156,7 +156,7 @@ test("pipes, and links that leave the folder, are skipped by name and once", asy
   assert.equal(it.log.take().length, 5);
   await it.settle();
   assert.equal(it.log.take().length, 0, "named once");
-  // What a good file held stays when something else takes its place.
+  // The objects of a good file stay if something else replaces it.
   it.temp.remove("a.yaml");
   execFileSync("mkfifo", [it.temp.at("a.yaml")]);
   assert.deepEqual(await it.settle(), []);

@@ -1,4 +1,4 @@
-/** A folder of manifests while files are being written: when a file is believed. */
+/** When a folder trusts files that are being written. */
 import assert from "node:assert/strict";
 import { appendFileSync, renameSync, truncateSync, utimesSync } from "node:fs";
 import { test } from "node:test";
@@ -44,7 +44,7 @@ test("a half-written file deletes and changes nothing, at any byte where it stop
   const text = `${serviceYaml("a", 8080)}---\n${sliceYaml("s", "a")}---\n${serviceYaml("b", 9090)}`;
   using it = await manifestBench({ "a.yaml": text });
   for (let length = text.length - 2; length >= 0; length -= 7) {
-    // Whole lines may as well be an edit.
+    // Complete lines may just as well be an edit.
     if (length > 0 && (text[length] === "\n" || text[length - 1] === "\n")) continue;
     it.temp.write("a.yaml", text);
     await it.settle();
@@ -68,7 +68,7 @@ test("a file written just before the first reading is read once more, an older o
   let fresh: ManifestFolder;
   let writtenMs: number;
   do {
-    // On a busy machine the first reading may come too late to doubt the file: then once more.
+    // On a busy machine the first read may come too late to distrust the file: then try again.
     writtenMs = Date.now();
     temp.write("a.yaml", serviceYaml("a"));
     fresh = new ManifestFolder(temp.path, new RecordingLogger(), sharedReader);

@@ -1,4 +1,4 @@
-/** A folder of manifests after any history, and with any bytes in its files. */
+/** A folder after any history, and with any bytes in its files. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../../testkit/support/fast-check.ts";

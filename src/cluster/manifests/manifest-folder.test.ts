@@ -1,4 +1,4 @@
-/** A folder of manifests: which edit is which event. */
+/** The events that edits in a folder cause. */
 import assert from "node:assert/strict";
 import { mkdirSync, renameSync, symlinkSync } from "node:fs";
 import { test } from "node:test";

@@ -1,6 +1,6 @@
 /**
- * The files of a folder and the objects in force. Knows when a file may be believed; knows nothing of watching or time:
- * the caller says when to look and what time it is.
+ * The files of a folder and their effective objects. Decides when to trust a file; knows nothing about watching or
+ * time: the caller decides when to look, and passes the time.
  */
 import { mayHang } from "../../kernel/hanging-calls.ts";
 import type { Logger } from "../../logging/logger.ts";
@@ -11,29 +11,29 @@ import type { ManifestReader } from "./manifest-reader.ts";
 import { mergeFiles, type RecordMaps, recordsOf } from "./merge.ts";
 import { formatManifestProblem, type ManifestProblem } from "./problem.ts";
 
-/** How long a change must rest before it is believed; a file that got shorter in place may still be growing. */
+/** How long a file must stay unchanged before it is read; one truncated in place may still be growing. */
 const REST_MS = { normal: 20, shortened: 250 } as const;
-/** A file written to this shortly before it was first read may change again without its times showing it. */
+/** A file written this recently before its first read may change again without a visible change of its times. */
 const RACY_MS = 100;
-/** A look at the folder that takes longer is worth a line. */
+/** A listing that takes longer is logged. */
 const SLOW_LISTING_MS = 10_000;
 const MAX_LOGGED_PER_FILE = 20;
-/** At the start, while files are replaced as they are read. */
+/** The most listings at the start, while files are replaced as they are read. */
 const MOST_LOOKS = 5;
 const UNMOUNTED =
   "is empty, and on another file system than before, as if its volume had been unmounted (if this is meant, restart)";
 
-/** Of reading a file: `changed` when its objects may have, `replaced` when it must be looked at again. */
+/** The effect of reading a file: `changed` if its objects may have changed, `replaced` if it must be read again. */
 type ReadEffect = "changed" | "same" | "replaced" | "unreadable";
 
 interface Unsettled {
-  /** Empty when the file is gone. */
+  /** Empty if the file is gone. */
   readonly stamp: string;
   readonly sinceMs: number;
 }
 
 export interface Refresh {
-  /** The objects in force may have changed. */
+  /** The effective objects may have changed. */
   readonly isChanged: boolean;
   /** Something is still being written: look again soon. */
   readonly isUnsettled: boolean;
@@ -51,10 +51,10 @@ export class ManifestFolder {
   #unreadable: readonly ManifestProblem[] = [];
   #logged = new Set<string>();
   #directories: ReadonlyMap<string, string> = new Map();
-  /** The device of each directory; of an unmounted volume, the device that it had. */
+  /** The device of each directory; for an unmounted volume, its previous device. */
   #devices: ReadonlyMap<string, string> = new Map();
 
-  /** @param list finds the files. */
+  /** @param list lists the files. */
   constructor(root: string, log: Logger, reader: ManifestReader, list = listFolder) {
     this.#root = root;
     this.#log = log;
@@ -62,7 +62,7 @@ export class ManifestFolder {
     this.#list = list;
   }
 
-  /** Reads everything at once. Throws when the folder itself cannot be read. @returns whether everything in it could be read. */
+  /** Reads everything at once. Throws if the folder itself cannot be read. @returns whether all of it could be read. */
   async load(): Promise<boolean> {
     for (let looks = 1; ; looks++) {
       const listing = await this.#look();
@@ -87,10 +87,10 @@ export class ManifestFolder {
   }
 
   /**
-   * Looks for changes and reads the files that have come to rest. Throws when the folder itself cannot be read;
-   * everything then stays in force.
+   * Looks for changes and reads the files that have settled. Throws if the folder itself cannot be read; all objects
+   * then stay in force.
    *
-   * @param nowMs a monotonic clock.
+   * @param nowMs monotonic time.
    */
   async refresh(nowMs: number): Promise<Refresh> {
     const listing = this.#withUnmounted(await this.#look());
@@ -101,7 +101,7 @@ export class ManifestFolder {
     for (const [file, listed] of listing.files) {
       const state = this.#files.get(file);
       if (state?.listed.stamp === listed.stamp) continue;
-      // A file that was finished elsewhere and moved here needs no rest, once the place it came from is empty.
+      // A finished file that was moved in need not settle, except while a known file is missing: that may be its old name.
       const isMovedIn = state?.listed.inode !== listed.inode && wallMs - listed.modifiedMs >= REST_MS.normal;
       const isShortened = state?.listed.inode === listed.inode && listed.size < state.listed.size;
       const rest = this.#restSince(file, listed.stamp, nowMs);
@@ -125,7 +125,7 @@ export class ManifestFolder {
     return { isChanged, isUnsettled: unsettled.size > 0 };
   }
 
-  /** The records of the objects in force. */
+  /** The records of the effective objects. */
   records(): RecordMaps {
     return recordsOf(this.#objects.values());
   }
@@ -134,18 +134,18 @@ export class ManifestFolder {
     return [...this.#objects.values()];
   }
 
-  /** Directories to watch, each with the identity of what is there. */
+  /** Directories to watch → `device:inode`. */
   directories(): ReadonlyMap<string, string> {
     return this.#directories;
   }
 
-  /** Everything that is wrong now, in path order, then objects defined twice. */
+  /** All current problems in path order, followed by duplicate objects. */
   problems(): readonly ManifestProblem[] {
     const files = [...this.#files].sort(([a], [b]) => (a < b ? -1 : 1));
     return [...this.#unreadable, ...files.flatMap(([, state]) => state.problems), ...this.#duplicates];
   }
 
-  /** Looks at the folder; a file system that does not answer is waited for, and named. */
+  /** Lists the folder. Waits for a file system that hangs, and logs that. */
   async #look(): Promise<FolderListing> {
     const hanging = mayHang();
     let isSlow = false;
@@ -165,8 +165,8 @@ export class ManifestFolder {
   }
 
   /**
-   * Adds directories that lost all their files and changed their device to the unreadable ones: a volume was unmounted, which shows
-   * the empty directory below it. Throws when it is the folder itself.
+   * Adds to `unreadable` each directory that has changed its device and lost all files: its volume was unmounted, which
+   * reveals the empty mount point. Throws if that is the folder itself.
    */
   #withUnmounted(listing: FolderListing): FolderListing {
     const devices = new Map<string, string>();
@@ -194,7 +194,7 @@ export class ManifestFolder {
 
   async #read(file: string, listed: ListedFile): Promise<ReadEffect> {
     const before = this.#files.get(file);
-    // The same text in a new file is read again: it can no longer be one that is being written.
+    // A new file with the same text is adopted: unlike the old one it is not still being written.
     const knownDigest = before?.listed.inode === listed.inode ? before.digest : undefined;
     const reading = await this.#reader.read({ file, inode: listed.inode, knownDigest });
     switch (reading.kind) {

@@ -1,4 +1,4 @@
-/** The objects that a file defines, and everything that is wrong with them. Knows nothing of YAML, which costs memory. */
+/** The objects that a file defines, and their problems. Does not import the YAML parser, which costs memory. */
 import { runAtOnce, type Steps } from "../../async/steps.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { PodRecord, ServiceNotes } from "../objects.ts";
@@ -6,7 +6,7 @@ import { formatProblem } from "../projection/findings.ts";
 import { flattenLists, joinPath, type KindRecord, projectObject } from "../projection/project-object.ts";
 import type { ManifestProblem } from "./problem.ts";
 
-/** One good object and where it is defined. */
+/** A valid object and where it is defined. */
 export interface ManifestObject {
   /** Kind, namespace and name. */
   readonly id: string;
@@ -14,46 +14,45 @@ export interface ManifestObject {
   readonly file: string;
   readonly document: number;
   readonly line: number;
-  /** Empty for an object that the proxy's watches would not show. */
+  /** Empty for an object that the proxy's watches would exclude. */
   readonly records: readonly KindRecord[];
   /** The records were made from an Endpoints object. */
   readonly isMirrored: boolean;
   /** Set for a Pod, which has no records. */
   readonly pod?: PodRecord;
-  /** Set for a Service, where pods are kept. */
+  /** Set for a Service if pods are kept. */
   readonly notes?: ServiceNotes;
 }
 
 export interface ParsedManifest {
-  /** In the order of the file; the first definition of each. */
+  /** The first definition of each object, in file order. */
   readonly objects: ReadonlyMap<string, ManifestObject>;
-  /** Objects that the file does define, but not well. */
+  /** Objects that the file defines, but not validly. */
   readonly refusedIds: ReadonlySet<string>;
-  /** Some part could not be identified: it may be any object that the file defined before. */
+  /** Some part could not be identified: it may be any object that the file defined previously. */
   readonly isIncomplete: boolean;
   readonly problems: readonly ManifestProblem[];
   /** Titles of objects of other kinds. */
   readonly ignored: readonly string[];
 }
 
-/** A {@link ParsedManifest} in the making. */
+/** A {@link ParsedManifest} under construction. */
 interface ManifestDraft {
   readonly file: string;
   readonly objects: Map<string, ManifestObject>;
   readonly refusedIds: Set<string>;
   isIncomplete: boolean;
   readonly problems: ManifestProblem[];
-  /** Also of problems that are not listed. */
+  /** Include problems that are not listed. */
   readonly counts: Record<ManifestProblem["severity"], number>;
   readonly ignored: string[];
-  /** Pods are taken as well, and their names in slices. */
+  /** Keeps Pods, and pod names in slices. */
   readonly keepsPods: boolean;
 }
 
 /** The most errors, and the most warnings, that are listed for one file: a hostile file has millions. */
 const MAX_PROBLEMS = 1_000;
 
-/** Nothing yet. */
 export function newDraft(file: string, keepsPods: boolean): ManifestDraft {
   const draft = {
     file,
@@ -68,14 +67,14 @@ export function newDraft(file: string, keepsPods: boolean): ManifestDraft {
 
 /** A document that could be read. */
 interface ManifestDocument {
-  /** Where it begins, counted from 1; 0 when unknown. */
+  /** Its first line, counted from 1; 0 if unknown. */
   readonly line: number;
   readonly raw: unknown;
-  /** The line of a field such as `spec.ports[0].port`, or of the nearest parent that is there. */
+  /** The line of a field such as `spec.ports[0].port`, or of its nearest existing parent. */
   lineOf(field: string): number;
 }
 
-/** The objects of values that have been read already, each as if it were a document. */
+/** Treats each decoded value as a document. */
 export function parseDecoded(documents: readonly unknown[], file: string, keepsPods: boolean): ParsedManifest {
   const draft = newDraft(file, keepsPods);
   for (const [index, raw] of documents.entries()) {
@@ -101,7 +100,7 @@ export function* jsonSteps(text: string, file: string, keepsPods: boolean): Step
   return draft;
 }
 
-/** Notes a document that cannot be used. @param raw what it seems to be. */
+/** Records an unusable document. @param raw the best guess at its content. */
 export function addBroken(draft: ManifestDraft, number: number, line: number, message: string, raw?: unknown): void {
   draft.isIncomplete = true;
   const { title } = projectObject(raw);
@@ -118,12 +117,12 @@ function note(draft: ManifestDraft, problem: ManifestProblem): void {
   draft.problems.push({ ...problem, document: 0, line: 0, object: "", field: "", message });
 }
 
-/** Notes a document that is not well-formed. @param reason the parser's words, which quote the text around, line breaks included. */
+/** Records a malformed document. @param reason the parser's message, which may quote text with line breaks. */
 export function addUnparsed(draft: ManifestDraft, number: number, line: number, reason: string, raw?: unknown): void {
   addBroken(draft, number, line, `cannot be parsed: ${reason.replaceAll(/\s+/g, " ")}`, raw);
 }
 
-/** Takes the objects of a document over, and notes what is wrong with them. */
+/** Adds the objects of a document and their problems. */
 export function* addDocument(draft: ManifestDraft, number: number, document: ManifestDocument): Steps<void> {
   const { file, keepsPods } = draft;
   for (const { raw, path, typeMeta } of flattenLists(document.raw)) {
@@ -155,7 +154,7 @@ export function* addDocument(draft: ManifestDraft, number: number, document: Man
   }
 }
 
-/** Reports that `second` is not used because `first` defines the same object. Pure. */
+/** The problem that `second` is unused because `first` defines the same object. */
 export function duplicateProblem(second: ManifestObject, first: ManifestObject): ManifestProblem {
   const { file, document, line, title } = second;
   const where = first.file === file ? `line ${first.line} of this file` : `${first.file}, document ${first.document}`;

@@ -12,7 +12,7 @@ import { ManifestFolder } from "./manifest-folder.ts";
 import { ManifestReader, type ReadLimits, type ReadRequest, readRegularFile } from "./manifest-reader.ts";
 import { RecordingLogger, serviceYaml, TempFolder } from "./testing/manifest-bench.ts";
 
-/** Escapes that YAML does not know: each is an error, and all together cost seconds. */
+/** Invalid YAML escapes: each is an error, and so many take seconds. */
 const BAD_ESCAPES = "\\q".repeat(200_000);
 
 function annotated(name: string, value: string, port = 80): string {
@@ -24,7 +24,7 @@ function requestFor(file: string): ReadRequest {
   return { file, inode: `${dev}:${ino}`, knownDigest: undefined };
 }
 
-/** A folder read once, and perhaps again after a change. */
+/** A folder that is read once, and may be read again after a change. */
 class ReadOnce implements Disposable {
   readonly temp = new TempFolder();
   readonly log = new RecordingLogger();
@@ -53,7 +53,7 @@ class ReadOnce implements Disposable {
   }
 }
 
-/** How long the event loop was held at a stretch while this was done, without the waits for a processor. */
+/** The longest time that `work` blocked the event loop, without waits for a CPU. */
 async function longestTurnMs(work: () => Promise<unknown>): Promise<number> {
   let longest = 0;
   let turn = new BusyClock("self");
@@ -76,7 +76,7 @@ test("thousands of files, documents and items of lists are read with turns for e
   const spec = { clusterIP: "10.96.0.1", ports: [{ port: 80 }] };
   const items = names.map((name) => ({ apiVersion: "v1", kind: "Service", metadata: { name: `l${name}` }, spec }));
   it.temp.write("list.json", JSON.stringify({ apiVersion: "v1", kind: "List", items }));
-  // What is loaded with the first one is not of interest.
+  // The first read loads modules, which is not measured.
   await new ManifestReader().read(requestFor(it.temp.at("s0.yaml")));
   const heldMs = await longestTurnMs(() => it.folder.load());
   assert.equal(it.ports().length, 4_500);
@@ -119,7 +119,7 @@ test("a file that is another by now is not read", async () => {
   assert.deepEqual(await reader.read(request), { kind: "replaced" });
   temp.remove("a.yaml");
   assert.deepEqual(await reader.read(request), { kind: "replaced" });
-  // A pipe would be waited for, were it opened as usual.
+  // A plain open of a pipe would wait for a writer.
   execFileSync("mkfifo", [temp.at("a.yaml")]);
   assert.deepEqual(await reader.read(requestFor(temp.at("a.yaml"))), { kind: "replaced" });
 });
@@ -182,7 +182,7 @@ for (const which of ["read", "list"]) {
     const program = fileURLToPath(new URL("testing/hanging-source-process.ts", import.meta.url));
     const child = spawn(process.execPath, [program, which, temp.path], { stdio: ["ignore", "pipe", "inherit"] });
     const ended = once(child, "exit");
-    // It works on while the call hangs.
+    // The process keeps running while the call hangs.
     for (let ticks = 0; ticks < 5; ticks++) await once(child.stdout, "data");
     signalChild(child, "SIGTERM");
     const patience = setTimeout(() => signalChild(child, "SIGKILL"), 15_000);

@@ -1,6 +1,6 @@
 /**
- * Reads and parses manifest files beside everything else that the program does. Reads wait on threads of the runtime, so a file
- * system that hangs takes one of them and is left alone until it answers; documents are parsed one by one, with turns between them.
+ * Reads and parses manifest files without blocking the program. A read that hangs occupies one thread of the runtime,
+ * and its file system is not read again until it returns. Documents are parsed one by one, yielding in between.
  */
 import { constants, open } from "node:fs/promises";
 import { Script } from "node:vm";
@@ -10,26 +10,26 @@ import { messageOf } from "../../logging/message-of.ts";
 import { contentDigest } from "../projection/content-digest.ts";
 import { jsonSteps, type ParsedManifest } from "./manifest-objects.ts";
 
-/** How much a file may cost. */
+/** Limits on the cost of a file. */
 export const READ_LIMITS = {
   fileBytes: 64 * 2 ** 20,
-  /** The limit of a YAML document; a JSON file is one document, and cheap. */
+  /** For a YAML document; JSON is cheap to parse. */
   documentCharacters: 16 * 2 ** 20,
-  /** For one of YAML, by the clock: nothing else runs meanwhile. */
+  /** Wall-clock time for parsing a YAML document, which blocks the event loop. */
   documentMs: 5_000,
-  /** From opening a file to its last byte. */
+  /** From opening a file to reading its last byte. */
   readMs: 5_000,
 };
 
 export type ReadLimits = Readonly<typeof READ_LIMITS>;
 
-/** Shorter ones cannot take long, and to watch one costs 0.1 ms. */
+/** Shorter documents cannot take long, and limiting the time costs 0.1 ms each. */
 const WATCHED_CHARACTERS = 32 * 2 ** 10;
 
-/** Opening never waits, not even for the writer of a pipe. Windows has neither flag. */
+/** Opening never blocks, not even on a pipe without a writer. Windows has neither flag. */
 const FLAGS = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | (constants.O_NOCTTY ?? 0);
 
-/** @throws Error when a YAML document of this size is not parsed. */
+/** @throws Error if a YAML document is too long to be parsed. */
 export function requireSize(length: number, { documentCharacters }: ReadLimits): void {
   if (length <= documentCharacters) return;
   throw new Error(
@@ -39,15 +39,15 @@ export function requireSize(length: number, { documentCharacters }: ReadLimits):
 
 export interface ReadRequest {
   readonly file: string;
-  /** `device:inode` of what was listed under that name. */
+  /** `device:inode` of the listed file. */
   readonly inode: string;
-  /** The digest of the known text, which is not parsed again. */
+  /** Digest of the known text; the same text is not parsed again. */
   readonly knownDigest: string | undefined;
 }
 
 export type FileReading =
   | { readonly kind: "unchanged" }
-  /** Another file has taken its place: look again. */
+  /** Another file has replaced it: list the folder again. */
   | { readonly kind: "replaced" }
   | { readonly kind: "unreadable"; readonly reason: string }
   | {
@@ -60,7 +60,7 @@ export type FileReading =
 
 interface ManifestReaderOptions {
   readonly limits?: Partial<ReadLimits>;
-  /** Takes Pods as well, and the names of pods in slices. @default false */
+  /** Keeps Pods, and pod names in slices. @default false */
   readonly keepsPods?: boolean;
   /** @default {@link readRegularFile} */
   readonly readFile?: typeof readRegularFile;
@@ -78,7 +78,7 @@ export class ManifestReader {
     this.#readFile = readFile;
   }
 
-  /** Reads one file. Never rejects: what is wrong is in the answer. */
+  /** Reads one file. Never rejects: the result contains any errors. */
   async read({ file, inode, knownDigest }: ReadRequest): Promise<FileReading> {
     let text: string;
     try {
@@ -96,7 +96,7 @@ export class ManifestReader {
     return { kind: "read", digest, length: text.length, endsWithLineBreak: text.endsWith("\n"), parsed };
   }
 
-  /** The YAML parser is for those alone who need it. */
+  /** Loads the YAML parser on demand. */
   async #yamlSteps(text: string, file: string): Promise<Steps<ParsedManifest>> {
     const { manifestSteps } = await import("./parse-manifest.ts");
     const guarded = <T>(length: number, work: () => T): T => {
@@ -106,7 +106,7 @@ export class ManifestReader {
     return manifestSteps(text, file, { keepsPods: this.#keepsPods, guarded });
   }
 
-  /** @throws Error when it takes too long, or another read from the same device has. */
+  /** @throws Error if the read takes too long, or if an earlier read from the same device still hangs. */
   async #bytesOf(file: string, inode: string): Promise<Buffer | undefined> {
     const [device = ""] = inode.split(":");
     if (this.#hangingDevices.has(device)) {
@@ -129,17 +129,17 @@ export class ManifestReader {
 }
 
 /**
- * The bytes of a regular file.
+ * Reads a regular file.
  *
- * @param inode `device:inode` of the file that is meant.
- * @returns `undefined` when something else is there now. Rejects when it is too large or cannot be read.
+ * @param inode the expected `device:inode`.
+ * @returns `undefined` if something else is there now. Rejects if it is too large or cannot be read.
  */
 export async function readRegularFile(file: string, inode: string, mostBytes: number): Promise<Buffer | undefined> {
   await using handle = await open(file, FLAGS);
   const stats = await handle.stat({ bigint: true });
   if (!stats.isFile() || `${stats.dev}:${stats.ino}` !== inode) return undefined;
   const tooLarge = () => new Error(`it is larger than ${mostBytes} bytes; split it`);
-  // It is looked at again and again as long as it is there.
+  // Checked before reading, because the file is tried again at every refresh.
   if (stats.size > mostBytes) throw tooLarge();
   // A file may grow while it is read.
   const portion = Buffer.allocUnsafe(Math.min(Number(stats.size), mostBytes) + 1);
@@ -154,11 +154,11 @@ export async function readRegularFile(file: string, inode: string, mostBytes: nu
   }
 }
 
-/** Where a script finds what it is to run. */
+/** The global property through which the script finds the work. */
 const WORK = Symbol.for("kube-proxy-ts.limited-work");
 let limitedCall: Script | undefined;
 
-/** What the work returns. Only a script can be ended in the middle. @throws Error when it took longer */
+/** Runs the work with a time limit, in a script, because only scripts can be interrupted. @throws Error when it ends */
 function withinMs<T>(timeout: number, work: () => T): T {
   const results: T[] = [];
   limitedCall ??= new Script(`globalThis[Symbol.for("${WORK.description}")]()`);

@@ -13,7 +13,7 @@ interface Running {
   readonly source: ManifestsSource;
 }
 
-/** Runs a source that only the file system can wake up while `act` plays with the folder. */
+/** Runs a source that only file system events wake, while `act` changes the folder. */
 async function whileRunning(
   files: Record<string, string>,
   act: (running: Running) => Promise<void>,
@@ -129,7 +129,7 @@ test("a lost event is made up for by looking now and then", async () => {
   using outside = new TempFolder();
   outside.write("x/a.yaml", serviceYaml("a"));
   symlinkSync("x", outside.at("link"));
-  // The link above the folder is swapped: no directory that is watched sees it.
+  // The link above the folder is replaced, which causes no event in a watched directory.
   const sink = new RecordingSink();
   const stop = new AbortController();
   mkdirSync(outside.at("x/in"));
@@ -159,7 +159,7 @@ test("a folder in which nothing changes is left alone until the next look is due
     },
   }).run(sink, stop.signal);
   await sink.until(() => sink.events.includes("synced endpointSlices"));
-  // A file that was just written is looked at again until it has rested.
+  // A file that was just written is checked again until it has settled.
   let before: number;
   do {
     before = looks;

@@ -1,4 +1,4 @@
-/** A folder of ordinary Kubernetes manifests as a source of cluster objects. */
+/** A source of cluster objects: a folder of ordinary Kubernetes manifests. */
 import { once } from "node:events";
 import { type FSWatcher, watch } from "node:fs";
 import { basename } from "node:path";
@@ -13,15 +13,15 @@ import { DELIVERY_ORDER, deliver, NO_RECORDS } from "./merge.ts";
 import type { ManifestProblem } from "./problem.ts";
 
 export interface ManifestsSourceOptions {
-  /** The folder, read with everything below it; a single file works too. */
+  /** The folder, read recursively; a single file works too. */
   readonly dir: string;
   readonly log: Logger;
-  /** How long to collect file system events before looking, and until another look at what still changes. @default 10 */
+  /** The debounce time for file system events, and the interval of checks while files change. @default 10 */
   readonly debounceMs?: number;
-  /** How often to look without being woken up, in case an event is lost. @default 5000 */
+  /** The interval of checks without an event, in case one is lost. @default 5000 */
   readonly rescanMs?: number;
   /**
-   * How long the start waits for what cannot be read: rules of an earlier process serve meanwhile, and would go with what it holds.
+   * How long the start waits for unreadable files. Without them it would remove their rules from the previous process.
    * @default 10000
    */
   readonly startWaitMs?: number;
@@ -29,18 +29,18 @@ export interface ManifestsSourceOptions {
   readonly list?: typeof listFolder;
 }
 
-/** An {@link ObjectSource} that can say what is wrong with its folder. */
+/** An {@link ObjectSource} that reports problems of its folder. */
 export interface ManifestsSource extends ObjectSource {
-  /** Everything that is wrong with the folder now; empty before the first reading. */
+  /** All current problems of the folder; empty before the first read. */
   problems(): readonly ManifestProblem[];
 }
 
-/** While the folder is gone or cannot be watched, and at the start while something in it cannot be read. */
+/** The interval while the folder is gone or cannot be watched, and at the start while part of it is unreadable. */
 const BLIND_RESCAN_MS = 500;
 
 /**
- * Makes the source. `run` rejects when the folder cannot be read at the start; later losses are logged and waited out,
- * with everything staying in force. One source serves one `run`.
+ * Creates the source. `run` rejects if the folder cannot be read at the start; it logs later losses and waits, and all
+ * objects stay in force. Call `run` once.
  */
 export function createManifestsSource(options: ManifestsSourceOptions): ManifestsSource {
   const { dir, log, debounceMs = 10, rescanMs = 5000, startWaitMs = 10_000 } = options;
@@ -49,7 +49,7 @@ export function createManifestsSource(options: ManifestsSourceOptions): Manifest
   return {
     problems: () => folder.problems(),
     async run(sink, signal) {
-      // What hangs is left behind: to stop must not take longer than that.
+      // Stopping must not wait for a file system that hangs.
       await Promise.race([
         follow(folder, { dir, log, debounceMs, rescanMs, startWaitMs }, sink, signal),
         aborted(signal),
@@ -109,7 +109,7 @@ async function follow(
   }
 }
 
-/** A look at the folder; `undefined` when it cannot be read, which is logged when it begins and when it ends. */
+/** Refreshes the folder; `undefined` if it cannot be read, which is logged when that starts and ends. */
 async function tryRefresh(
   folder: ManifestFolder,
   dir: string,
@@ -142,12 +142,12 @@ class DirectoryWatch {
     this.#log = log;
   }
 
-  /** Whether some directory could not be watched, so that only looking often enough finds changes. */
+  /** Some directory could not be watched, so the folder must be polled. */
   get isBlind(): boolean {
     return this.#hasFailed;
   }
 
-  /** Watches exactly these (path → identity). @returns whether a watch is new, so that earlier changes may be missed. */
+  /** Watches exactly these (path → identity). @returns whether any watch is new and may have missed earlier changes. */
   update(directories: ReadonlyMap<string, string>): boolean {
     for (const [path, { identity, watcher }] of this.#watched) {
       if (directories.get(path) === identity) continue;
@@ -186,7 +186,7 @@ class DirectoryWatch {
       if (this.#watched.get(path)?.watcher === watcher) this.#watched.delete(path);
     };
     const watcher = watch(path, { persistent: false }, (event, name) => {
-      // The directory itself is gone, perhaps: another may have come in its place, with the same inode number.
+      // The directory itself may be gone, and another may have taken its place with the same inode number.
       if (event === "rename" && name === basename(path)) forget();
       this.#onWake();
     });

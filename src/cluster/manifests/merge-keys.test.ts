@@ -1,4 +1,4 @@
-/** YAML's merge keys, which kubectl takes. */
+/** YAML merge keys, which kubectl supports. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseManifest } from "./parse-manifest.ts";

@@ -1,4 +1,4 @@
-/** All files of a folder → the objects in force and the records that follow from them. */
+/** All files of a folder → the effective objects and their records. */
 
 import { isDeepStrictEqual } from "../../kernel/node-util.ts";
 import type { ObjectKind, ObjectKinds, ObjectSink } from "../object-source.ts";
@@ -18,8 +18,8 @@ interface MergedFolder {
 }
 
 /**
- * Takes each object from the first file, in path order, that defines it. An object that only bad definitions remain of
- * (it moved to another file and broke there) stays in force as it was. Pure.
+ * Takes each object from the first file, in path order, that defines it. An object with only bad definitions left (it
+ * moved to another file and broke there) keeps its previous version.
  *
  * @param files in path order.
  */
@@ -34,7 +34,7 @@ export function mergeFiles(files: readonly FileState[], before: ReadonlyMap<stri
       else duplicates.push(duplicateProblem(object, first));
     }
   }
-  // What a file held before, where no file holds it now.
+  // Previous versions of objects that no file defines validly now.
   const keep = (ids: ReadonlySet<string>, held: ReadonlyMap<string, ManifestObject>): void => {
     for (const id of ids) {
       const object = held.get(id);
@@ -47,8 +47,8 @@ export function mergeFiles(files: readonly FileState[], before: ReadonlyMap<stri
 }
 
 /**
- * The records of the objects. Slices made of an Endpoints object count only while no EndpointSlice of the same Service
- * is there: a dump of a cluster holds both, and the slices say more. Pure.
+ * The records of the objects. Slices made from an Endpoints object count only if the same Service has no EndpointSlice:
+ * a cluster dump contains both, and the slices have more information.
  */
 export function recordsOf(objects: Iterable<ManifestObject>): RecordMaps {
   const maps = newMaps();
@@ -88,14 +88,14 @@ function serviceOf({ namespace, serviceName }: EndpointSliceRecord): string {
 /** Kinds in the order of delivery. */
 export const DELIVERY_ORDER = ["nodes", "serviceCIDRs", "services", "endpointSlices"] as const;
 
-/** Before anything was delivered. */
+/** The state before the first delivery. */
 export const NO_RECORDS: RecordMaps = newMaps();
 
 /**
- * Tells the sink what changed, kind by kind: additions and updates in the order of the folder, then deletions. Records
- * of equal content are not an update, even where fields differ that no record has.
+ * Delivers the changes kind by kind: additions and updates in folder order, then deletions. Changes to fields that the
+ * records do not contain are not an update.
  *
- * @returns the records as the sink now knows them, to be given as `before` the next time.
+ * @returns the records as the sink now knows them, for `before` of the next call.
  */
 export function deliver(before: RecordMaps, now: RecordMaps, sink: ObjectSink): RecordMaps {
   return {
@@ -125,7 +125,7 @@ function deliverKind<K extends ObjectKind>(
   return known;
 }
 
-/** Slices have a digest, and hundreds of endpoints each. */
+/** A shortcut for slices, which have a digest and hundreds of endpoints. */
 function isOfSameDigest(old: object, now: object): boolean {
   return "resourceVersion" in old && "resourceVersion" in now && old.resourceVersion === now.resourceVersion;
 }

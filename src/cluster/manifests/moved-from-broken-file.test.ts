@@ -5,13 +5,13 @@ import { manifestBench, serviceYaml } from "./testing/manifest-bench.ts";
 
 test("an object that another file defines well now is taken from there, and not from what a broken file once held", async () => {
   using it = await manifestBench({ "a.yaml": `${serviceYaml("a")}---\n${serviceYaml("b")}` });
-  // An edit of a.yaml goes wrong: all that it held stays, rightly.
+  // After a broken edit of a.yaml its objects stay, as they must.
   it.temp.write("a.yaml", `${serviceYaml("a")}---\n: [\n`);
   assert.deepEqual(await it.settle(), []);
-  // Meanwhile b is written into a file of its own, with another port.
+  // In the meantime b is written to its own file, with another port.
   it.temp.write("b.yaml", serviceYaml("b", 81));
   await it.settle();
-  // No file says 80 any more, and a restart takes 81.
+  // No file has port 80 any more, and a restart would use 81.
   const fresh = await readManifests(it.temp.path);
   assert.deepEqual(fresh.services.find(({ name }) => name === "b")?.ports[0]?.port, 81);
   assert.equal(it.servicePort("b"), 81);

@@ -1,25 +1,25 @@
-/** The text of one file → the objects it defines, and everything that is wrong with it. */
+/** The text of one file → its objects and problems. */
 
 import { Composer, type Document, LineCounter, Parser } from "yaml";
 import { runAtOnce, type Steps } from "../../async/steps.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { addBroken, addDocument, addUnparsed, jsonSteps, newDraft, type ParsedManifest } from "./manifest-objects.ts";
 
-/** What the caller decides while a file is parsed. */
+/** Callbacks and options of the caller. */
 interface ParseHooks {
-  /** Reads a YAML document of so many characters. @throws Error why it is not used, as a predicate @default without a limit */
+  /** Limits the parsing of a document of this length. @throws Error whose message is a predicate. @default no limit */
   guarded?<T>(length: number, work: () => T): T;
-  /** Takes Pods as well, and the names of pods in slices. @default false */
+  /** Keeps Pods, and pod names in slices. @default false */
   readonly keepsPods?: boolean;
 }
 
-/** Parses one file at once. Never throws. `file` is only its name for problems; JSON is recognised by it. */
+/** Parses one file at once. Never throws. `file` is the name for problems, and identifies JSON by its extension. */
 export function parseManifest(text: string, file: string, hooks: ParseHooks = {}): ParsedManifest {
   const isJson = file.endsWith(".json");
   return runAtOnce(isJson ? jsonSteps(text, file, hooks.keepsPods ?? false) : manifestSteps(text, file, hooks));
 }
 
-/** The documents of a YAML file, one by one. Never throws. */
+/** Parses the documents of a YAML file one by one. Never throws. */
 export function* manifestSteps(text: string, file: string, hooks: ParseHooks): Steps<ParsedManifest> {
   const { guarded = (_length, work) => work(), keepsPods = false } = hooks;
   const draft = newDraft(file, keepsPods);
@@ -42,16 +42,16 @@ export function* manifestSteps(text: string, file: string, hooks: ParseHooks): S
 }
 
 interface YamlDocument {
-  /** Where it begins, counted from 1, or where it breaks. */
+  /** The first line, or the line of the error; counted from 1. */
   readonly line: number;
   /** Plain JSON; `null` for an empty document, the best guess for a broken one. */
   readonly raw: unknown;
-  /** Why the document cannot be trusted. */
+  /** Why the document is unusable. */
   readonly error?: string | undefined;
   lineOf(field: string): number;
 }
 
-/** Reads one document of a YAML file. Never throws: what cannot be read comes with an `error`. */
+/** Parses one document of a YAML file. Never throws: failures are in `error`. */
 function readYamlDocument({ text, line: firstLine }: DocumentText): YamlDocument {
   const lines = new LineCounter();
   const lineAt = (offset: number): number => lines.linePos(offset).line + firstLine - 1;
@@ -70,7 +70,7 @@ function readYamlDocument({ text, line: firstLine }: DocumentText): YamlDocument
       lineOf: (field) => lineAt(offsetOf(document, field) ?? start),
     };
   } catch (error) {
-    // The parser is not meant to throw, but nesting can exhaust the stack.
+    // The parser should not throw, but deep nesting can exhaust the stack.
     return without(firstLine, messageOf(error));
   }
 }
@@ -83,7 +83,7 @@ function compose(text: string, lines: LineCounter): readonly Document.Parsed[] {
   return documents;
 }
 
-/** Through JSON text, so that nothing but JSON values comes out and no string keeps the file's text in memory. */
+/** Converts via JSON text, so that only JSON values come out and no string keeps the file's text in memory. */
 function toPlainJson(document: Document.Parsed): { readonly raw: unknown; readonly error?: string } {
   try {
     const raw: unknown = JSON.parse(JSON.stringify(document.toJS()) ?? "null");
@@ -107,18 +107,18 @@ function offsetOf(document: Document.Parsed, field: string): number | undefined 
 }
 
 interface DocumentText {
-  /** Where it begins in the file, counted from 1. */
+  /** Its first line in the file, counted from 1. */
   readonly line: number;
   readonly text: string;
 }
 
 const MARKER = /^(?:---|\.\.\.)(?=[ \t\r\n]|$)/;
-/** Neither content nor a marker: a directive before a document, a comment, nothing. */
+/** Neither content nor a marker: a directive before a document, a comment, or an empty line. */
 const NO_CONTENT = /^(?:%.*|[ \t]*(?:#.*)?)\r?$/;
 
 /**
- * Cuts a stream at its document markers, which YAML allows in no scalar. Comments and directives go with the document
- * that follows, or with the last one. Pure.
+ * Splits a stream at its document markers, which YAML forbids in scalars. Comments and directives belong to the
+ * following document, or to the last one.
  */
 export function* splitDocuments(stream: string): Generator<DocumentText> {
   let start = 0;
@@ -129,7 +129,7 @@ export function* splitDocuments(stream: string): Generator<DocumentText> {
   for (let at = 0; at < stream.length; line++) {
     const lineBreak = stream.indexOf("\n", at);
     const next = lineBreak < 0 ? stream.length : lineBreak + 1;
-    // Nothing else can be a marker, and lines may be megabytes long.
+    // Checks the first character first, because lines may be megabytes long.
     const marker = stream[at] === "-" || stream[at] === "." ? MARKER.exec(stream.slice(at, at + 4))?.[0] : undefined;
     if (marker === "---" && isBegun) {
       yield { line: startLine, text: stream.slice(start, at) };

@@ -1,4 +1,4 @@
-/** One reading of manifests, for commands that do not watch. */
+/** Reads manifests once, for commands that do not watch. */
 import { jsonIn } from "../../logging/attempt.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import type {
@@ -15,34 +15,34 @@ import { ManifestReader, READ_LIMITS, requireSize } from "./manifest-reader.ts";
 import { recordsOf } from "./merge.ts";
 import type { ManifestProblem } from "./problem.ts";
 
-/** The records of a cluster, in the order of the manifests. */
+/** The records of a cluster, in manifest order. */
 export interface ClusterRecords {
   readonly services: readonly ServiceRecord[];
   readonly endpointSlices: readonly EndpointSliceRecord[];
   readonly nodes: readonly NodeRecord[];
   readonly serviceCIDRs: readonly ServiceCidrRecord[];
   readonly problems: readonly ManifestProblem[];
-  /** Missing where they were not asked for. */
+  /** Missing unless requested. */
   readonly pods?: readonly PodRecord[];
-  /** Notes on every Service, also those that are not watched; missing where they were not asked for. */
+  /** Notes on every Service, including those that are not watched; missing unless requested. */
   readonly serviceNotes?: readonly ServiceNotes[];
 }
 
 interface ReadChoice {
-  /** Pods as well, the names of pods in slices, and notes on Services. @default false */
+  /** Keeps Pods, pod names in slices, and notes on Services. @default false */
   readonly keepsPods?: boolean;
 }
 
-/** Reads a folder, or a single file of any name. Rejects when it cannot be read at all. */
+/** Reads a folder, or a single file of any name. Rejects if it cannot be read at all. */
 export async function readManifests(path: string, { keepsPods = false }: ReadChoice = {}): Promise<ClusterRecords> {
-  // Nothing else waits for a command: what takes long is what was asked for.
+  // A command has nothing else to do, so parsing may take long.
   const reader = new ManifestReader({ keepsPods, limits: { documentMs: 300_000 } });
   const folder = new ManifestFolder(path, silentLogger, reader);
   await folder.load();
   return clusterRecords(folder.objects(), folder.problems());
 }
 
-/** Reads a text as if it were a file of that name. Never rejects. JSON is recognised by how it begins: YAML takes it, too, slowly. */
+/** Reads a text as a file of that name. Never rejects. Detects JSON by its start: the YAML parser would be slow. */
 export async function readManifestText(
   text: string,
   file: string,
@@ -50,7 +50,7 @@ export async function readManifestText(
 ): Promise<ClusterRecords> {
   const decoded = /^\uFEFF?\s*[[{]/.test(text) ? jsonIn(text.replace(/^\uFEFF/, "")) : undefined;
   if (decoded !== undefined) return projectObjects([decoded], file, { keepsPods });
-  // Only here, for the daemon must not pay for the YAML parser.
+  // Imported on demand, so that the daemon does not pay for the YAML parser.
   const { parseManifest } = await import("./parse-manifest.ts");
   const guarded = <T>(length: number, work: () => T): T => {
     requireSize(length, READ_LIMITS);
@@ -61,8 +61,8 @@ export async function readManifestText(
 }
 
 /**
- * Projects decoded objects, lists among them, as if they were the documents of one file (named `file` in problems). The
- * first of two definitions of an object wins. Pure.
+ * Projects decoded objects, including lists, as if they were the documents of one file (`file` in problems). The first
+ * of two definitions of an object wins.
  */
 export function projectObjects(
   raw: readonly unknown[],

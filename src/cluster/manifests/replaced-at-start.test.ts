@@ -11,7 +11,7 @@ test("a file that is replaced between the look and the read is part of what ther
   let isReplaced = false;
   const reader = new ManifestReader({
     readFile: async (file, ...more) => {
-      // What deploys the manifests writes the file again, with the same text, just now.
+      // The deployment tool rewrites the file with the same text at this moment.
       if (!isReplaced) temp.replace("a.yaml", serviceYaml("a"));
       isReplaced = true;
       return await readRegularFile(file, ...more);

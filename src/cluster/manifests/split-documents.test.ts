@@ -42,7 +42,7 @@ test("what the pieces hold is what the stream holds", () => {
     fc.property(fc.array(line, { maxLength: 10 }), (lines) => {
       const stream = `${lines.join("\n")}\n`;
       const whole = values(stream);
-      // How much of a broken stream belongs to which document is anybody's guess.
+      // For a broken stream the document boundaries are undefined.
       if (whole.includes("?")) return;
       const pieces = Array.from(splitDocuments(stream), ({ text }) => values(text)).flat();
       const held = (all: unknown[]): unknown[] => all.filter((value) => value !== null);

@@ -1,10 +1,10 @@
-/** A volume that is unmounted: the directory below it is there, and empty. */
+/** An unmounted volume: its mount point still exists, and is empty. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { listFolder } from "./folder-listing.ts";
 import { manifestBench, serviceYaml } from "./testing/manifest-bench.ts";
 
-/** Lists the folder as if `directory` of it, and what is below, were on that device. */
+/** Lists the folder as if its subtree `directory` were on that device. */
 function onDevice(directory: string): { device: string; readonly list: typeof listFolder } {
   const volume = {
     device: "volume",

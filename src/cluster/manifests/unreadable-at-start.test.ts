@@ -6,7 +6,7 @@ import { ManifestReader, readRegularFile } from "./manifest-reader.ts";
 import { createManifestsSource, type ManifestsSourceOptions } from "./manifests-source.ts";
 import { RecordingSink, serviceYaml, TempFolder } from "./testing/manifest-bench.ts";
 
-/** What is delivered until everything counts as known. */
+/** The additions before the source is synced. */
 async function atStart(options: Partial<ManifestsSourceOptions>): Promise<readonly string[]> {
   using temp = new TempFolder();
   temp.write("in/a.yaml", serviceYaml("a"));
@@ -21,7 +21,7 @@ async function atStart(options: Partial<ManifestsSourceOptions>): Promise<readon
   return sink.take().filter((event) => event.startsWith("add"));
 }
 
-/** Refuses so many reads of the file, as a file server that is just coming back. */
+/** Fails the first reads of the file, like a file server that is just coming back. */
 function refusing(times: number): ManifestReader {
   let reads = 0;
   return new ManifestReader({

@@ -41,15 +41,15 @@ const NO_PORTS: readonly EndpointSlicePort[] = Object.freeze([]);
 const NO_ENDPOINTS: readonly EndpointRecord[] = Object.freeze([]);
 
 /**
- * Projects an EndpointSlice with the API server's defaults and the proxy's nil rules (reference endpoints.md §5). Pure.
+ * Projects an EndpointSlice with the API server's defaults and the proxy's nil rules (reference endpoints.md §5).
  *
- * An address that does not parse or is of the wrong family drops its endpoint with a warning: the API server lets no
- * such slice through, and a thousand good endpoints are worth more than the one. An FQDN slice is kept without its
+ * An endpoint whose address is invalid or of the wrong family is dropped with a warning: the API server rejects such a
+ * slice, so it comes from a manifest, and its good endpoints should still work. An FQDN slice is kept without its
  * endpoints, which no proxy uses.
  *
  * @param resourceVersion replaces `metadata.resourceVersion`, for sources whose objects carry a stale one.
- * @param keepsPods keeps the names of pods, which the daemon has no use for.
- * @param before the previous record of the slice: unchanged endpoints are taken from it, so that they are not kept twice.
+ * @param keepsPods keeps pod names, which the daemon does not need.
+ * @param before the previous record of the slice: unchanged endpoints are reused, so that they are not in memory twice.
  */
 export function projectEndpointSlice(
   raw: unknown,
@@ -82,7 +82,7 @@ function isCutShort(object: JsonObject): boolean {
   return metadataEntry(object, "annotations", OVER_CAPACITY_ANNOTATION) === "truncated";
 }
 
-/** A label may have values that no Service can have for a name: such a slice is no Service's, and leaves the one that it was of. */
+/** The label's value may be no valid Service name: such a slice belongs to no Service, and leaves its previous one. */
 function readServiceName(found: Findings, object: JsonObject): string {
   const value = metadataEntry(object, "labels", SERVICE_NAME_LABEL) ?? "";
   if (typeof value === "string" && isLabelValue(value)) return isDnsLabel(value) ? value : "";
@@ -95,7 +95,7 @@ function readTriggerTime(object: JsonObject): string {
   return typeof value === "string" ? value : "";
 }
 
-/** @param numberOf reads the number of a port. */
+/** @param numberOf reads a port number. */
 export function readPorts(
   found: Findings,
   value: unknown,
@@ -116,7 +116,7 @@ export function readPorts(
   return Object.freeze(ports);
 }
 
-/** The API lets 0 and absence through in slices; the proxy skips such a port and serves the others (endpoints.md §5.2). */
+/** Slices may have ports without a number or with 0; the proxy skips those ports (endpoints.md §5.2). */
 function readPortNumber(found: Findings, value: unknown, field: string): number | null {
   if (isPortNumber(value)) return value;
   if (isAbsent(value)) return null;
@@ -141,14 +141,14 @@ function readEndpoints(
     if (endpoint === undefined) continue;
     const same = indexOfSame(before, next, endpoint);
     endpoints.push(before[same] ?? endpoint);
-    // An endpoint that is not found is new, or replaces the one at this position.
+    // An endpoint without a match is new, or replaces the one at this position.
     next = same < 0 ? next : same + 1;
     if (same < 0 && before.length === items.length) next += 1;
   }
   return Object.freeze(exactList(endpoints));
 }
 
-/** Where an endpoint stands that is the same: there, or one further on when another was taken out. Negative: neither. Pure. */
+/** The index of an equal endpoint at `from`, or one further on if another was removed; negative if neither is equal. */
 function indexOfSame(before: readonly EndpointRecord[], from: number, endpoint: EndpointRecord): number {
   for (let index = from; index < Math.min(from + 2, before.length); index += 1) {
     const candidate = before[index];
@@ -160,10 +160,10 @@ function indexOfSame(before: readonly EndpointRecord[], from: number, endpoint: 
 const sharedZone = sharedStrings((text) => text !== "" && isLabelValue(text));
 
 /**
- * Reads one endpoint: of a big cluster there are 150,000, so a path text is only made for one that is wrong.
+ * Reads one endpoint. A big cluster has 150,000, so field paths are only built for problems.
  *
- * @param podNamespace of pods that are named without one; undefined: names of pods are not kept.
- * @returns `undefined` when it is left out (with a warning) or refuses the object.
+ * @param podNamespace the default namespace of pods; undefined: pod names are not kept.
+ * @returns `undefined` if the endpoint is dropped (with a warning) or makes the object invalid.
  */
 function readEndpoint(
   found: Findings,
@@ -198,7 +198,7 @@ function readEndpoint(
   return Object.freeze(pod === undefined ? record : { ...record, pod });
 }
 
-/** The first address, with which the endpoint stands and falls. The others are not used; wrong ones are named. */
+/** Reads the first address, without which the endpoint is dropped. The others are unused, but checked. */
 function readAddress(found: Findings, value: unknown, index: number, family: IpFamily): IpAddress | undefined {
   if (!Array.isArray(value) || value.length === 0) {
     const field = `endpoints[${index}].addresses`;
@@ -222,7 +222,7 @@ function readAddress(found: Findings, value: unknown, index: number, family: IpF
   return first;
 }
 
-/** Why an address is left out; `undefined` is a text that is none. */
+/** Why an address is dropped. @param address `undefined` if it does not parse. */
 function addressRule(address: IpAddress | undefined, family: IpFamily): string {
   if (address === undefined || familyOf(address) !== family) {
     return `must be an ${family} address, as addressType says`;

@@ -1,6 +1,6 @@
 /**
- * Readers of single fields of decoded JSON. Each takes what was found, notes what is wrong, and gives a usable value in
- * any case, so that all problems of an object are reported at once.
+ * Readers for single fields of decoded JSON. Each records problems and always returns a usable value, so that all
+ * problems of an object are reported at once.
  */
 import { exactList } from "../../net/exact-list.ts";
 import { type Findings, refuse } from "./findings.ts";
@@ -11,17 +11,17 @@ const NOTHING: JsonObject = Object.freeze({});
 const NO_ITEMS: readonly unknown[] = Object.freeze([]);
 const NO_STRINGS: readonly string[] = Object.freeze([]);
 
-/** Whether the value is a JSON object (not a list, not null). Pure. */
+/** Whether the value is a JSON object (not a list, not null). */
 export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Whether the API would read the value as absent. Pure. */
+/** Whether the API treats the value as absent. */
 export function isAbsent(value: unknown): value is undefined | null {
   return value === undefined || value === null;
 }
 
-/** An object; an empty one when absent. */
+/** An object; empty if absent. */
 export function objectField(found: Findings, value: unknown, field: string): JsonObject {
   if (isAbsent(value)) return NOTHING;
   if (isJsonObject(value)) return value;
@@ -29,7 +29,7 @@ export function objectField(found: Findings, value: unknown, field: string): Jso
   return NOTHING;
 }
 
-/** A list; an empty one when absent. */
+/** A list; empty if absent. */
 export function listField(found: Findings, value: unknown, field: string): readonly unknown[] {
   if (isAbsent(value)) return NO_ITEMS;
   if (Array.isArray(value)) return value;
@@ -37,14 +37,14 @@ export function listField(found: Findings, value: unknown, field: string): reado
   return NO_ITEMS;
 }
 
-/** A text; empty when absent. */
+/** A string; empty if absent. */
 export function stringField(found: Findings, value: unknown, field: string): string {
   if (typeof value === "string") return value;
   if (!isAbsent(value)) refuse(found, field, "must be a text (put it in quotes)", value);
   return "";
 }
 
-/** A frozen list of texts, shared when empty. */
+/** A frozen list of strings; a shared one if empty. */
 export function stringListField(found: Findings, value: unknown, field: string): readonly string[] {
   const items = listField(found, value, field);
   if (items.length === 0) return NO_STRINGS;
@@ -56,7 +56,7 @@ export function stringListField(found: Findings, value: unknown, field: string):
   return Object.freeze(exactList(texts));
 }
 
-/** One of some words; `fallback`, which is what the API server would fill in, when absent or empty. */
+/** One of the choices; `fallback`, the API server's default, if absent or empty. */
 export function choiceField<T extends string>(
   found: Findings,
   value: unknown,
@@ -72,7 +72,7 @@ export function choiceField<T extends string>(
   return fallback;
 }
 
-/** A port number, 1 to 65535. When `isOptional`, absent and 0 are allowed and give 0. */
+/** A port number, 1 to 65535. If `isOptional`, absent and 0 are allowed and yield 0. */
 export function portField(found: Findings, value: unknown, field: string, isOptional = false): number {
   if (isPortNumber(value)) return value;
   if (isOptional && (isAbsent(value) || value === 0)) return 0;
@@ -81,7 +81,7 @@ export function portField(found: Findings, value: unknown, field: string, isOpti
   return 0;
 }
 
-/** Whether the value is a port number, 1 to 65535. Pure. */
+/** Whether the value is a port number, 1 to 65535. */
 export function isPortNumber(value: unknown): value is number {
   return typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= 65535;
 }

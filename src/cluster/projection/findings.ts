@@ -1,24 +1,24 @@
 /**
- * What a projection finds wrong with an object, as data: problems refuse the object, warnings only drop one entry of it.
+ * The problems that a projection finds in an object: problems refuse the object, warnings only drop one of its entries.
  */
 import { attempt } from "../../logging/attempt.ts";
 
-/** One thing that is wrong with one field. */
+/** One problem of one field. */
 export interface FieldProblem {
   /** Path inside the object: `spec.ports[0].port`. */
   readonly field: string;
   /** What is allowed, as a predicate of the field: `must be a whole number from 1 to 65535`. */
   readonly message: string;
-  /** The value that was found; missing where the message is not about one. */
+  /** The value that was found; missing if the message is not about a value. */
   readonly value?: unknown;
 }
 
-/** The outcome of a projection. `warnings` name entries that were left out of an otherwise good record. */
+/** The outcome of a projection. `warnings` name entries that were dropped from an otherwise valid record. */
 export type Projection<T> =
   | { readonly ok: true; readonly record: T; readonly warnings: readonly FieldProblem[] }
   | { readonly ok: false; readonly problems: readonly FieldProblem[] };
 
-/** Collects while one object is read. */
+/** Collects problems while one object is read. */
 export interface Findings {
   readonly problems: FieldProblem[];
   readonly warnings: FieldProblem[];
@@ -33,12 +33,12 @@ export function newFindings(): Findings {
   return { problems: [], warnings: [] };
 }
 
-/** Notes a problem that refuses the whole object. */
+/** Records a problem that refuses the whole object. */
 export function refuse(found: Findings, field: string, message: string, value: unknown): void {
   add(found.problems, { field, message, value });
 }
 
-/** Notes an entry that is left out. */
+/** Records an entry that is dropped. */
 export function warn(found: Findings, field: string, message: string, value: unknown): void {
   add(found.warnings, { field, message, value });
 }
@@ -54,15 +54,15 @@ export function conclude<T>(found: Findings, record: T): Projection<T> {
   return { ok: true, record, warnings: found.warnings.length > 0 ? found.warnings : NO_WARNINGS };
 }
 
-/** A value as one short printable line: JSON, so that line breaks and control characters show as escapes. Pure. */
+/** Formats a value as one short line of JSON, in which line breaks and control characters are escaped. */
 export function describeValue(value: unknown): string {
   if (value === undefined) return "nothing";
-  // Nesting deep enough to exhaust the stack has no text.
+  // JSON.stringify throws if nesting exhausts the stack.
   const text = attempt(() => JSON.stringify(value) ?? String(value)) ?? "a value that cannot be shown";
   return text.length <= MAX_VALUE_CHARS ? text : `${text.slice(0, MAX_VALUE_CHARS)}…`;
 }
 
-/** `spec.ports[0].port must be a whole number from 1 to 65535, got 65536`. Pure. */
+/** `spec.ports[0].port must be a whole number from 1 to 65535, got 65536`. */
 export function formatProblem(problem: FieldProblem): string {
   const subject = problem.field === "" ? "the object" : problem.field;
   return `${subject} ${problem.message}${"value" in problem ? `, got ${describeValue(problem.value)}` : ""}`;

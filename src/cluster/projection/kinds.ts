@@ -1,4 +1,4 @@
-/** The kinds of objects that a proxy reads, and what each becomes. */
+/** The kinds that a proxy reads, and their projections. */
 import { parseCidr } from "../../net/ip.ts";
 import type { ObjectKind, ObjectKinds } from "../object-source.ts";
 import type { NodeAddress, NodeRecord, ServiceCidrRecord } from "../objects.ts";
@@ -19,11 +19,9 @@ export interface KindOfObject<K extends ObjectKind = ObjectKind> {
   /** Whether kube-proxy's watch would show the object (reference services.md §1). */
   isSelected(raw: unknown): boolean;
   /**
-   * Pure.
-   *
-   * @param resourceVersion instead of the object's own, for sources whose objects carry a stale one.
-   * @param keepsPods keeps the names of pods.
-   * @param before what the object was, of which the new record may share parts.
+   * @param resourceVersion replaces the object's own, for sources whose objects carry a stale one.
+   * @param keepsPods keeps pod names.
+   * @param before the previous record, of which the new one may share parts.
    */
   project(
     raw: unknown,
@@ -69,7 +67,7 @@ export const NODE: KindOfObject<"nodes"> = {
   project: (raw) => projectNode(raw),
 };
 
-/** Projects a ServiceCIDR; a prefix that does not parse refuses it. Pure. */
+/** Projects a ServiceCIDR; an invalid prefix refuses it. */
 export function projectServiceCidr(raw: unknown): Projection<ServiceCidrRecord> {
   const { found, object, metadata } = beginObject(raw);
   const spec = objectField(found, object.spec, "spec");
@@ -83,8 +81,8 @@ export function projectServiceCidr(raw: unknown): Projection<ServiceCidrRecord> 
 const ZONE_LABEL = "topology.kubernetes.io/zone";
 
 /**
- * Projects a Node (reference node.md §8). Addresses are kept as they are: the model skips those that do not parse.
- * A pod CIDR that does not parse is left out with a warning. Pure.
+ * Projects a Node (reference node.md §8). Addresses are kept as they are: the model skips invalid ones. An invalid pod
+ * CIDR is dropped with a warning.
  */
 export function projectNode(raw: unknown): Projection<NodeRecord> {
   const { found, object, metadata } = beginObject(raw);
@@ -123,7 +121,7 @@ function readAddresses(found: Findings, status: JsonObject): readonly NodeAddres
   );
 }
 
-/** `spec.podCIDRs`, or the single `spec.podCIDR` where an old object has only that. */
+/** `spec.podCIDRs`, or `spec.podCIDR` if an old object has only that. */
 function readPodCidrs(found: Findings, spec: JsonObject): readonly string[] {
   const listed = stringListField(found, spec.podCIDRs, "spec.podCIDRs");
   const single = stringField(found, spec.podCIDR, "spec.podCIDR");

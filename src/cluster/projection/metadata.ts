@@ -7,14 +7,14 @@ export const sharedDnsLabel = sharedStrings(isDnsLabel);
 export const sharedDnsSubdomain = sharedStrings(isDnsSubdomain);
 const NAMESPACE_BY_DEFAULT = "default";
 
-/** An object that is about to be read: nothing is known yet, except that one without `metadata` is refused. */
+/** An object whose fields are about to be read; a missing `metadata` is already recorded. */
 interface BegunObject {
   readonly found: Findings;
   readonly object: JsonObject;
   readonly metadata: JsonObject;
 }
 
-/** Begins to read an object. Pure. */
+/** Begins to read an object. */
 export function beginObject(raw: unknown): BegunObject {
   const found = newFindings();
   const object = objectField(found, raw, "");
@@ -25,7 +25,7 @@ export function beginObject(raw: unknown): BegunObject {
   return { found, object, metadata };
 }
 
-/** `metadata.name` as an RFC 1123 label (Services) or subdomain (everything else). */
+/** Reads `metadata.name` as an RFC 1123 label (Services) or subdomain (everything else). */
 export function readName(found: Findings, metadata: JsonObject, syntax: "label" | "subdomain"): string {
   const name = metadata.name;
   if (typeof name === "string" && (syntax === "label" ? isDnsLabel(name) : isDnsSubdomain(name))) return name;
@@ -33,7 +33,7 @@ export function readName(found: Findings, metadata: JsonObject, syntax: "label" 
   return "";
 }
 
-/** `metadata.namespace`, shared; `default` when a manifest leaves it out. */
+/** Reads `metadata.namespace` as a shared string; `default` if a manifest omits it. */
 export function readNamespace(found: Findings, metadata: JsonObject): string {
   const namespace = metadata.namespace;
   if (isAbsent(namespace) || namespace === "") return NAMESPACE_BY_DEFAULT;
@@ -43,13 +43,13 @@ export function readNamespace(found: Findings, metadata: JsonObject): string {
   return NAMESPACE_BY_DEFAULT;
 }
 
-/** The name of a node, shared; empty when absent, undefined for what cannot be one. */
+/** A node name as a shared string; empty if absent, undefined if invalid. */
 export function sharedNodeName(value: unknown): string | undefined {
   if (isAbsent(value) || value === "") return "";
   return typeof value === "string" ? sharedDnsSubdomain(value) : undefined;
 }
 
-/** The value of a label or annotation as found; `undefined` when the key is absent. Pure. */
+/** The value of a label or annotation as found; `undefined` if the key is absent. */
 export function metadataEntry(object: unknown, map: "labels" | "annotations", key: string): unknown {
   if (!isJsonObject(object) || !isJsonObject(object.metadata)) return undefined;
   const entries = object.metadata[map];
@@ -57,13 +57,13 @@ export function metadataEntry(object: unknown, map: "labels" | "annotations", ke
 }
 
 /**
- * One copy of each text that thousands of records repeat (namespaces, node names, port names, zones). Texts are only
- * shared after they passed their check, so looking one up here is also the check. Bounded: a cluster whose nodes come
- * and go for months must not grow it without end.
+ * The size limit of a pool. Pools keep one copy of each string that thousands of records repeat (namespaces, node
+ * names, port names, zones). They contain only valid strings, so a lookup is also the check. The limit matters in a
+ * cluster whose nodes come and go for months.
  */
 const LIMIT = 16_384;
 
-/** Makes a pool. @returns the shared copy of a text that satisfies `isValid`, `undefined` for one that does not. */
+/** Creates a pool: a function that returns the shared copy of a valid string, and `undefined` for an invalid one. */
 export function sharedStrings(isValid: (text: string) => boolean): (text: string) => string | undefined {
   const known = new Map<string, string>();
   return (text) => {

@@ -1,12 +1,12 @@
 /**
- * core/v1 Endpoints → the EndpointSlices that the endpointslice-mirroring controller would make of it: one per address
- * family and set of ports, `addresses` ready and `notReadyAddresses` not, at most 1,000 addresses of a subset, service
- * name = name of the Endpoints object. Source: the controller's documented behaviour (KEP-0752 and its flag
+ * core/v1 Endpoints → the EndpointSlices that the endpointslice-mirroring controller would create: one per address
+ * family and set of ports; `addresses` are ready, `notReadyAddresses` are not; at most 1,000 addresses per subset; the
+ * service name is that of the Endpoints object. Source: the controller's documented behaviour (KEP-0752 and its flag
  * `--mirroring-max-endpoints-per-subset`).
  *
- * Two differences, both because there is no controller here. Slice names end in a digest of family and ports instead of
- * random letters, so the same ports give the same slice. And Endpoints of Services with a selector count too: dumps of
- * old clusters have nothing else.
+ * There are two differences, because no controller runs here. Slice names end in a digest of family and ports instead
+ * of random letters, so the same ports yield the same slice. Endpoints of Services with a selector count too, because
+ * dumps of old clusters contain nothing else.
  */
 
 import { familyOf, type IpFamily, parseIpAddress, specialAddress } from "../../net/ip.ts";
@@ -19,7 +19,7 @@ import { beginObject, readName, readNamespace, sharedNodeName } from "./metadata
 import { DNS_SUBDOMAIN_RULE } from "./names.ts";
 import { podOfTargetRef } from "./pod.ts";
 
-/** The controller's default for the addresses that it takes from one subset. */
+/** The controller's default limit of addresses per subset. */
 export const MAX_ADDRESSES_PER_SUBSET = 1000;
 
 interface SliceDraft {
@@ -29,10 +29,10 @@ interface SliceDraft {
 }
 
 /**
- * Projects an Endpoints object; `isEndpointsSelected` is the caller's question. Addresses that do not parse, and those
- * beyond the limit, are left out with a warning. Pure.
+ * Projects an Endpoints object; the caller checks `isEndpointsSelected`. Drops invalid addresses, and those beyond the
+ * limit, with a warning.
  *
- * @param keepsPods keeps the names of pods, which the daemon has no use for.
+ * @param keepsPods keeps pod names, which the daemon does not need.
  */
 export function projectEndpoints(raw: unknown, keepsPods = false): Projection<readonly EndpointSliceRecord[]> {
   const { found, object, metadata } = beginObject(raw);

@@ -1,4 +1,4 @@
-/** Pods: core/v1 Pod → {@link PodRecord}, and what endpoints say of theirs. For commands that name pods; the daemon keeps neither. */
+/** core/v1 Pod → {@link PodRecord}, and the pods of endpoints. Only for commands that name pods, not for the daemon. */
 import { type IpAddress, parseIpAddress } from "../../net/ip.ts";
 import type { PodRecord } from "../objects.ts";
 import { isJsonObject, listField, objectField, stringField } from "./fields.ts";
@@ -6,7 +6,7 @@ import { conclude, type Projection } from "./findings.ts";
 import { beginObject, readName, readNamespace } from "./metadata.ts";
 import { isDnsLabel, isDnsSubdomain } from "./names.ts";
 
-/** Projects a Pod: its name, its node and the addresses that parse. Pure. */
+/** Projects a Pod: its name, its node and its valid addresses. */
 export function projectPod(raw: unknown): Projection<PodRecord> {
   const { found, object, metadata } = beginObject(raw);
   const spec = objectField(found, object.spec, "spec");
@@ -27,9 +27,9 @@ export function projectPod(raw: unknown): Projection<PodRecord> {
 }
 
 /**
- * The pod that a `targetRef` means, as `namespace/name`. One that is unusable is none: nothing is served by it. Pure.
+ * The pod of a `targetRef`, as `namespace/name`; undefined if it is unusable, which affects no traffic.
  *
- * @param namespace of the object that it stands in, which holds where the reference has none.
+ * @param namespace the default: that of the object with the reference.
  */
 export function podOfTargetRef(targetRef: unknown, namespace: string): string | undefined {
   if (!isJsonObject(targetRef) || targetRef.kind !== "Pod") return undefined;

@@ -65,7 +65,7 @@ test("lists are taken apart, typed lists lend their kind, other lists are left a
   assert.equal([...flattenLists({ apiVersion: "example.com/v1", kind: "AllowList", items: ["a"] })].length, 1);
 });
 
-/** Objects of the right outline with anything at all in the fields that are read. */
+/** Objects of the right outline with any JSON in the fields that are read. */
 const anything = fc.jsonValue({ maxDepth: 4 });
 const almostObject = fc.record(
   {

@@ -1,6 +1,6 @@
 /**
- * Any Kubernetes object → the records it stands for. Knows the kinds, their API groups and the `…List` kinds; the
- * projections know the fields.
+ * Any Kubernetes object → its records. Knows the kinds, their API groups and the `…List` kinds; the projections know
+ * the fields.
  */
 import type { ObjectKind, ObjectKinds } from "../object-source.ts";
 import type { PodRecord, ServiceNotes } from "../objects.ts";
@@ -19,14 +19,14 @@ export type KindRecord<K extends ObjectKind = ObjectKind> = {
   readonly [P in K]: { readonly kind: P; readonly record: ObjectKinds[P] };
 }[K];
 
-/** What became of one object. `title` names it for people: `Service default/web`. */
+/** The outcome for one object. `title` names it for people: `Service default/web`. */
 type ProjectedObject =
   | {
       readonly status: "accepted";
       readonly title: string;
       /** Identity of the object: kind, namespace and name. */
       readonly id: string;
-      /** Empty when the proxy's watches would not show the object (reference services.md §1). */
+      /** Empty if the proxy's watches would exclude the object (reference services.md §1). */
       readonly records: readonly KindRecord[];
       readonly warnings: readonly FieldProblem[];
       /** The records are slices made from an Endpoints object. */
@@ -39,14 +39,14 @@ type ProjectedObject =
   | {
       readonly status: "refused";
       readonly title: string;
-      /** `undefined` when not even the identity is usable. */
+      /** `undefined` if the object cannot be identified. */
       readonly id: string | undefined;
       readonly problems: readonly FieldProblem[];
     }
-  /** An ordinary object of a kind that the proxy has no use for. */
+  /** An object of a kind that the proxy does not use. */
   | { readonly status: "ignored"; readonly title: string };
 
-/** What becomes of the objects of a kind in a file. */
+/** Projects the objects of one kind. */
 interface KindProjector {
   readonly isNamespaced: boolean;
   readonly isMirrored: boolean;
@@ -85,19 +85,19 @@ const PROJECTORS: ReadonlyMap<string, KindProjector> = new Map([
   ["networking.k8s.io/v1beta1/ServiceCIDR", SERVICE_CIDRS],
 ]);
 
-/** The most characters of an object's JSON text. An API server stores 1.5 MiB of an object, and stores it more compactly. */
+/** The most characters of an object's JSON text. By default etcd stores at most 1.5 MiB, in a more compact form. */
 const MAX_OBJECT_CHARACTERS = 4 * 2 ** 20;
 
-/** Only for commands that name pods. */
+/** Kept only for commands that name pods. */
 const POD = "v1/Pod";
 
-/** Versions that are no longer served; their objects have another shape. */
+/** Versions that are no longer served; their objects have a different shape. */
 const RETIRED: ReadonlyMap<string, string> = new Map([
   ["discovery.k8s.io/v1beta1/EndpointSlice", "discovery.k8s.io/v1"],
   ["discovery.k8s.io/v1alpha1/EndpointSlice", "discovery.k8s.io/v1"],
 ]);
 
-/** An object's kind as written, or as its list says for items that leave it out. */
+/** An object's type as written, or from its list for items that omit it. */
 interface TypeMeta {
   readonly apiVersion: string;
   readonly kind: string;
@@ -106,8 +106,8 @@ interface TypeMeta {
 /**
  * Projects one object that is not a list. Never throws on decoded JSON.
  *
- * @param typeMeta what a typed list says of its items; the object's own `apiVersion` and `kind` otherwise.
- * @param keepsPods also takes Pods, and the names of pods in slices.
+ * @param typeMeta the item type of a typed list. @default the object's own `apiVersion` and `kind`
+ * @param keepsPods also keeps Pods, and pod names in slices.
  */
 export function projectObject(
   raw: unknown,
@@ -145,7 +145,7 @@ export function projectObject(
   if (text.length > MAX_OBJECT_CHARACTERS) {
     return refusedAs(title, id, "", `must have at most ${MAX_OBJECT_CHARACTERS} characters of JSON`, text.length);
   }
-  // Objects in files keep the `resourceVersion` that they were exported with through any edit, so only content counts.
+  // Edits of exported objects in files leave `resourceVersion` unchanged, so a content digest replaces it.
   const projection = projector.project(raw, contentDigest(text), keepsPods);
   if (!projection.ok) return { status: "refused", title, id, problems: projection.problems };
   if (id === undefined) return refusedAs(title, id, "metadata.name", "is required", undefined);
@@ -153,7 +153,7 @@ export function projectObject(
   return { status: "accepted", title, id, records, warnings, isMirrored: projector.isMirrored, ...notes };
 }
 
-/** A pod that cannot be used is passed over, as those of other kinds are: nothing but its name would be asked for. */
+/** Ignores an unusable pod like an object of another kind: it would only be shown by name. */
 function projectedPod(raw: JsonObject, typeMeta: TypeMeta): ProjectedObject {
   const title = titleOf(raw, typeMeta);
   const id = identityOf(raw, typeMeta, true);
@@ -162,17 +162,17 @@ function projectedPod(raw: JsonObject, typeMeta: TypeMeta): ProjectedObject {
   return { status: "accepted", title, id, records: [], warnings: [], isMirrored: false, pod: projection.record };
 }
 
-/** One object out of a document: the document itself, or an item of a list in it. */
+/** One object of a document: the document itself, or an item of a list in it. */
 interface ListedObject {
   readonly raw: unknown;
-  /** Where in the document: empty, or `items[3]`. */
+  /** The path in the document: empty, or `items[3]`. */
   readonly path: string;
   readonly typeMeta: TypeMeta | undefined;
 }
 
 const MAX_LIST_DEPTH = 8;
 
-/** Takes `List` and the typed lists of known kinds (`ServiceList`) apart, lists in lists too. Pure. */
+/** Flattens `List` and the typed lists of known kinds (`ServiceList`), also nested ones. */
 export function* flattenLists(raw: unknown, path = "", given?: TypeMeta, depth = 0): Generator<ListedObject> {
   const typeMeta = readTypeMeta(raw) ?? given;
   const itemType = typeMeta && itemTypeOf(typeMeta);
@@ -185,7 +185,7 @@ export function* flattenLists(raw: unknown, path = "", given?: TypeMeta, depth =
   }
 }
 
-/** What a list kind says of its items; `undefined` for a kind that is no list, or a list of a kind that is unknown here. */
+/** The item type of a list kind; `undefined` if the kind is not a list, or a list of an unknown kind. */
 function itemTypeOf({ apiVersion, kind }: TypeMeta): TypeMeta | "any" | undefined {
   if (!kind.endsWith("List")) return undefined;
   if (kind === "List") return apiVersion === "v1" ? "any" : undefined;
@@ -194,7 +194,7 @@ function itemTypeOf({ apiVersion, kind }: TypeMeta): TypeMeta | "any" | undefine
   return PROJECTORS.has(type) || RETIRED.has(type) || type === POD ? { apiVersion, kind: itemKind } : undefined;
 }
 
-/** Joins two field paths, either of which may be empty. Pure. */
+/** Joins two field paths; either may be empty. */
 export function joinPath(a: string, b: string): string {
   return a === "" || b === "" ? a + b : `${a}.${b}`;
 }
@@ -223,7 +223,7 @@ function titleOf(raw: JsonObject, typeMeta: TypeMeta, isNamespaced = true): stri
     : `${printable(typeMeta.kind)} ${name}`;
 }
 
-/** Plain names as they are, anything else as JSON, so that no text can forge a second log line. */
+/** Keeps plain names as they are and writes anything else as JSON, so that no text can forge a second log line. */
 function printable(value: unknown): string {
   if (value === undefined || value === null) return "(unnamed)";
   return typeof value === "string" && /^[-A-Za-z0-9._]{1,253}$/.test(value) ? value : describeValue(value);
@@ -243,7 +243,7 @@ function mapped<T, U>(projection: Projection<T>, toU: (record: T) => U): Project
   return projection.ok ? { ok: true, record: toU(projection.record), warnings: projection.warnings } : projection;
 }
 
-/** The object as JSON text, or undefined if it is nested so deeply that it has none. @throws TypeError for values that JSON cannot hold. */
+/** The object as JSON; undefined if it is nested too deeply. @throws TypeError for values that JSON cannot hold. */
 function textOf(raw: JsonObject): string | undefined {
   try {
     return JSON.stringify(raw);

@@ -24,20 +24,20 @@ const TYPES = ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"] as const
 const AFFINITIES = ["None", "ClientIP"] as const;
 const POLICIES = ["Cluster", "Local"] as const;
 
-/** API default and limit of `sessionAffinityConfig.clientIP.timeoutSeconds`. */
+/** Default and limit of `sessionAffinityConfig.clientIP.timeoutSeconds` in the API. */
 const AFFINITY_SECONDS = { byDefault: 10_800, max: 86_400 } as const;
 /** An annotation for Windows: reference windows.md §2.1. */
 const PRESERVE_DESTINATION = "preserve-destination";
-/** Of this program: `Gone` or `Never`. */
+/** This program's own annotation: `Gone` or `Never`. */
 const END_TCP_ANNOTATION = "kube-proxy-ts/end-tcp";
 const NO_PORTS: readonly ServicePortSpec[] = Object.freeze([]);
 const NO_INGRESS: readonly LoadBalancerIngress[] = Object.freeze([]);
 
 /**
- * Projects a Service, with the API server's defaults filled in (reference services.md §3). Pure.
+ * Projects a Service and applies the API server's defaults (reference services.md §3).
  *
- * Refused: what the API server would not store and what could reach a rule (names, ports, cluster IPs, enums). Kept for
- * the model to skip: external IPs, ingress IPs and source ranges that do not parse.
+ * Refuses values that the API server would reject and that could get into a rule (names, ports, cluster IPs, enums).
+ * Keeps invalid external IPs, ingress IPs and source ranges, which the model skips.
  */
 export function projectService(raw: unknown): Projection<ServiceRecord> {
   const { found, object, metadata } = beginObject(raw);
@@ -108,7 +108,7 @@ function readPort(found: Findings, item: unknown, path: string): ServicePortSpec
   });
 }
 
-/** A port's name as a shared DNS label; empty when absent. */
+/** Reads a port's name as a shared DNS label; empty if absent. */
 export function readPortName(found: Findings, value: unknown, field: string): string {
   if (isAbsent(value) || value === "") return "";
   const shared = typeof value === "string" ? sharedDnsLabel(value) : undefined;
@@ -116,7 +116,7 @@ export function readPortName(found: Findings, value: unknown, field: string): st
   return shared ?? "";
 }
 
-/** Two ports of one name would be one service port, and two of one number one address: the API refuses both. */
+/** Two ports with one name would be one service port, and two with one number one address: the API rejects both. */
 function refuseDuplicates(found: Findings, ports: readonly ServicePortSpec[]): void {
   const names = new Set<string>();
   const numbers = new Set<string>();
@@ -164,7 +164,7 @@ function readIngress(found: Findings, object: JsonObject): readonly LoadBalancer
   return Object.freeze(exactList(ingress));
 }
 
-/** Never fails: what cannot be read is left out, and refused elsewhere. Pure. */
+/** Never fails: omits invalid values, which the projection reports. */
 export function readServiceNotes(raw: unknown): ServiceNotes {
   const { found, object, metadata } = beginObject(raw);
   const status = objectField(found, object.status, "status");
@@ -194,7 +194,7 @@ interface ClusterIps {
 }
 
 const NO_FAMILIES: readonly IpFamily[] = Object.freeze([]);
-/** Nearly every Service has one of these four lists: they are shared. */
+/** Shared lists: nearly every Service has one of these four. */
 const COMMON_FAMILIES = new Map<string, readonly IpFamily[]>([
   ["IPv4", Object.freeze(["IPv4" as const])],
   ["IPv6", Object.freeze(["IPv6" as const])],
@@ -203,9 +203,9 @@ const COMMON_FAMILIES = new Map<string, readonly IpFamily[]>([
 ]);
 
 /**
- * Reads the three fields as the API server stores them: each of `clusterIP` and `clusterIPs` is filled in from the
- * other, and `ipFamilies` from the addresses. Where `ipFamilies` contradicts an address, the address is believed and
- * the contradiction is a warning: the Service keeps working in the family it has an address of.
+ * Reads the three fields as the API server stores them: `clusterIP` and `clusterIPs` default to each other, and
+ * `ipFamilies` to the families of the addresses. If `ipFamilies` contradicts an address, the address wins with a
+ * warning, so the Service keeps working in the family of its address.
  */
 function readClusterIps(found: Findings, spec: JsonObject): ClusterIps {
   const single = stringField(found, spec.clusterIP, "spec.clusterIP");

@@ -1,6 +1,6 @@
 /**
- * A program with a manifests source whose reads (`read`) or looks at the folder (`list`) wait in the system; ends with SIGTERM.
- * Arguments: which of both, and the folder.
+ * A program with a manifests source whose file reads (`read`) or listings (`list`) hang in the kernel; SIGTERM ends it.
+ * Arguments: `read` or `list`, and the folder.
  */
 import { open } from "node:fs/promises";
 import path from "node:path";
@@ -13,10 +13,10 @@ const [which, dir = ""] = process.argv.slice(2);
 const stop = new AbortController();
 process.on("SIGTERM", () => {
   stop.abort();
-  // As the daemon does, in case that something keeps it.
+  // As in the daemon, in case something keeps the process alive.
   setTimeout(() => process.exit(0), 1000).unref();
 });
-// Without a look at anything that hangs: the main thread lives.
+// Shows that the main thread is not blocked.
 const alive = setInterval(() => process.stdout.write("alive\n"), 200);
 const source = createManifestsSource({
   dir,

@@ -1,4 +1,4 @@
-/** A folder of manifests, a sink that keeps what it is told, and a clock that only tests move. */
+/** A manifest folder, a recording sink, and a clock that only the test advances. */
 import { mkdirSync, mkdtempSync, realpathSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -9,7 +9,7 @@ import { ManifestFolder } from "../manifest-folder.ts";
 import { ManifestReader } from "../manifest-reader.ts";
 import { deliver, NO_RECORDS, type RecordMaps } from "../merge.ts";
 
-/** A Service manifest that ends with a line break. */
+/** A Service manifest with a final line break. */
 export function serviceYaml(name: string, port = 80): string {
   return `apiVersion: v1
 kind: Service
@@ -22,7 +22,7 @@ spec:
 `;
 }
 
-/** An EndpointSlice manifest that ends with a line break. */
+/** An EndpointSlice manifest with a final line break. */
 export function sliceYaml(name: string, service: string, address = "10.1.0.1"): string {
   return `apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
@@ -35,7 +35,7 @@ endpoints: [{ addresses: [${address}] }]
 `;
 }
 
-/** An Endpoints manifest that ends with a line break. */
+/** An Endpoints manifest with a final line break. */
 export function endpointsYaml(name: string, address = "10.1.0.9"): string {
   return `apiVersion: v1
 kind: Endpoints
@@ -54,13 +54,13 @@ export class TempFolder implements Disposable {
     return path.join(this.path, ...names);
   }
 
-  /** Writes in place, making the directories. */
+  /** Writes in place; creates directories. */
   write(name: string, text: string): void {
     mkdirSync(path.dirname(this.at(name)), { recursive: true });
     writeFileSync(this.at(name), text);
   }
 
-  /** Writes beside and renames, as careful editors do. */
+  /** Writes a temporary file and renames it, as careful editors do. */
   replace(name: string, text: string): void {
     this.write(`.${path.basename(name)}.tmp`, text);
     mkdirSync(path.dirname(this.at(name)), { recursive: true });
@@ -76,7 +76,7 @@ export class TempFolder implements Disposable {
   }
 }
 
-/** Keeps events as short texts: `add services/default/web`. */
+/** Records events as short texts: `add services/default/web`. */
 export class RecordingSink implements ObjectSink {
   readonly events: string[] = [];
   readonly current = new Map<string, unknown>();
@@ -103,7 +103,7 @@ export class RecordingSink implements ObjectSink {
     return this.events.splice(0);
   }
 
-  /** Waits until the condition holds, judged after each event and now and then; rejects after a generous limit. */
+  /** Waits until the condition holds, which is checked after each event and every 20 ms; rejects after the limit. */
   async until(isTrue: () => boolean, limitMs = 15_000): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const check = (): void => {
@@ -126,7 +126,7 @@ export class RecordingSink implements ObjectSink {
   }
 }
 
-/** Keeps errors and warnings as texts. */
+/** Records errors and warnings as texts. */
 export class RecordingLogger implements Logger {
   readonly lines: string[] = [];
   info(): void {}
@@ -151,10 +151,10 @@ export class RecordingLogger implements Logger {
   }
 }
 
-/** One for all benches of a test file. */
+/** Shared by all benches of a test file. */
 export const sharedReader = new ManifestReader();
 
-/** A folder that is looked at when the test says so. */
+/** A folder that only the test refreshes. */
 export class ManifestBench implements Disposable {
   readonly temp = new TempFolder();
   readonly sink = new RecordingSink();
@@ -172,11 +172,11 @@ export class ManifestBench implements Disposable {
     this.#deliver();
     this.sink.take();
     this.log.take();
-    // Files written just now are read once more before their times are believed.
+    // Files written just now are read again before their times are trusted.
     await this.settle();
   }
 
-  /** Looks at the folder after some time has passed. @returns whether something still changes. */
+  /** Advances the clock and refreshes. @returns whether something is still changing. */
   async look(passedMs: number): Promise<boolean> {
     this.#nowMs += passedMs;
     const { isUnsettled } = await this.folder.refresh(this.#nowMs);
@@ -184,7 +184,7 @@ export class ManifestBench implements Disposable {
     return isUnsettled;
   }
 
-  /** Looks until everything has come to rest. @returns the events. */
+  /** Refreshes until everything has settled. @returns the events. */
   async settle(): Promise<string[]> {
     for (let passedMs = 1000; await this.look(passedMs); passedMs = 1000);
     return this.sink.take();
@@ -209,7 +209,7 @@ export class ManifestBench implements Disposable {
   }
 }
 
-/** A bench whose folder had these files when it was first read. */
+/** A bench whose folder initially contains these files. */
 export async function manifestBench(files: Record<string, string>, list = listFolder): Promise<ManifestBench> {
   const made = new ManifestBench(list);
   for (const [name, text] of Object.entries(files)) made.temp.write(name, text);
