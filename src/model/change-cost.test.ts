@@ -1,4 +1,4 @@
-/** One change costs the same in a small cluster and in a large one, counted in what is looked at, not in time. */
+/** One change costs the same in a small and in a large cluster, measured in accesses rather than time. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { runAtOnce } from "../async/steps.ts";
@@ -8,7 +8,7 @@ import { ServiceChangeTracker } from "./service-change-tracker.ts";
 import type { ServicePort } from "./service-port.ts";
 import { makeEndpointRecord, makeService, makeSlice } from "./testing/records.ts";
 
-/** Counts every access by key and refuses to be walked. */
+/** Counts every access by key and throws when iterated. */
 class CountingMap<V> extends Map<string, V> {
   accesses = 0;
   override get(key: string): V | undefined {
@@ -44,7 +44,7 @@ class CountingMap<V> extends Map<string, V> {
   }
 }
 
-/** A record that may be looked at until `seal` is called, and not afterwards. */
+/** A record that throws on any access after `seal`. */
 function sealable<T extends object>(record: T): { readonly record: T; seal(): void } {
   let isSealed = false;
   const guarded = new Proxy(record, {

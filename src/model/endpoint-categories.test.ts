@@ -19,7 +19,7 @@ const SERVING_TERMINATING: Partial<Endpoint> = { isReady: false, isTerminating: 
 const NEITHER: Partial<Endpoint> = { isReady: false, isServing: false };
 const LOCAL: Partial<Endpoint> = { isLocal: true };
 
-/** `a: READY` becomes the endpoint 10.0.0.1, and so on; results are told by these letters again. */
+/** `a: READY` becomes the endpoint 10.0.0.1, and so on; assertions use the same letters. */
 function endpointsOf(parts: Record<string, Partial<Endpoint>>): Endpoint[] {
   return Object.entries(parts).map(([letter, part]) => makeEndpoint(`10.0.0.${letter.charCodeAt(0) - 96}`, 80, part));
 }
@@ -238,7 +238,7 @@ describe("for any endpoints and policy", () => {
         assert.equal(hasAny, endpoints.some(isUsable));
         assert.ok(reachable.every(isUsable));
         assert.ok(local?.every((one) => one.isLocal) ?? true);
-        // Topology and policies never leave the Cluster set empty while an endpoint could serve.
+        // Topology and policies never make the Cluster set empty while an endpoint is usable.
         if (cluster !== undefined) assert.equal(cluster.length > 0, hasAny);
       }),
     );

@@ -5,26 +5,26 @@
 import type { Endpoint } from "./endpoint.ts";
 import { type ServicePort, usesClusterEndpoints, usesLocalEndpoints } from "./service-port.ts";
 
-/** What categorisation must know of this node. */
+/** The node's properties that categorisation uses. */
 export interface NodeTopology {
   readonly nodeName: string;
-  /** `undefined` or empty when the node has no zone. */
+  /** `undefined` or empty if the node has no zone. */
   readonly zone: string | undefined;
 }
 
-/** Every list keeps the order of the endpoints given. */
+/** Every list keeps the order of the given endpoints. */
 export interface EndpointCategories {
-  /** Endpoints of the Cluster policy; `undefined` when the port does not use them. */
+  /** Endpoints of the Cluster policy; `undefined` if the port does not use them. */
   readonly cluster: readonly Endpoint[] | undefined;
-  /** Endpoints of the Local policy; `undefined` when the port does not use them. */
+  /** Endpoints of the Local policy; `undefined` if the port does not use them. */
   readonly local: readonly Endpoint[] | undefined;
-  /** All that traffic may reach from this node: the union of both, without duplicates. */
+  /** All endpoints that traffic of this node may reach: the union of both, without duplicates. */
   readonly reachable: readonly Endpoint[];
-  /** A usable endpoint exists somewhere: with an empty set, traffic is dropped then and refused otherwise. */
+  /** Some node has a usable endpoint: traffic to an empty set is then dropped, otherwise refused. */
   readonly hasAny: boolean;
 }
 
-/** Which hints count for a service port on this node; `none`: all ready endpoints are equally near. */
+/** Which hints apply to a service port on this node; `none`: all ready endpoints are equally near. */
 export type TopologyMode =
   | { readonly kind: "none" }
   | { readonly kind: "same-node"; readonly node: string }
@@ -34,9 +34,9 @@ const NO_TOPOLOGY: TopologyMode = { kind: "none" };
 const NO_ENDPOINTS: readonly Endpoint[] = Object.freeze([]);
 
 /**
- * Chooses, from the endpoints of one service port, what each policy uses on this node. Pure.
+ * Selects the endpoints of one service port that each policy uses on this node.
  *
- * @param endpoints sorted by text; `undefined` when there are none.
+ * @param endpoints sorted by text; `undefined` if there are none.
  */
 export function categorizeEndpoints(
   endpoints: readonly Endpoint[] | undefined,
@@ -51,14 +51,14 @@ export function categorizeEndpoints(
     cluster,
     local: local?.endpoints,
     reachable: reachableEndpoints(all, cluster, local, mode),
-    // The Cluster set is never empty while anybody is usable, so it answers the question where it exists.
+    // The Cluster set is never empty while an endpoint is usable, so its size is enough if it exists.
     hasAny: cluster === undefined ? local !== undefined && all.some(isUsable) : cluster.length > 0,
   };
 }
 
 interface LocalSet {
   readonly endpoints: readonly Endpoint[];
-  /** No endpoint here was ready: these are serving and terminating. */
+  /** No local endpoint was ready: these are serving and terminating. */
   readonly isFallback: boolean;
 }
 
@@ -89,7 +89,7 @@ function localEndpoints(all: readonly Endpoint[]): LocalSet {
   return { endpoints: fallback, isFallback: fallback.length > 0 };
 }
 
-/** Endpoints.md §7.3: a hint counts only when every ready endpoint has one and at least one is hinted for here. Pure. */
+/** Endpoints.md §7.3: hints count only if every ready endpoint has one and at least one names this zone or node. */
 export function topologyMode(all: readonly Endpoint[], node: NodeTopology): TopologyMode {
   const zone = node.zone ?? "";
   let isNodeHinted = true;
@@ -128,12 +128,12 @@ function isUsable(endpoint: Endpoint): boolean {
   return endpoint.isReady || isServingTerminating(endpoint);
 }
 
-/** The usual case keeps everything, and then costs no copy. */
+/** Avoids a copy in the usual case, which keeps everything. */
 function filterOrSame(all: readonly Endpoint[], keep: (endpoint: Endpoint) => boolean): readonly Endpoint[] {
   return all.every(keep) ? all : all.filter(keep);
 }
 
-/** Both sets are parts of `all` in its order, so one walk finds the union in that order. */
+/** Both sets are subsequences of `all`, so one pass finds the union in that order. */
 function unionOf(all: readonly Endpoint[], a: readonly Endpoint[], b: readonly Endpoint[]): readonly Endpoint[] {
   let nextA = 0;
   let nextB = 0;

@@ -1,6 +1,6 @@
 /**
- * Why an endpoint of a service port is used on this node, or left out: what `endpoint-categories.ts` has decided, in codes. The
- * decision is taken from the categories and never made a second time; only its reason is looked for here. Pure.
+ * Why an endpoint of a service port is used or left out on this node: reason codes for the decisions of
+ * `endpoint-categories.ts`. They are never decided a second time here; this file only finds the reasons.
  */
 import type { Endpoint } from "./endpoint.ts";
 import { type EndpointCategories, type NodeTopology, type TopologyMode, topologyMode } from "./endpoint-categories.ts";
@@ -9,35 +9,35 @@ import { type EndpointCategories, type NodeTopology, type TopologyMode, topology
 export type EndpointReason =
   /** Used: ready, and near enough. */
   | "ready"
-  /** Used: it terminates and still serves, and nothing better is there. */
+  /** Used: terminating but still serving, and no endpoint is ready. */
   | "last-resort"
   /** Left out: not ready, and not terminating either. */
   | "not-ready"
-  /** Left out: it terminates and no longer serves. */
+  /** Left out: terminating and no longer serving. */
   | "terminated"
-  /** Left out: it terminates, and others are ready. */
+  /** Left out: terminating, and others are ready. */
   | "terminating"
-  /** Left out: the Local policy, and it is on another node. */
+  /** Left out: on another node, under the Local policy. */
   | "not-local"
   /** Left out: hinted for other zones. */
   | "other-zone"
   /** Left out: hinted for other nodes. */
   | "other-node";
 
-/** What one policy makes of an endpoint. */
+/** How one policy uses an endpoint. */
 export interface EndpointUse {
   readonly isUsed: boolean;
   readonly reason: EndpointReason;
 }
 
-/** One endpoint; a policy that the service port does not use is undefined. */
+/** One endpoint; undefined for a policy that the service port does not use. */
 interface ReasonedEndpoint {
   readonly endpoint: Endpoint;
   readonly cluster: EndpointUse | undefined;
   readonly local: EndpointUse | undefined;
 }
 
-/** Why topology hints do not count, though some endpoint has one. */
+/** Why topology hints do not apply although some endpoint has one. */
 export interface IgnoredHints {
   readonly kind: "zone" | "node";
   readonly why:
@@ -46,13 +46,13 @@ export interface IgnoredHints {
     | { readonly code: "zone-unknown" };
 }
 
-/** What topology hints do on this node. */
+/** The effect of topology hints on this node. */
 export interface TopologyReason {
   readonly mode: TopologyMode;
   readonly ignored: readonly IgnoredHints[];
 }
 
-/** The reasons for a service port's endpoints, in their order. @param all as `categories` were made of. */
+/** The reasons for a service port's endpoints, in order. @param all the endpoints that `categories` were made from. */
 export function endpointReasons(
   all: readonly Endpoint[],
   categories: EndpointCategories,
@@ -77,7 +77,7 @@ function useIn(
   return { isUsed: true, reason: endpoint.isReady ? "ready" : "last-resort" };
 }
 
-/** The reason against an endpoint apart from topology and other nodes. */
+/** The reason to leave an endpoint out, apart from topology and locality. */
 function reasonAgainst({ isReady, isServing, isTerminating }: Endpoint): EndpointReason | undefined {
   if (isReady) return undefined;
   if (!isTerminating) return "not-ready";
@@ -88,7 +88,7 @@ function hintedFor(mode: TopologyMode): EndpointReason {
   return mode.kind === "same-node" ? "other-node" : "other-zone";
 }
 
-/** Which hints count here, and why others do not (reference endpoints.md §7.3). */
+/** Which hints apply here, and why others do not (reference endpoints.md §7.3). */
 export function topologyReason(all: readonly Endpoint[], node: NodeTopology): TopologyReason {
   const mode = topologyMode(all, node);
   const ready = all.filter(({ isReady }) => isReady);

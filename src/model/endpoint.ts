@@ -10,14 +10,14 @@ export interface Endpoint {
   readonly isReady: boolean;
   readonly isServing: boolean;
   readonly isTerminating: boolean;
-  /** `undefined` when there are none. */
+  /** `undefined` if there are none. */
   readonly zoneHints: readonly string[] | undefined;
   readonly nodeHints: readonly string[] | undefined;
 }
 
 /**
- * Whether flows that an endpoint has may stay with it: it serves, or it is published though it does not (`publishNotReadyAddresses`), and
- * new ones are led to it. Pure.
+ * Whether existing flows may stay with an endpoint: it serves, or it counts as ready without serving
+ * (`publishNotReadyAddresses`), so that new flows go to it as well.
  */
 export function keepsFlows({ isReady, isServing }: Endpoint): boolean {
   return isReady || isServing;

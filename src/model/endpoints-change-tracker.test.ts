@@ -25,7 +25,7 @@ function makeTracker(nodeName = "node-a", clock: TestClock = { now: () => START 
   return { tracker, problems, live: new Map<string, readonly Endpoint[]>() };
 }
 
-/** A tracker that has applied the slices given. */
+/** A tracker that has applied the given slices. */
 function withApplied(...slices: EndpointSliceRecord[]) {
   const made = makeTracker();
   for (const slice of slices) made.tracker.update(slice, false);

@@ -1,6 +1,6 @@
 /**
- * The EndpointSlices of one family, applied and pending, and what the pending ones change: reference endpoints.md §5.1, §6.2.
- * Work follows the services whose slices changed, not the cluster.
+ * Tracks the applied and pending EndpointSlices of one family, and what the pending ones change (reference endpoints.md
+ * §5.1, §6.2). The work depends on the services whose slices changed, not on the cluster's size.
  */
 import type { Steps } from "../async/steps.ts";
 import type { EndpointSliceRecord } from "../cluster/objects.ts";
@@ -14,34 +14,34 @@ import type { OnProblem } from "./service-ports.ts";
 import { joinSlices, type ReadSlice, readSlice } from "./slice-endpoints.ts";
 
 export interface EndpointsChanges {
-  /** `namespace/name` of every service with a pending slice change, even when its endpoints came out the same. */
+  /** `namespace/name` of every service with a pending slice change, even if its endpoints stayed the same. */
   readonly updatedServices: ReadonlySet<string>;
-  /** Keys of service ports whose endpoint list differs from before. */
+  /** Keys of service ports whose endpoint list changed. */
   readonly changedPorts: ReadonlySet<string>;
-  /** Whether one of these services had or has an endpoint on another protocol than TCP. */
+  /** Whether one of these services had or has an endpoint of a protocol other than TCP. */
   readonly conntrackCleanupRequired: boolean;
-  /** By service: when the changes were caused, in milliseconds since the epoch. */
+  /** By service: the trigger times of the changes, in milliseconds since the epoch. */
   readonly lastChangeTriggerTimes: ReadonlyMap<string, readonly number[]>;
 }
 
-/** What became of a slice event. */
+/** The outcome of a slice event. */
 export interface SliceVerdict {
-  /** The slice is one of this family's services (endpoints.md §5.1). */
+  /** The slice belongs to a service of this family (endpoints.md §5.1). */
   readonly accepted: boolean;
-  /** This very event changed something. */
+  /** This event changed something. */
   readonly changed: boolean;
 }
 
 interface EndpointsChangeTrackerOptions {
   readonly family: IpFamily;
-  /** Empty when unknown: no endpoint is local then. */
+  /** Empty if unknown; then no endpoint is local. */
   readonly nodeName: string;
-  /** Milliseconds since the epoch, to ignore changes that were made before this process started. */
+  /** Milliseconds since the epoch, for ignoring changes from before this process started. */
   readonly now: () => number;
-  /** Tells where the clock has been set since then. @default it is not set */
+  /** Monotonic time, which reveals that the clock was set. @default the clock is never set */
   readonly monotonicMs?: (() => number) | undefined;
   readonly onProblem?: OnProblem;
-  /** Called for slices that belong to no Service: other controllers may keep some, and nothing is wrong with them. */
+  /** Called for slices that belong to no Service; other controllers may legitimately own some. */
   readonly onIgnored?: OnProblem;
 }
 
@@ -50,23 +50,23 @@ interface PendingSlice {
   readonly isRemoval: boolean;
 }
 
-// A list and no map for the applied slices: nearly every service has one, and there are tens of thousands.
+// A list rather than a map of applied slices: nearly all of the tens of thousands of services have just one.
 interface ServiceSlices {
-  /** In order of slice name. */
+  /** Sorted by slice name. */
   applied: readonly ReadSlice[];
   pending: Map<string, PendingSlice> | undefined;
 }
 
 export class EndpointsChangeTracker {
   readonly #options: EndpointsChangeTrackerOptions;
-  /** By the monotonic clock. */
+  /** Monotonic time. */
   readonly #createdMs: number;
   /** By `namespace/name` of the Service. */
   readonly #services = new Map<string, ServiceSlices>();
   readonly #localReadyCounts = new Map<string, number>();
   /**
-   * `namespace/name` → number of distinct IPs of local ready endpoints over all ports, where it is not 0
-   * (endpoints.md §6.2, helpers).
+   * `namespace/name` → number of distinct IPs of local ready endpoints over all ports, unless it is 0 (endpoints.md
+   * §6.2, helpers).
    */
   readonly localReadyCounts: ReadonlyMap<string, number> = this.#localReadyCounts;
   #pendingServices = new Set<string>();
@@ -78,7 +78,7 @@ export class EndpointsChangeTracker {
     this.#createdMs = monotonicMs();
   }
 
-  /** Number of services that have an applied or pending slice. */
+  /** Number of services with an applied or pending slice. */
   get serviceCount(): number {
     return this.#services.size;
   }
@@ -89,8 +89,8 @@ export class EndpointsChangeTracker {
   }
 
   /**
-   * Takes one slice event; the slice is what was written, or what was there before its removal. A change and its exact revert
-   * are two changes.
+   * Records one slice event; for a removal, `slice` is the last version. A change and its exact revert count as two
+   * changes.
    */
   update(slice: EndpointSliceRecord, isRemoval: boolean): SliceVerdict {
     const { family, onIgnored } = this.#options;
@@ -113,8 +113,8 @@ export class EndpointsChangeTracker {
   }
 
   /**
-   * Moves all pending changes into the live map, whose lists are sorted by text and never empty; a step for each service. What
-   * comes between two steps is applied now or the next time.
+   * Moves all pending changes into the live map, whose lists are sorted by text and never empty, one step per service.
+   * Events between two steps are applied now or in the next call.
    */
   *apply(
     live: Map<string, readonly Endpoint[]>,
@@ -166,17 +166,17 @@ export class EndpointsChangeTracker {
     for (const { record, isRemoval } of pending.values()) {
       if (!isRemoval) folded.push(readSlice(record, this.#options, sliceNamed(applied, record.name)));
     }
-    // By name, so that the outcome of overlapping slices does not depend on the order of events.
+    // Sorted by name, so that the result for overlapping slices does not depend on the order of events.
     return exactList(folded.sort((a, b) => (a.record.name < b.record.name ? -1 : 1)));
   }
 
   #noteTriggerTime(service: string, { lastChangeTriggerTime }: EndpointSliceRecord, isRemoval: boolean): void {
-    // A removed slice takes its annotation with it: when this service changed is not known any more.
+    // A removed slice loses its annotation, so the time of the service's change is unknown.
     if (isRemoval) {
       this.#triggerTimes.delete(service);
       return;
     }
-    // A node without a battery begins long ago: what counts is when it began by the clock as it is now.
+    // A node without a battery-backed clock starts in the past: converts the start time to the current clock.
     const { now, monotonicMs = now } = this.#options;
     const createdMs = this.#createdMs - monotonicMs() + now();
     const timeMs = parseRfc3339Ms(lastChangeTriggerTime);
@@ -200,14 +200,14 @@ function sliceNamed(slices: readonly ReadSlice[], name: string): ReadSlice | und
 }
 
 /**
- * Whether two deliveries are the same object (endpoints.md §6.2 step 2). Resource version and order of elements count: a
+ * Whether two slices are the same version (endpoints.md §6.2 step 2). Resource version and element order count: a
  * metadata-only edit is a change, a resync is not.
  */
 function equalSlices(a: EndpointSliceRecord, b: EndpointSliceRecord): boolean {
   return a === b || (a.resourceVersion === b.resourceVersion && JSON.stringify(a) === JSON.stringify(b));
 }
 
-/** Counts by address: an endpoint that is reachable on two ports is one (endpoints.md §6.2). */
+/** Counts addresses: an endpoint on two ports counts once (endpoints.md §6.2). */
 function countLocalReady(lists: Iterable<readonly Endpoint[]>): number {
   const addresses = new Set<string>();
   for (const list of lists) for (const { ip, isLocal, isReady } of list) if (isLocal && isReady) addresses.add(ip);
@@ -217,17 +217,17 @@ function countLocalReady(lists: Iterable<readonly Endpoint[]>): number {
 const RFC3339 = /^(\d{4}-\d{2}-(\d{2})T\d{2}:\d{2}:\d{2})(\.\d+)?(?:Z|([+-])(\d{2}):(\d{2}))$/;
 
 /**
- * Parses an RFC 3339 time with up to nanoseconds, as the last-change-trigger-time annotation has it (reference endpoints.md §6.2). Pure.
+ * Parses an RFC 3339 time with up to nanoseconds, as in the last-change-trigger-time annotation (endpoints.md §6.2).
  *
- * @returns milliseconds since the epoch, with the rest as a fraction (precise to about 0.25 µs), or `undefined` when the
- * text is not a time.
+ * @returns milliseconds since the epoch, including the fraction (precise to about 0.25 µs), or `undefined` if the text
+ * is not a time.
  */
 export function parseRfc3339Ms(text: string): number | undefined {
   const [, whole, day, fraction = "", sign, hours = "0", minutes = "0"] = RFC3339.exec(text) ?? [];
   const timeMs = Date.parse(`${whole}Z`);
-  // Date.parse rolls the 31st of February over and knows 24:00; both are refused here.
+  // Date.parse turns 31 February into a day in March and accepts 24:00; both are refused here.
   if (new Date(timeMs).getUTCDate() !== Number(day)) return undefined;
-  // As upstream, an offset of 24 hours is one, which Date.parse refuses.
+  // As upstream, an offset of 24 hours is valid, although Date.parse rejects it.
   if (Number(hours) > 24 || Number(minutes) > 59) return undefined;
   const offsetMs = (Number(hours) * 60 + Number(minutes)) * 60_000;
   return timeMs + Number(`0${fraction}`) * 1000 - (sign === "-" ? -offsetMs : offsetMs);

@@ -13,7 +13,7 @@ function named(name: string, overrides: Partial<ServicePort> = {}, port = ""): S
   return makeServicePort({ ...overrides, name: servicePortName("ns", name, port, overrides.protocol ?? "TCP") });
 }
 
-/** Declarations that change in one go. */
+/** Declarations that are changed together. */
 class Model {
   readonly declared = new Map<string, ServicePort>();
   readonly owned = new OwnedServices();
@@ -106,7 +106,7 @@ test("what a port loses is told once, with both Services; renaming a port is no 
   assert.deepEqual(model.apply([named("b", { clusterIP: ip("10.0.0.1") }, "renamed")], [victim]).conflicts, []);
 });
 
-/** Who owns what, the simple way. */
+/** A simple reference implementation of ownership. */
 function ownersIn(ports: ReadonlyMap<string, ServicePort>): Map<string, string> {
   const rank = { "cluster-ip": 0, "load-balancer": 1, "external-ip": 2, "node-port": 3 };
   const all = [...ports].flatMap(([key, port]) =>

@@ -1,12 +1,12 @@
 /**
- * Which service port owns a frontend that several declare. The API server keeps cluster IPs and node ports unique, but not
- * external and load-balancer IPs, and a folder of manifests keeps nothing unique. Without precedence, anyone who may write
- * `externalIPs` could take another Service's cluster IP.
+ * Decides which service port owns a frontend that several declare. The API server keeps cluster IPs and node ports
+ * unique, but not external and load-balancer IPs, and a folder of manifests keeps nothing unique. Without precedence,
+ * any user who may write `externalIPs` could take over another Service's cluster IP.
  */
 import { declaredFrontends, type FrontendAddress, type FrontendKind, frontendKey } from "./frontend.ts";
 import type { ServicePort } from "./service-port.ts";
 
-/** Lower wins; within a rank, the first key by name. */
+/** The lowest rank wins; within a rank, the first key in sort order. */
 const PRECEDENCE: Readonly<Record<FrontendKind, number>> = {
   "cluster-ip": 0,
   "load-balancer": 1,
@@ -14,16 +14,16 @@ const PRECEDENCE: Readonly<Record<FrontendKind, number>> = {
   "node-port": 3,
 };
 
-/** Negative when `a` comes before `b` at one destination. Pure. */
+/** Negative if `a` takes precedence over `b` at the same destination. */
 export function comparePrecedence(a: FrontendKind, b: FrontendKind): number {
   return PRECEDENCE[a] - PRECEDENCE[b];
 }
 
 /**
- * Each destination once, for kernels that have one value for it. A Service may state one address twice, its cluster IP as an external
- * IP too: the kind with precedence counts, as between Services. Pure.
+ * Removes duplicate destinations, for kernel tables with one value for each. A Service may declare an address twice,
+ * for example its cluster IP as an external IP; the kind with precedence wins, as between Services.
  *
- * @param frontends of that port.
+ * @param frontends those of `port`.
  */
 export function onePerDestination<F extends FrontendAddress>(port: ServicePort, frontends: readonly F[]): readonly F[] {
   if (port.externalIPs.length + port.loadBalancerVIPs.length === 0) return frontends;
@@ -36,23 +36,23 @@ export function onePerDestination<F extends FrontendAddress>(port: ServicePort, 
   return chosen.size === frontends.length ? frontends : [...chosen.values()];
 }
 
-/** A service port that declares a frontend, and as what. */
+/** A service port that declares a frontend, and the kind of that frontend. */
 export interface Candidate {
   /** {@link ServicePortName.key} */
   readonly key: string;
   readonly kind: FrontendKind;
 }
 
-/** An index of frontends, kept up to date port by port. */
+/** An index of frontends that is updated port by port. */
 export class FrontendOwnership {
-  // Almost every frontend has one candidate: it stands alone then, otherwise in a list by precedence.
+  // Almost every frontend has one candidate, which is stored without a list; several are in a list by precedence.
   readonly #candidates = new Map<string, Candidate | Candidate[]>();
 
   /**
-   * Replaces what a service port declares.
+   * Replaces a service port's declaration.
    *
-   * @param before what it was last replaced with.
-   * @returns the keys of other service ports that gained or lost a frontend by it.
+   * @param before `after` of the previous call for this key.
+   * @returns the keys of other service ports that gained or lost a frontend.
    */
   replace(key: string, before: ServicePort | undefined, after: ServicePort | undefined): ReadonlySet<string> {
     const old = before === undefined ? NOTHING : kindsOf(before);
@@ -70,7 +70,7 @@ export class FrontendOwnership {
     return affected;
   }
 
-  /** The owners of frontends that a service port declares and does not own; undefined when it owns all, as nearly always. */
+  /** The owners of frontends that a service port declares but does not own; undefined if it owns all (usual). */
   lossesOf(key: string, port: ServicePort): ReadonlyMap<string, Candidate> | undefined {
     let losses: Map<string, Candidate> | undefined;
     for (const declared of declaredFrontends(port)) {

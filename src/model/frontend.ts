@@ -1,6 +1,6 @@
 /**
- * The frontends of a service port: each destination at which clients ask for it, and what becomes of their packets. Every mode
- * plans from this list (reference services.md §3.3, iptables.md §6, nftables.md §3.5).
+ * The frontends of a service port: its destinations and the fate of packets to each. Every mode plans from this list
+ * (reference services.md §3.3, iptables.md §6, nftables.md §3.5).
  */
 
 import { flatText } from "../net/flat-text.ts";
@@ -14,32 +14,32 @@ export type FrontendKind = "cluster-ip" | "load-balancer" | "external-ip" | "nod
 /** A destination that a service port declares. */
 export interface FrontendAddress {
   readonly kind: FrontendKind;
-  /** Undefined for a node port, which answers at addresses of the node. */
+  /** Undefined for a node port, which uses the node's addresses. */
   readonly address: IpAddress | undefined;
   readonly port: number;
 }
 
 /** A destination that a service port owns. */
 export interface Frontend extends FrontendAddress {
-  /** The traffic policy that applies to its clients. */
+  /** The traffic policy for its clients. */
   readonly policy: "Cluster" | "Local";
-  /** Who may ask; empty: everyone. */
+  /** The allowed client addresses; empty: any. */
   readonly sources: readonly Cidr[];
   /** `drop`: usable endpoints exist, but the Local policy finds none here. `refuse`: there are none at all. */
   readonly fate: "serve" | "drop" | "refuse";
 }
 
-/** Two frontends with one key are one destination: `tcp 10.96.0.1:443`, or `tcp *:30080` for a node port. Pure. */
+/** Identifies the destination: `tcp 10.96.0.1:443`, or `tcp *:30080` for a node port. */
 export function frontendKey(protocol: Protocol, { address, port }: Pick<FrontendAddress, "address" | "port">): string {
   return frontendText(protocolName(protocol), address, port);
 }
 
-/** {@link frontendKey} of what rules have. Pure. */
+/** {@link frontendKey} from the values in rules. */
 export function frontendText(protocol: ProtocolName, address: IpAddress | undefined, port: number): string {
   return flatText(protocol, " ", address === undefined ? `*:${port}` : joinHostPort(address, port));
 }
 
-/** All that a service port declares, owned or not, in the order in which modes open them. Pure. */
+/** All destinations that a service port declares, owned or not, in the order in which modes open them. */
 export function declaredFrontends(port: ServicePort): FrontendAddress[] {
   const frontends: FrontendAddress[] = [{ kind: "cluster-ip", address: port.clusterIP, port: port.port }];
   for (const address of port.externalIPs) frontends.push({ kind: "external-ip", address, port: port.port });
@@ -48,7 +48,7 @@ export function declaredFrontends(port: ServicePort): FrontendAddress[] {
   return frontends;
 }
 
-/** The destinations at which no other service port answers: {@link ServicePort.lostFrontends} are left out. Pure. */
+/** The declared destinations without {@link ServicePort.lostFrontends}. */
 export function ownedFrontends(port: ServicePort): FrontendAddress[] {
   const { protocol, lostFrontends } = port;
   const declared = declaredFrontends(port);
@@ -56,7 +56,7 @@ export function ownedFrontends(port: ServicePort): FrontendAddress[] {
   return declared.filter((frontend) => !lostFrontends.has(frontendKey(protocol, frontend)));
 }
 
-/** The owned frontends of a service port with what the routing decides about each. Pure. */
+/** The owned frontends of a service port, with the routing decision for each. */
 export function frontendsOf(port: ServicePort, routing: ServicePortRouting): Frontend[] {
   const { hasInternal, hasExternal } = routing;
   const unserved = routing.categories.hasAny ? "drop" : "refuse";

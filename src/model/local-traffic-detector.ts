@@ -1,4 +1,4 @@
-/** What tells a packet of a local pod from others, as data; each mode writes it in its own syntax (reference node.md §10). */
+/** How to detect packets of local pods, as data that each mode writes in its own syntax (reference node.md §10). */
 import type { Facts } from "../logging/logger.ts";
 import { isLongestInterfaceName } from "../net/interface-name.ts";
 import { type Cidr, familyOf, type IpFamily, parseCidr } from "../net/ip.ts";
@@ -20,7 +20,7 @@ export interface LocalTrafficSettings {
   readonly interfaceNamePrefix: string;
 }
 
-/** A detector and, when it detects nothing, why: worth a log line for the primary family. */
+/** A detector and, if it detects nothing, the reason, which is logged for the primary family. */
 interface DetectorChoice {
   readonly detector: LocalTrafficDetector;
   readonly reason: { readonly message: string; readonly facts: Facts } | undefined;
@@ -29,8 +29,8 @@ interface DetectorChoice {
 const NONE: LocalTrafficDetector = { kind: "none" };
 
 /**
- * Chooses the detector of one family (node.md §10, configuration.md §7). In the CIDR modes the first prefix of the family
- * counts; without one the family detects nothing, and backends write no rule that needs detection. Pure.
+ * Chooses the detector of one family (node.md §10, configuration.md §7). The CIDR modes use the first prefix of the
+ * family; without one nothing is detected, and backends omit the rules that need detection.
  */
 export function detectorFor(family: IpFamily, settings: LocalTrafficSettings): DetectorChoice {
   switch (settings.mode) {
@@ -62,7 +62,7 @@ function bridge(name: string): LocalTrafficDetector {
   return /.[+*]$/.test(name) ? beginningWith(name.slice(0, -1)) : { kind: "interface", name };
 }
 
-/** No name is longer than a whole one, and iptables takes nothing behind it. */
+/** A prefix of the maximum length is a whole interface name, and iptables rejects a wildcard after it. */
 function beginningWith(prefix: string): LocalTrafficDetector {
   return isLongestInterfaceName(prefix) ? { kind: "interface", name: prefix } : { kind: "interface-prefix", prefix };
 }

@@ -1,4 +1,4 @@
-/** Who this node is: its name, its addresses and its primary family (reference node.md §8). Pure. */
+/** The node's identity: its name, its addresses and its primary family (reference node.md §8). */
 import type { NodeRecord } from "../cluster/objects.ts";
 import {
   familyOf,
@@ -11,7 +11,7 @@ import {
   parseIpAddress,
 } from "../net/ip.ts";
 
-/** One address per family, loopback where nothing better is known. */
+/** One address per family; loopback if unknown. */
 export interface NodeAddresses {
   readonly primaryFamily: IpFamily;
   readonly ips: Readonly<Record<IpFamily, IpAddress>>;
@@ -23,10 +23,10 @@ const IPV4_LOOPBACK = ipFromBytes(Uint8Array.of(127, 0, 0, 1));
 const IPV6_LOOPBACK = ipFromBytes(new Uint8Array(16).fill(1, 15));
 
 /**
- * The name under which this node is looked up (node.md §8.1).
+ * The name of this node's Node object (node.md §8.1).
  *
  * @param override `hostnameOverride`; empty means the host's own name.
- * @throws Error when nothing is left after trimming.
+ * @throws Error if nothing is left after trimming.
  */
 export function nodeNameFrom(override: string, hostname: string): string {
   const name = (override === "" ? hostname : override).trim().toLowerCase();
@@ -36,7 +36,7 @@ export function nodeNameFrom(override: string, hostname: string): string {
 
 /**
  * The usable addresses of a Node object: the primary one first, then at most one of the other family (node.md §8.2).
- * Internal addresses come before external ones; unparsable ones are dropped.
+ * Internal addresses come before external ones; invalid ones are dropped.
  */
 export function nodeIPsOf(node: Pick<NodeRecord, "addresses">): readonly IpAddress[] {
   const ordered = [INTERNAL, EXTERNAL].flatMap((type) => node.addresses.filter((address) => address.type === type));
@@ -51,7 +51,7 @@ export function nodeIPsOf(node: Pick<NodeRecord, "addresses">): readonly IpAddre
  * The node's effective addresses (node.md §8.4): a specified `bindAddress` overrides the address of its family and makes
  * that family primary.
  *
- * @param nodeIPs as {@link nodeIPsOf} gives them.
+ * @param nodeIPs from {@link nodeIPsOf}.
  */
 export function effectiveNodeAddresses(nodeIPs: readonly IpAddress[], bindAddress: string): NodeAddresses {
   const bound = parseIpAddress(bindAddress);
@@ -67,7 +67,7 @@ export function effectiveNodeAddresses(nodeIPs: readonly IpAddress[], bindAddres
   };
 }
 
-/** The node's own addresses as prefixes: what `primary` in `nodePortAddresses` means, loopback left out (node.md §9). */
+/** The node's addresses as prefixes, without loopback: the meaning of `primary` in `nodePortAddresses` (node.md §9). */
 export function primaryCidrs({ ips }: NodeAddresses): readonly string[] {
   return [ips.IPv4, ips.IPv6].filter((ip) => !isLoopback(ip)).map(hostCidr);
 }

@@ -1,13 +1,13 @@
-/** What the planners of every mode need to know of the configuration and the node: one family, for the life of the process. */
+/** The configuration and node settings that the planners of every mode use: one family, fixed for the process. */
 import type { IpAddress, IpFamily } from "../net/ip.ts";
 import type { LocalTrafficDetector } from "./local-traffic-detector.ts";
 import type { NodePortAddresses } from "./node-port-addresses.ts";
 
-/** One family of a node, as the daemon finds it and as a folder of manifests has it. */
+/** One family of a node, from the daemon or from a folder of manifests. */
 export interface PlannedNode {
   readonly family: IpFamily;
   readonly name: string;
-  /** This family's effective node IP; loopback when unknown. */
+  /** This family's effective node IP; loopback if unknown. */
   readonly nodeIP: IpAddress;
   readonly detector: LocalTrafficDetector;
   readonly nodePortAddresses: NodePortAddresses;

@@ -1,6 +1,6 @@
 /**
- * The addresses of this node that node ports answer on, for one family: reference node.md §9. The interface addresses
- * are handed in; reading them is the kernel layer's business.
+ * The addresses of this node on which node ports answer, for one family (reference node.md §9). The kernel layer reads
+ * the interface addresses and passes them in.
  */
 import {
   type Cidr,
@@ -16,26 +16,26 @@ import {
   zeroCidr,
 } from "../net/ip.ts";
 
-/** The configured list as one family sees it. */
+/** One family's view of the configured list. */
 export interface NodePortAddresses {
   readonly family: IpFamily;
-  /** Never empty; the zero prefix alone when all addresses match. */
+  /** Never empty; only the zero prefix if all addresses match. */
   readonly cidrs: readonly Cidr[];
   readonly matchesAll: boolean;
   /** Node ports are reachable through 127.0.0.0/8; always false for IPv6. */
   readonly containsLoopback: boolean;
-  /** Some prefix of the list begins at a loopback address: such are meant, and not only contained (KEP-6032). */
+  /** Some prefix starts at a loopback address, so loopback is listed explicitly and not just contained (KEP-6032). */
   readonly namesLoopback: boolean;
 }
 
-/** `all` stands for every local address, also those that appear later. */
+/** `all`: every local address, including later ones. */
 export type NodePortIPs = { readonly kind: "all" } | { readonly kind: "ips"; readonly ips: readonly IpAddress[] };
 
 const LOOPBACK_NETWORK = ipFromBytes(Uint8Array.of(127, 0, 0, 0));
 
 /**
- * Reads `nodePortAddresses`, whose words have been replaced by prefixes. A list without a prefix of this family
- * matches all of the family's addresses. Values that are not prefixes are skipped; validation has refused them. Pure.
+ * Parses `nodePortAddresses`, in which prefixes have already replaced keywords. A list without a prefix of this family
+ * matches all of the family's addresses. Skips values that are not prefixes, which validation refuses.
  */
 export function nodePortAddresses(family: IpFamily, configured: readonly string[]): NodePortAddresses {
   const parsed = configured.map((text) => parseCidr(text.trim())).filter((cidr) => cidr !== undefined);
@@ -52,8 +52,8 @@ export function nodePortAddresses(family: IpFamily, configured: readonly string[
 }
 
 /**
- * The node-port addresses among those of the host's interfaces (loopback included), sorted and without duplicates.
- * Pure; call it again whenever interfaces may have changed.
+ * Selects the node-port addresses from those of the host's interfaces (including loopback), sorted and without
+ * duplicates. Call it again whenever interfaces may have changed.
  */
 export function nodePortIPs(addresses: NodePortAddresses, interfaceAddresses: Iterable<IpAddress>): NodePortIPs {
   if (addresses.matchesAll) return { kind: "all" };
@@ -64,14 +64,14 @@ export function nodePortIPs(addresses: NodePortAddresses, interfaceAddresses: It
   return { kind: "ips", ips: [...ips].sort() };
 }
 
-/** The prefix lies in 127.0.0.0/8, or is wide enough to contain its network address. */
+/** Whether the prefix lies in 127.0.0.0/8 or contains 127.0.0.0. */
 function touchesLoopback(cidr: Cidr): boolean {
   return isLoopback(splitCidr(cidr).address) || cidrContains(cidr, LOOPBACK_NETWORK);
 }
 
 /**
- * The same destinations without loopback ones, for modes in which node ports cannot answer there (reference nftables.md §8). `all`
- * stays: rules of such modes leave loopback out by themselves. Pure.
+ * Removes loopback addresses, for modes whose node ports cannot answer there (reference nftables.md §8). Keeps `all`:
+ * the rules of those modes exclude loopback themselves.
  */
 export function withoutLoopback(destinations: NodePortIPs): NodePortIPs {
   if (destinations.kind === "all" || !destinations.ips.some(isLoopback)) return destinations;

@@ -1,6 +1,6 @@
 /**
- * The service ports that proxy modes get: as they are declared, but each frontend belongs to one of them
- * (`frontend-ownership.ts`). In any order of events, the same declarations give the same owners.
+ * The service ports for the proxy modes: as declared, except that each frontend belongs to only one of them
+ * (`frontend-ownership.ts`). The owners depend only on the declarations, not on the order of events.
  */
 import type { Steps } from "../async/steps.ts";
 import type { Logger } from "../logging/logger.ts";
@@ -10,9 +10,9 @@ import type { OnReplaced } from "./service-change-tracker.ts";
 import { equalServicePorts, type ServicePort } from "./service-port.ts";
 import type { ServicePortName } from "./service-port-name.ts";
 
-/** A frontend that a service port declares and another one has. */
+/** A frontend that one service port declares but another one owns. */
 export interface FrontendConflict {
-  /** As {@link frontendKey} writes it. */
+  /** A {@link frontendKey}. */
   readonly frontend: string;
   readonly loser: ServicePortName;
   readonly loserKind: FrontendKind;
@@ -21,9 +21,9 @@ export interface FrontendConflict {
 }
 
 interface OwnedChanges {
-  /** Keys of service ports that are not what they were. */
+  /** Keys of service ports that changed. */
   readonly changedPorts: ReadonlySet<string>;
-  /** Frontends that were lost with these changes. */
+  /** Frontends that these changes took from a service port. */
   readonly conflicts: readonly FrontendConflict[];
 }
 
@@ -33,16 +33,16 @@ export class OwnedServices {
   readonly services: ReadonlyMap<string, ServicePort> = this.#services;
   readonly #ownership = new FrontendOwnership();
 
-  /** {@link ServicePortName.key} of the service port that has a frontend, as {@link frontendKey} writes it. */
+  /** {@link ServicePortName.key} of a frontend's owner. @param frontend a {@link frontendKey}. */
   ownerOf(frontend: string): string | undefined {
     return this.#ownership.ownerOf(frontend)?.key;
   }
 
   /**
-   * Takes over declarations that changed, in steps between which they must not change. Conflicts are judged when all are in: a
-   * renamed port is two changes.
+   * Applies changed declarations in steps, between which they must not change. Resolves conflicts after all of them are
+   * applied, because renaming a port is two changes.
    *
-   * @param declared all of them, by key.
+   * @param declared all declarations by key.
    * @param onReplaced called for every change.
    */
   *update(
@@ -102,7 +102,7 @@ const FIELDS: Readonly<Record<FrontendKind, string>> = {
   "node-port": "spec.ports[].nodePort",
 };
 
-/** For people who look at the Service: the field, and what to do. Pure. */
+/** Describes the conflict for people: the field and the remedy. */
 export function conflictText({ frontend, loser, loserKind, owner, ownerKind }: FrontendConflict): string {
   return (
     `${FIELDS[loserKind]}: ${frontend} belongs to ${owner.text} (${FIELDS[ownerKind]}) and does not lead to ${loser.text}; ` +
@@ -110,7 +110,7 @@ export function conflictText({ frontend, loser, loserKind, owner, ownerKind }: F
   );
 }
 
-/** One line for each frontend that was lost, when it is lost. */
+/** Logs one line for each newly lost frontend. */
 export function logConflicts(conflicts: readonly FrontendConflict[], log: Logger): void {
   for (const { frontend, loser, loserKind, owner, ownerKind } of conflicts) {
     log.warn("Several service ports claim the same address; this one does not answer there", {

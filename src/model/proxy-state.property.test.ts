@@ -1,4 +1,4 @@
-/** Any history of events and syncs leaves the state that one look at the final objects gives. */
+/** Any history of events and syncs ends in the state that the final objects alone would produce. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
@@ -58,7 +58,7 @@ const slicePort = fc.record({
 const slice: fc.Arbitrary<EndpointSliceRecord> = fc
   .record({
     name: fc.constantFrom("slice-a", "slice-b", "slice-c", "slice-d"),
-    // Mostly slices that keep their owner, now and then a relabelled one.
+    // Most slices keep their Service; some are relabelled.
     serviceName: fc.constantFrom("svc1", "svc1", "svc2", "svc4", ""),
     addressType: fc.constantFrom("IPv4", "IPv4", "IPv4", "IPv6", "FQDN"),
     ports: fc.array(slicePort, { maxLength: 3 }),
@@ -87,7 +87,7 @@ function makeState(family: IpFamily) {
   return new ProxyState({ family, nodeName: NODE, allowExternalIPs: true, now: () => 0, log: silentLogger });
 }
 
-/** Objects as a source holds them, and the events that it makes of writes and deletes. */
+/** The objects of a source, and the events that writes and deletes cause. */
 class Cluster<T extends { readonly namespace: string; readonly name: string }> {
   readonly objects = new Map<string, T>();
 
@@ -179,7 +179,7 @@ function snapshot(state: ProxyState) {
   };
 }
 
-/** The totals once more, the simple way: over the whole live maps. */
+/** Recomputes the totals from the whole live maps. */
 function assertRecomputed(state: ProxyState): void {
   let endpointCount = 0;
   const healthCheckNodePorts = new Map<string, number>();

@@ -1,7 +1,7 @@
 /**
- * The services and endpoints of one address family as this node must serve them: both live maps, what is still pending,
- * and the totals that a sync needs. Events only note changes; `applyChanges` moves them into the maps. Every call costs
- * what the change costs, however large the cluster.
+ * The services and endpoints of one address family that this node must serve: both live maps, the pending changes, and
+ * the totals that a sync needs. Events only record changes; `applyChanges` moves them into the maps. The cost of a call
+ * depends on the change, not on the cluster's size.
  */
 import { runAtOnce, type Steps } from "../async/steps.ts";
 import type { ObjectEvent } from "../cluster/object-source.ts";
@@ -18,41 +18,41 @@ import { type ServicePort, servicePortText } from "./service-port.ts";
 import type { OnProblem } from "./service-ports.ts";
 import type { Served } from "./stale-flows.ts";
 
-/** What one call of `applyChanges` moved into the live maps (reference endpoints.md §6.1 and §6.2, results). */
+/** The changes that one `applyChanges` call moved into the live maps (reference endpoints.md §6.1, §6.2, results). */
 export interface AppliedChanges {
   /** `namespace/name` of services whose ports or slices had a pending change. */
   readonly updatedServices: ReadonlySet<string>;
-  /** Keys of service ports that were added, removed or differ, or whose endpoints do. */
+  /** Keys of service ports that were added, removed or changed, or whose endpoints changed. */
   readonly changedPorts: ReadonlySet<string>;
-  /** Whether stale flows must be looked for after a successful sync. */
+  /** Whether a successful sync must be followed by a search for stale flows. */
   readonly conntrackCleanupRequired: boolean;
-  /** What service ports of other protocols than TCP owned and do not own any more, as `frontendKey` writes it. */
+  /** Keys (`frontendKey`) of non-TCP frontends that their service ports no longer own. */
   readonly goneFrontends: ReadonlySet<string>;
-  /** When the endpoint changes were caused, in milliseconds since the epoch. */
+  /** The trigger times of endpoint changes, in milliseconds since the epoch. */
   readonly triggerTimesMs: readonly { readonly service: string; readonly timesMs: readonly number[] }[];
-  /** Frontends that service ports declare and have lost to others with these changes. */
+  /** Declared frontends that these changes gave to another service port. */
   readonly conflicts: readonly FrontendConflict[];
 }
 
 export interface ProxyStateOptions {
   readonly family: IpFamily;
-  /** Empty when unknown: no endpoint is local then. */
+  /** Empty if unknown; then no endpoint is local. */
   readonly nodeName: string;
   /** Feature gate AllowServiceExternalIPs. */
   readonly allowExternalIPs: boolean;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
-  /** @default the clock is not set */
+  /** @default the clock is never set */
   readonly monotonicMs?: () => number;
   readonly log: Logger;
 }
 
-/** What is served, for readers: all of it, or a part that stands for a smaller cluster. */
+/** A read-only view of the served state: all of it, or a part as if the cluster were smaller. */
 export type ServedState = Pick<ProxyState, "services" | "endpoints" | "endpointCount" | "localReadyCounts">;
 
 export class ProxyState implements Served {
   readonly #log: Logger;
-  /** As the Services say, no matter which owns the frontends. */
+  /** As declared by the Services, regardless of who owns the frontends. */
   readonly #declared = new Map<string, ServicePort>();
   readonly #owned = new OwnedServices();
   readonly #endpoints = new Map<string, readonly Endpoint[]>();
@@ -62,9 +62,9 @@ export class ProxyState implements Served {
   readonly services: ReadonlyMap<string, ServicePort> = this.#owned.services;
   /** By {@link ServicePortName.key}; live. Lists are sorted by text and never empty; some belong to no known service. */
   readonly endpoints: ReadonlyMap<string, readonly Endpoint[]> = this.#endpoints;
-  /** `namespace/name` → health-check node port, where there is one; live. */
+  /** `namespace/name` → health-check node port, if there is one; live. */
   readonly healthCheckNodePorts: ReadonlyMap<string, number>;
-  /** `namespace/name` → number of local ready endpoint IPs, where it is not 0; live. */
+  /** `namespace/name` → number of local ready endpoint IPs, unless it is 0; live. */
   readonly localReadyCounts: ReadonlyMap<string, number>;
   readonly #portCounts: Record<Protocol, number> = { TCP: 0, UDP: 0, SCTP: 0 };
   #endpointCount = 0;
@@ -86,7 +86,7 @@ export class ProxyState implements Served {
     this.localReadyCounts = this.#endpointsChanges.localReadyCounts;
   }
 
-  /** {@link ServicePortName.key} of the service port that a frontend belongs to, as `frontendKey` writes it. */
+  /** {@link ServicePortName.key} of a frontend's owner. @param frontend a `frontendKey`. */
   ownerOf(frontend: string): string | undefined {
     return this.#owned.ownerOf(frontend);
   }
@@ -96,7 +96,7 @@ export class ProxyState implements Served {
     return this.#portCounts[protocol];
   }
 
-  /** Sum over the service ports of their endpoints, ready or not. */
+  /** The number of endpoints, ready or not, summed over the service ports. */
   get endpointCount(): number {
     return this.#endpointCount;
   }
@@ -111,7 +111,7 @@ export class ProxyState implements Served {
     return this.#serviceChanges.pendingCount;
   }
 
-  /** @returns whether any service change is pending, even when this event changed nothing (endpoints.md §6.1). */
+  /** @returns whether any service change is pending, even if this event changed nothing (endpoints.md §6.1). */
   onService(event: ObjectEvent<ServiceRecord>): boolean {
     switch (event.kind) {
       case "add":
@@ -128,20 +128,20 @@ export class ProxyState implements Served {
     const tracker = this.#endpointsChanges;
     if (event.kind === "delete") return tracker.update(event.object, true);
     if (event.kind === "add" || !hasMoved(event.old, event.object)) return tracker.update(event.object, false);
-    // Relabelled: the old owner must lose the slice, or its endpoints would stay in the old service.
+    // After relabelling, the old service must lose the slice, or it would keep its endpoints.
     const left = tracker.update(event.old, true);
     const joined = tracker.update(event.object, false);
     return { accepted: left.accepted || joined.accepted, changed: left.changed || joined.changed };
   }
 
-  /** Moves every pending change into the live maps and tells what it was. */
+  /** Moves every pending change into the live maps and returns the changes. */
   applyChanges(): AppliedChanges {
     return runAtOnce(this.applyingChanges());
   }
 
   /**
-   * {@link applyChanges} in steps that each cost little: a cluster that comes at once takes seconds. The maps are of use when
-   * the last step is done; events that come between two may have to wait for the next time.
+   * {@link applyChanges} in small steps, because a first load of a cluster takes seconds. The maps are consistent after
+   * the last step; events between two steps may have to wait for the next call.
    */
   *applyingChanges(): Steps<AppliedChanges> {
     const services = yield* this.#serviceChanges.apply(this.#declared, (key, before, after) => {
@@ -165,7 +165,7 @@ export class ProxyState implements Served {
     return {
       updatedServices: services.updatedServices.union(endpoints.updatedServices),
       changedPorts: owned.changedPorts.union(endpoints.changedPorts),
-      // What was sent to an address before it was a frontend was not translated, and would never be.
+      // Flows from before an address became a frontend were not translated, and would never be.
       conntrackCleanupRequired: endpoints.conntrackCleanupRequired || hasNewFrontends || goneFrontends.size > 0,
       goneFrontends,
       triggerTimesMs: [...endpoints.lastChangeTriggerTimes].map(([service, timesMs]) => ({ service, timesMs })),
@@ -188,7 +188,7 @@ function hasMoved(old: EndpointSliceRecord, current: EndpointSliceRecord): boole
 
 const NO_FRONTENDS: ReadonlySet<string> = new Set();
 
-/** What a service port owns, if its flows are ended with it. */
+/** The owned frontends of a service port whose flows end with it. */
 function endingFrontends(port: ServicePort | undefined): ReadonlySet<string> {
   if (port === undefined || port.protocol === "TCP") return NO_FRONTENDS;
   return new Set(ownedFrontends(port).map((frontend) => frontendKey(port.protocol, frontend)));

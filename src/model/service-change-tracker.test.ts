@@ -17,7 +17,7 @@ function plain(changes: ServiceChanges) {
 const port = (name: string, number: number) => ({ name, protocol: "TCP", port: number, nodePort: 0 }) as const;
 const NOTHING = { updatedServices: [], changedPorts: [] };
 
-/** A tracker and live map that already know one service. */
+/** A tracker and live map that already contain one service. */
 function withApplied(service: ServiceRecord) {
   const tracker = makeTracker();
   const live = new Map<string, ServicePort>();

@@ -1,6 +1,6 @@
 /**
- * Service changes that the kernel does not know yet, for one family: reference endpoints.md §6.1. Work and memory follow the
- * pending changes, not the number of services.
+ * Tracks pending Service changes of one family (reference endpoints.md §6.1). Work and memory depend on the pending
+ * changes, not on the number of services.
  */
 import type { Steps } from "../async/steps.ts";
 import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
@@ -8,13 +8,13 @@ import type { IpFamily } from "../net/ip.ts";
 import { equalServicePorts, type ServicePort } from "./service-port.ts";
 import { type OnProblem, type ServicePortMap, servicePortsOf } from "./service-ports.ts";
 
-/** Called for every entry of a live map that really changes: `undefined` before is an addition, after a removal. */
+/** Called for every changed entry of a live map; `before` is undefined for an addition, `after` for a removal. */
 export type OnReplaced<T> = (key: string, before: T | undefined, after: T | undefined) => void;
 
 export interface ServiceChanges {
   /** `namespace/name` of every service that had a pending change. */
   readonly updatedServices: ReadonlySet<string>;
-  /** Keys of service ports whose content differs from before. */
+  /** Keys of service ports whose content changed. */
   readonly changedPorts: ReadonlySet<string>;
 }
 
@@ -46,17 +46,17 @@ export class ServiceChangeTracker {
   }
 
   /**
-   * Takes one event; `previous` is absent for an addition, `current` for a deletion. Changes that cancel out leave
+   * Records one event; `previous` is undefined for an addition, `current` for a deletion. Changes that cancel out leave
    * nothing pending.
    *
-   * @returns whether any change of any service is pending, even when this event changed nothing.
+   * @returns whether any change of any service is pending, even if this event changed nothing.
    */
   update(previous: ServiceRecord | undefined, current: ServiceRecord | undefined): boolean {
     const named = current ?? previous;
     if (named === undefined) return false;
     const service = objectKeyText(named);
     let entry = this.#pending.get(service);
-    // A resync hands over the very same object for every service of the cluster: nothing to compute.
+    // A resync delivers the same object again for every service, which changes nothing.
     if (entry === undefined && previous === current) return this.#pending.size > 0;
     if (entry === undefined) {
       entry = { previous: this.#portsOf(previous, undefined), current: undefined };
@@ -67,7 +67,7 @@ export class ServiceChangeTracker {
     return this.#pending.size > 0;
   }
 
-  /** Moves all pending changes into the live map, a step for each service. What comes between two is pending for the next time. */
+  /** Moves all pending changes into the live map, one step per service. Events between two steps stay pending. */
   *apply(live: Map<string, ServicePort>, onReplaced?: OnReplaced<ServicePort>): Steps<ServiceChanges> {
     const updatedServices = new Set<string>();
     const changedPorts = new Set<string>();
@@ -104,7 +104,7 @@ export class ServiceChangeTracker {
   }
 }
 
-/** "No map" (a skipped service) differs from an empty one (a service without ports). */
+/** An undefined map (a skipped service) differs from an empty one (a service without ports). */
 function equalPortMaps(a: ServicePortMap | undefined, b: ServicePortMap | undefined): boolean {
   if (a === undefined || b === undefined) return a === b;
   if (a.size !== b.size) return false;

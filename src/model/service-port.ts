@@ -8,47 +8,47 @@ import type { Protocol } from "../net/protocol.ts";
 import { equalLists } from "./equal-lists.ts";
 import type { ServicePortName } from "./service-port-name.ts";
 
-/** Immutable; equal content means nothing to do. */
+/** Immutable, and compared by content. */
 export interface ServicePort {
   readonly name: ServicePortName;
   readonly clusterIP: IpAddress;
   readonly port: number;
   readonly protocol: Protocol;
-  /** 0 when there is none. */
+  /** 0 if there is none. */
   readonly nodePort: number;
-  /** This family only, order kept. Empty when the gate AllowServiceExternalIPs is off. */
+  /** Of this family only, in order. Empty if the gate AllowServiceExternalIPs is off. */
   readonly externalIPs: readonly IpAddress[];
   readonly loadBalancerVIPs: readonly IpAddress[];
-  /** Empty means no restriction (also when any range was a zero prefix). */
+  /** Empty means no restriction (also if any range was a zero prefix). */
   readonly loadBalancerSourceRanges: readonly Cidr[];
   readonly sessionAffinity: "None" | "ClientIP";
   /** Seconds; 0 without affinity. */
   readonly stickyMaxAgeSeconds: number;
   readonly externalPolicyLocal: boolean;
   readonly internalPolicyLocal: boolean;
-  /** 0 when there is none. */
+  /** 0 if there is none. */
   readonly healthCheckNodePort: number;
-  /** nodePort, a VIP, or a stored external IP of this family exists (gate not considered). */
+  /** Has a node port, a VIP, or a stored external IP of this family (ignoring the gate). */
   readonly isExternallyAccessible: boolean;
-  /** Annotation `preserve-destination` is `true`, which counts on Windows only; absent otherwise (reference windows.md §2.1). */
+  /** Annotation `preserve-destination` is `true`, for Windows only; absent otherwise (reference windows.md §2.1). */
   readonly preservesDestination?: true;
-  /** What the Service says of connections of TCP to endpoints that are gone; absent where it says nothing, and for other protocols. */
+  /** The Service's setting for TCP connections to endpoints that are gone; absent if unset, and for other protocols. */
   readonly endTCP?: EndTcp;
-  /** Keys of frontends (`frontend.ts`) that belong to another service port; absent when there are none, as nearly always. */
+  /** Keys of frontends (`frontend.ts`) that another service port owns; absent if there are none, the usual case. */
   readonly lostFrontends?: ReadonlySet<string>;
 }
 
-/** Whether the Cluster endpoint set is needed (services.md §3.4). Pure. */
+/** Whether the Cluster endpoint set is needed (services.md §3.4). */
 export function usesClusterEndpoints(port: ServicePort): boolean {
   return !port.internalPolicyLocal || port.isExternallyAccessible;
 }
 
-/** Whether the Local endpoint set is needed (services.md §3.4). Pure. */
+/** Whether the Local endpoint set is needed (services.md §3.4). */
 export function usesLocalEndpoints(port: ServicePort): boolean {
   return port.internalPolicyLocal || (port.externalPolicyLocal && port.isExternallyAccessible);
 }
 
-/** Whether two ports are the same in every field, lists element by element (endpoints.md §6.1). Pure. */
+/** Whether two ports are equal in every field; lists compare element by element (endpoints.md §6.1). */
 export function equalServicePorts(a: ServicePort, b: ServicePort): boolean {
   return (
     a === b ||
@@ -71,13 +71,13 @@ export function equalServicePorts(a: ServicePort, b: ServicePort): boolean {
   );
 }
 
-/** Whether the same frontends of two ports belong to others. Pure. */
+/** Whether two ports have lost the same frontends. */
 function haveSameLosses({ lostFrontends: a }: ServicePort, { lostFrontends: b }: ServicePort): boolean {
   if (a === undefined || b === undefined) return a === b;
   return a.size === b.size && [...a].every((frontend) => b.has(frontend));
 }
 
-/** The form used in logs: `10.96.0.10:53/UDP` (services.md §3.3). Pure. */
+/** The form for logs: `10.96.0.10:53/UDP` (services.md §3.3). */
 export function servicePortText(port: ServicePort): string {
   return `${joinHostPort(port.clusterIP, port.port)}/${port.protocol}`;
 }

@@ -26,7 +26,7 @@ function compute(overrides: Partial<ServiceRecord>, family: IpFamily = "IPv4", a
   return { ports, problems };
 }
 
-/** The first port of the service; the test fails when there is none. */
+/** The first port of the service; fails if there is none. */
 function portOf(overrides: Partial<ServiceRecord>, family: IpFamily = "IPv4", allowExternalIPs = true): ServicePort {
   const [port] = compute(overrides, family, allowExternalIPs).ports?.values() ?? [];
   assert.ok(port !== undefined, "the service has no port in this family");

@@ -1,6 +1,6 @@
 /**
- * What one Service means to one address family: reference services.md §3. Pure; keeps nothing of the record but numbers and
- * canonical addresses.
+ * One Service → the service ports of one address family (reference services.md §3). Keeps only numbers and canonical
+ * addresses of the record.
  */
 import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
 import type { Facts } from "../logging/logger.ts";
@@ -21,31 +21,31 @@ import type { ServicePort } from "./service-port.ts";
 import { servicePortName } from "./service-port-name.ts";
 
 /**
- * Called for each thing that is left out of a bad object, with a constant sentence and the facts that vary; the rest of the object
- * counts. Must not throw.
+ * Called for each part of a bad object that is skipped, with a constant sentence and the varying facts; the rest of the
+ * object is used. Must not throw.
  */
 export type OnProblem = (message: string, facts: Facts) => void;
 
 interface ServicePortsOptions {
   /** Feature gate AllowServiceExternalIPs. */
   readonly allowExternalIPs: boolean;
-  /** Called for each value that was skipped. */
+  /** Called for each skipped value. */
   readonly onProblem?: OnProblem | undefined;
 }
 
 /** Ports of one service by {@link ServicePortName.key}. */
 export type ServicePortMap = ReadonlyMap<string, ServicePort>;
 
-// Most services have none of these; one shared array each instead of three per port.
+// Shared by the ports of most services, which have none of these.
 const NO_ADDRESSES: readonly IpAddress[] = Object.freeze([]);
 const NO_CIDRS: readonly Cidr[] = Object.freeze([]);
 const PRESERVES: Pick<ServicePort, "preservesDestination"> = { preservesDestination: true };
 
 /**
- * Computes the service ports of one service for one family (services.md §3.1–§3.3). Pure.
+ * Computes the service ports of one service for one family (services.md §3.1–§3.3).
  *
- * @returns the ports by key, `undefined` when the service is none of this family's business (headless, ExternalName,
- * other family). An empty map is a service without ports, which is something else.
+ * @returns the ports by key; `undefined` if this family does not serve the service (headless, ExternalName, other
+ * family), as opposed to an empty map for a service without ports.
  */
 export function servicePortsOf(
   service: ServiceRecord,
@@ -92,7 +92,7 @@ export function servicePortsOf(
   return ports;
 }
 
-/** Services.md §3.2: a legacy object without ipFamilies has one address only. */
+/** Services.md §3.2: a legacy object without ipFamilies has only one address. */
 function clusterIPOf(service: ServiceRecord, family: IpFamily, report: OnProblem): IpAddress | undefined {
   const isLegacy = service.ipFamilies.length === 0;
   const index = service.ipFamilies.indexOf(family);
@@ -100,7 +100,7 @@ function clusterIPOf(service: ServiceRecord, family: IpFamily, report: OnProblem
   if (text === undefined || text === "" || text === "None") return undefined;
   const address = parseIpAddress(text);
   if (address !== undefined && familyOf(address) === family) return address;
-  // An address of the other family is normal for a legacy object, and a contradiction when ipFamilies promised this one.
+  // An address of the other family is normal in a legacy object, but wrong if ipFamilies lists this family.
   if (address === undefined || !isLegacy) {
     const field = isLegacy ? "spec.clusterIP" : `spec.clusterIPs[${index}]`;
     report("service skipped: cluster IP is not an address of the family it is listed for", {
@@ -112,14 +112,14 @@ function clusterIPOf(service: ServiceRecord, family: IpFamily, report: OnProblem
   return undefined;
 }
 
-/** A list of addresses, and the special ones that it may have. */
+/** A list of addresses, and the special ones that it may contain. */
 interface AddressField {
   readonly field: string;
   readonly allows?: SpecialAddress;
 }
 
 const EXTERNAL_IPS: AddressField = { field: "spec.externalIPs" };
-/** Some load balancers live on the link of the node. */
+/** Some load balancers have link-local addresses. */
 const INGRESS: AddressField = { field: "status.loadBalancer.ingress", allows: "link-local" };
 
 function addressesOf(
@@ -155,8 +155,8 @@ function vipsOf(service: ServiceRecord, family: IpFamily, report: OnProblem): re
 }
 
 /**
- * A zero prefix allows everybody, so the whole list of its family means "no restriction". A list of which nothing can be read does not:
- * what was to be narrowed must not be open. The API server lets none in, but manifests are typed.
+ * A zero prefix allows every client, so its whole list means "no restriction". A list without a valid range does not:
+ * a restricted Service must not become open. The API server rejects such lists, but manifests may contain them.
  */
 function sourceRangesOf(texts: readonly string[], family: IpFamily, report: OnProblem): readonly Cidr[] {
   let found: Cidr[] | undefined;
@@ -180,7 +180,7 @@ function sourceRangesOf(texts: readonly string[], family: IpFamily, report: OnPr
   return found === undefined || allowsAll ? NO_CIDRS : found;
 }
 
-/** What the spec says about outside access, no matter what has been allocated so far (services.md §3.3, externalPolicyLocal). */
+/** Whether the spec asks for external access, allocated or not (services.md §3.3, externalPolicyLocal). */
 function isExternallyAccessibleBySpec(service: ServiceRecord): boolean {
   if (service.type === "LoadBalancer" || service.type === "NodePort") return true;
   return service.type === "ClusterIP" && service.externalIPs.length > 0;

@@ -15,7 +15,7 @@ function read(slice: EndpointSliceRecord, options: { nodeName?: string } = {}) {
   return { ports, problems };
 }
 
-/** The endpoints of all slices for the port `p`, joined in the order given. */
+/** The endpoints of all slices for the port `p`, joined in the given order. */
 function joined(...slices: EndpointSliceRecord[]): readonly Endpoint[] {
   const readSlices = slices.map((slice) => readSlice(slice, { nodeName: "node-a" }));
   return joinSlices(readSlices).get("ns1/svc1:p/TCP") ?? [];
@@ -185,7 +185,7 @@ test("in view of the version before, any change means what it means without, for
     { address: makeEndpointRecord("10.0.0.200").address },
   ];
   for (const count of [1, 2, 5, 16, 17, 30]) {
-    // In no order, and the first address twice.
+    // Unsorted, and with the first address twice.
     const hosts = Array.from({ length: count }, (_, index) => 1 + ((index * 7) % count));
     const endpoints = [...hosts, 1].map((host) => makeEndpointRecord(`10.0.0.${host}`));
     const ports = [TCP_80, UDP_53, { ...TCP_80, port: 8080 }];

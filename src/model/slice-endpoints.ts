@@ -1,6 +1,6 @@
 /**
- * From the slices of a service to its endpoints: reference endpoints.md §5.2. Each slice is read once, when it is applied;
- * joining the slices of a service later neither parses nor copies what only one slice says.
+ * The slices of a service → its endpoints (reference endpoints.md §5.2). Each slice is read once, when it is applied;
+ * joining the slices of a service later neither parses nor copies lists that come from a single slice.
  */
 
 import { type EndpointRecord, type EndpointSliceRecord, equalHints, objectKeyText } from "../cluster/objects.ts";
@@ -10,30 +10,30 @@ import type { Endpoint } from "./endpoint.ts";
 import { servicePortKey } from "./service-port-name.ts";
 import type { OnProblem } from "./service-ports.ts";
 
-/** The endpoints that one slice has for one service port. */
+/** The endpoints of one slice for one service port. */
 interface SlicePort {
   /** {@link ServicePortName.key} */
   readonly key: string;
-  /** Sorted by text, one per text, never empty. */
+  /** Sorted by text, without duplicates, never empty. */
   readonly endpoints: readonly Endpoint[];
 }
 
-/** An accepted slice and what it means. */
+/** An accepted slice and its endpoints. */
 export interface ReadSlice {
   readonly record: EndpointSliceRecord;
   readonly ports: readonly SlicePort[];
 }
 
 export interface SliceReader {
-  /** Name of this node; empty when unknown, then no endpoint is local. */
+  /** Name of this node; empty if unknown, and then no endpoint is local. */
   readonly nodeName: string;
   readonly onProblem?: OnProblem | undefined;
 }
 
 /**
- * Reads a slice. Ports without a number are skipped and reported, the rest counts. Pure.
+ * Reads a slice. Skips and reports ports without a number.
  *
- * @param before what the slice meant before: what has not changed is the same object in both.
+ * @param before the previous result for the slice: unchanged parts are reused.
  */
 export function readSlice(record: EndpointSliceRecord, reader: SliceReader, before?: ReadSlice): ReadSlice {
   const found = new Map<string, { readonly key: string; endpoints: Endpoint[] }>();
@@ -58,9 +58,9 @@ export function readSlice(record: EndpointSliceRecord, reader: SliceReader, befo
 }
 
 /**
- * The union of a service's slices by service-port key. Pure.
+ * The union of a service's slices by service-port key.
  *
- * @param slices in the order that decides between copies of an endpoint that are equally good: the later one wins.
+ * @param slices of equally good copies of an endpoint, the one in the last slice wins.
  */
 export function joinSlices(slices: readonly ReadSlice[]): Map<string, readonly Endpoint[]> {
   const joined = new Map<string, readonly Endpoint[]>();
@@ -76,7 +76,7 @@ export function joinSlices(slices: readonly ReadSlice[]): Map<string, readonly E
   return joined;
 }
 
-/** @param known those that the slice had for the port, by text: one that says the same is given, and none made. */
+/** @param known the slice's previous endpoints for the port, by text: an equal one is reused. */
 function endpointOf(
   endpoint: EndpointRecord,
   port: number,
@@ -101,7 +101,7 @@ function endpointOf(
   };
 }
 
-/** Whether an endpoint has the conditions and hints of a record. */
+/** Whether an endpoint has the same conditions and hints as a record. */
 function says(endpoint: Endpoint, { ready, serving, terminating, zoneHints, nodeHints }: EndpointRecord): boolean {
   return (
     endpoint.isReady === ready &&
@@ -113,8 +113,8 @@ function says(endpoint: Endpoint, { ready, serving, terminating, zoneHints, node
 }
 
 /**
- * Sorted byte-wise by text, one per text: a copy that is not terminating replaces what came before it, so terminating never
- * beats non-terminating. The sort is stable, which keeps "before" meaning the order of arrival.
+ * Sorts byte-wise by text and merges duplicates: a copy that is not terminating replaces earlier copies, so terminating
+ * never beats non-terminating. The sort is stable, so "earlier" refers to the order of arrival.
  */
 function sortedAndMerged(endpoints: Endpoint[]): Endpoint[] {
   endpoints.sort((a, b) => (a.text === b.text ? 0 : a.text < b.text ? -1 : 1));

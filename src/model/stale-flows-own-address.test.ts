@@ -9,7 +9,7 @@ import { ip, makeEndpoint, makeServicePort } from "./testing/records.ts";
 
 const NODE = ip("192.168.1.10");
 
-/** Service `a` has the node's own address as an external IP, at a port that is a node port of Service `b`, too. */
+/** Service `a` has the node's own address as an external IP, with the same port as a node port of Service `b`. */
 test("a flow to an address and port that one Service owns is not judged by the node port of another", () => {
   const a = makeServicePort({
     protocol: "UDP",
@@ -38,7 +38,7 @@ test("a flow to an address and port that one Service owns is not judged by the n
     sourcePort: 40000,
     destinationIP: NODE,
     destinationPort: 30100,
-    // In every mode the address goes before node ports: `a` answers.
+    // In every mode an address takes precedence over node ports: `a` answers.
     replySourceIP: ip("10.0.0.1"),
     replySourcePort: 5000,
     replyDestinationIP: ip("203.0.113.5"),

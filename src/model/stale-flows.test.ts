@@ -21,7 +21,7 @@ const DNS = udpPort("dns", {
 });
 const SERVING = [
   makeEndpoint("10.0.0.1", 5353),
-  // Terminating and not ready, but serving: still a good answer.
+  // Terminating and not ready, but serving: flows may stay.
   makeEndpoint("10.0.0.2", 5353, { isReady: false, isTerminating: true }),
 ];
 const DEAD = makeEndpoint("10.0.0.3", 5353, { isReady: false, isServing: false, isTerminating: true });

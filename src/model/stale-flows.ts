@@ -1,6 +1,6 @@
 /**
- * Which flows of the connection tracking table lead where no rule would lead now: reference sync.md §13.2, steps 2 and 3. Dumping and
- * deleting is done elsewhere.
+ * Finds stale conntrack entries, whose flows go where no rule would send them now (reference sync.md §13.2, steps 2 and
+ * 3). Other modules dump and delete the entries.
  */
 import { type Flow, isTranslated } from "../net/flow.ts";
 import { type IpAddress, joinHostPort } from "../net/ip.ts";
@@ -8,25 +8,25 @@ import type { Protocol } from "../net/protocol.ts";
 import { type Endpoint, keepsFlows } from "./endpoint.ts";
 import { frontendKey } from "./frontend.ts";
 
-/** Protocols whose flows are ended with every service: those of TCP are connections, which their ends notice by themselves. */
+/** Protocols whose flows end with their service; the peers of a TCP connection notice by themselves. */
 export const ENDED_PROTOCOLS = ["UDP", "SCTP"] as const satisfies readonly Protocol[];
 
-/** Part of `ProxyState`: what the rules that are in the kernel now were made of. */
+/** The part of `ProxyState` that the kernel's current rules were made from. */
 export interface Served {
-  /** The service port that a frontend belongs to. @param frontend as `frontendKey` writes it. */
+  /** The owner of a frontend. @param frontend a `frontendKey`. */
   ownerOf(frontend: string): string | undefined;
   readonly endpoints: ReadonlyMap<string, readonly Endpoint[]>;
 }
 
 /**
- * Makes the judgement of flows: whether one goes to a frontend and is answered by none of the endpoints that keep flows
- * ({@link keepsFlows}); where an endpoint is, and what a policy says, does not matter. An association of SCTP stays with any endpoint that slices have, as a connection
- * would. At an address without endpoints every flow is stale. A node port is known by its number alone, which flows to other hosts may
- * have as well: where the addresses of the node are known, only those count; without endpoints, or without an owner now, it
- * ends only what was translated at one of them. Pure; looks only at service ports that flows go to.
+ * Creates the test for stale flows: a flow is stale if it goes to a frontend and none of the endpoints that keep flows
+ * ({@link keepsFlows}) answers it; their nodes and policies do not matter. An SCTP association stays with any endpoint
+ * in the slices, as a connection would. At an address without endpoints every flow is stale. A node port is only a
+ * number, which flows to other hosts may use too: if the node's addresses are known, only flows to them count, and a
+ * node port without endpoints or owner ends only flows translated at one of them. Visits only ports that flows go to.
  *
- * @param gone what service ports owned before, as {@link frontendKey} writes it; what has an owner again is judged by it.
- * @param own addresses of the node; empty: not known.
+ * @param gone {@link frontendKey}s that were owned before; if one has an owner again, that owner decides.
+ * @param own addresses of the node; empty if unknown.
  */
 export function staleFlowTest(
   served: Served,
@@ -44,7 +44,7 @@ export function staleFlowTest(
     const isAnswered = (owner: string) => servingOf(owner).has(joinHostPort(replySourceIP, replySourcePort));
     const atAddress = frontendKey(protocol, { address: destinationIP, port });
     const owner = served.ownerOf(atAddress);
-    // Where the node's addresses are unknown, a node port of that number is asked, too, as upstream does.
+    // If the node's addresses are unknown, also checks a node port with that number, as upstream does.
     if (owner !== undefined && (own.size > 0 || !isAnswered(owner))) return !isAnswered(owner);
     const atNode = frontendKey(protocol, { address: undefined, port });
     const nodePort = own.size > 0 && !own.has(destinationIP) ? undefined : served.ownerOf(atNode);
@@ -57,7 +57,7 @@ export function staleFlowTest(
   };
 }
 
-/** `ip:port` of the endpoints that may answer. */
+/** `ip:port` of the endpoints that may keep flows. */
 function answeringIn(endpoints: readonly Endpoint[] | undefined, protocol: Protocol): ReadonlySet<string> {
   const answering = new Set<string>();
   for (const endpoint of endpoints ?? []) {

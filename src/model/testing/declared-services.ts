@@ -1,4 +1,4 @@
-/** Service ports as tests of proxy modes declare them one by one, with the owners of frontends that the model makes of them. */
+/** Service ports that tests of proxy modes declare one by one, with the frontend owners that the model computes. */
 import { runAtOnce } from "../../async/steps.ts";
 import { OwnedServices } from "../owned-services.ts";
 import type { ServicePort } from "../service-port.ts";
@@ -7,17 +7,17 @@ export class DeclaredServices {
   readonly #declared = new Map<string, ServicePort>();
   readonly #owned = new OwnedServices();
 
-  /** What a mode gets; live. */
+  /** The input of a mode; live. */
   get services(): ReadonlyMap<string, ServicePort> {
     return this.#owned.services;
   }
 
-  /** As they were declared; live. */
+  /** As declared; live. */
   get declared(): ReadonlyMap<string, ServicePort> {
     return this.#declared;
   }
 
-  /** @returns the keys of service ports that a mode must be told of. */
+  /** @returns the keys of service ports that a mode must be notified about. */
   set(port: ServicePort): ReadonlySet<string> {
     this.#declared.set(port.name.key, port);
     return this.#update(port.name.key);

@@ -1,4 +1,4 @@
-/** Short ways to make valid records for tests; every field can be overridden. */
+/** Builders of valid records for tests; every field can be overridden. */
 import type { EndpointRecord, EndpointSlicePort, EndpointSliceRecord, ServiceRecord } from "../../cluster/objects.ts";
 import { type IpAddress, joinHostPort, parseIpAddress } from "../../net/ip.ts";
 import type { Endpoint } from "../endpoint.ts";
@@ -60,7 +60,7 @@ export function makeSlice(overrides: Partial<EndpointSliceRecord> = {}): Endpoin
   };
 }
 
-/** Parses an address that the test knows to be one. */
+/** Parses a valid address. */
 export function ip(text: string): IpAddress {
   const address = parseIpAddress(text);
   if (address === undefined) throw new TypeError(`not an address: ${text}`);
@@ -83,7 +83,7 @@ export function makeEndpoint(address: string, port = 80, overrides: Partial<Endp
   };
 }
 
-/** The service port that {@link makeService} has, as IPv4 sees it. */
+/** The IPv4 service port of {@link makeService}. */
 export function makeServicePort(overrides: Partial<ServicePort> = {}): ServicePort {
   return {
     name: servicePortName("ns1", "svc1", "p", overrides.protocol ?? "TCP"),
