@@ -1,6 +1,6 @@
 /**
- * The real program with kubeadm's files, as a pod of kubeadm's DaemonSet finds them, against the test API server. Started
- * in the namespace of its caller: see `inNetns`.
+ * Runs the real program against the test API server, with kubeadm's files as a pod of its DaemonSet sees them. Runs in
+ * the caller's network namespace: see `inNetns`.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -15,15 +15,15 @@ import { CONFIG_CONF, kubeconfigConf } from "./kubeadm-files.ts";
 import { RESOURCE_TYPES } from "./resource-types.ts";
 import { nodeProxierRole, TestApiServer, type TestApiServerOptions } from "./test-api-server.ts";
 
-/** The program as users start it: what is built, where it is. */
+/** The built program, as users start it. */
 export const PROGRAM: readonly string[] = [fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url))];
-/** Generous: two noisy cores, several tests at once. */
+/** Generous, for several tests at once on two busy cores. */
 export const PATIENCE_MS = 30_000;
 
 export const POD_TOKEN = "pod-token";
 export const POD_USER = "system:serviceaccount:kube-system:kube-proxy";
 
-/** Lays the files out as the pod has them, in a mount namespace of the program's own, and becomes the program. */
+/** Lays out the pod's files in a mount namespace of its own, then execs the program. */
 const IN_POD = `
 set -e
 mount -t tmpfs none /var/lib && mkdir /var/lib/kube-proxy
@@ -42,25 +42,25 @@ exec "$@"
 
 export interface ApiDaemonOptions {
   readonly url: string;
-  /** PEM of the authority that the pod trusts. */
+  /** PEM of the CA that the pod trusts. */
   readonly ca: string;
   /** `config.conf`. @default kubeadm's */
   readonly config?: string;
   /** `kubeconfig.conf`. @default kubeadm's, for the server */
   readonly kubeconfig?: string;
-  /** @default the pod's, which {@link startClusterServer} knows */
+  /** @default the pod's token, which {@link startClusterServer} accepts */
   readonly token?: string;
-  /** What is run, before the arguments. @default {@link PROGRAM} */
+  /** The command before the arguments. @default {@link PROGRAM} */
   readonly program?: readonly string[];
-  /** More arguments. */
+  /** Additional arguments. */
   readonly args?: readonly string[];
 }
 
 export class ApiDaemon {
-  /** Holds `config.conf`, `kubeconfig.conf` (copied at the start) and `serviceaccount/` (as it is now). */
+  /** Contains `config.conf` and `kubeconfig.conf` (copied at the start), and `serviceaccount/` (live). */
   readonly folder: string;
   readonly child: ChildProcess;
-  /** Everything it has logged. */
+  /** The whole log. */
   log = "";
 
   constructor(options: ApiDaemonOptions) {
@@ -73,7 +73,7 @@ export class ApiDaemon {
     writeFileSync(join(this.folder, "serviceaccount/token"), token);
     const program = options.program ?? PROGRAM;
     const flags = ["--config=/var/lib/kube-proxy/config.conf", "--hostname-override=node-a", ...args];
-    // Ends with this process, however that ends.
+    // Killed with this process, however that ends.
     const wrapper = ["--pdeathsig", "KILL", "unshare", "--mount", "sh", "-c", IN_POD, "sh"];
     this.child = spawn("setpriv", [...wrapper, ...program, ...flags], {
       env: { ...process.env, FILES: this.folder },
@@ -84,17 +84,17 @@ export class ApiDaemon {
     });
   }
 
-  /** The program's own process: everything before it has become it. */
+  /** The program's own PID: all wrappers exec the next command. */
   get pid(): number {
     return this.child.pid ?? 0;
   }
 
-  /** Lines of the log that match. */
+  /** Matching lines of the log. */
   lines(pattern: RegExp): readonly string[] {
     return this.log.split("\n").filter((line) => pattern.test(line));
   }
 
-  /** Waits until the condition holds; fails with the log. */
+  /** Waits until the condition holds; the failure includes the log. */
   async until(what: string, condition: () => boolean | Promise<boolean>, limitMs?: number): Promise<void> {
     await until(what, condition, {
       patienceMs: PATIENCE_MS,
@@ -104,7 +104,7 @@ export class ApiDaemon {
     });
   }
 
-  /** Waits until a line of the log matches. */
+  /** Waits for a matching line in the log. */
   async said(pattern: RegExp): Promise<void> {
     await this.until(`a line that matches ${pattern}`, () => this.lines(pattern).length > 0);
   }
@@ -122,9 +122,9 @@ export class ApiDaemon {
   }
 
   /**
-   * Waits for the end.
+   * Waits until the program exits.
    *
-   * @param limitMs how long it may take, without what it waits for a processor. @returns the exit status; null when a signal ended it.
+   * @param limitMs the time limit, without waits for a CPU. @returns the exit status; null if a signal killed it.
    */
   async ended(limitMs = Number.POSITIVE_INFINITY): Promise<number | null> {
     const clock = new BusyClock(this.pid, "self");
@@ -137,7 +137,7 @@ export class ApiDaemon {
     return this.child.exitCode;
   }
 
-  /** Ends it at once and removes its files. */
+  /** Kills the program and removes its files. */
   async dispose(): Promise<void> {
     signalChild(this.child, "SIGKILL");
     await until("the end", () => this.child.exitCode !== null || this.child.signalCode !== null);
@@ -145,12 +145,12 @@ export class ApiDaemon {
   }
 }
 
-/** What ends with it: a test, or a run of something else. */
+/** The scope that cleans up: a test, or another kind of run. */
 interface Lifetime {
   after(callback: () => Promise<void>): void;
 }
 
-/** Starts a server with a node, a service and its endpoint, for which the pod has exactly the role of kube-proxy. */
+/** Starts a server with a node, a service and its endpoint; the pod's token has exactly kube-proxy's role. */
 export async function startClusterServer(
   t: Lifetime,
   options: TestApiServerOptions & { readonly port?: number } = {},
@@ -163,12 +163,12 @@ export async function startClusterServer(
   server.put("servicecidrs", serviceCidr());
   server.put("services", service(1));
   server.put("endpointslices", slice(1));
-  // It was started in a cluster that had these already.
+  // As if these objects existed before the server started.
   server.store.restart();
   return server;
 }
 
-/** Starts the program; it ends with the test. */
+/** Starts the program, which ends with the test. */
 export function startApiDaemon(t: Lifetime, server: TestApiServer, options: Partial<ApiDaemonOptions> = {}): ApiDaemon {
   const daemon = new ApiDaemon({ url: server.url, ca: server.authority.certificate, ...options });
   t.after(() => daemon.dispose());

@@ -1,6 +1,6 @@
 /**
- * The API source at a server that behaves: what is asked for, what is delivered, how it goes on. Requests are counted, so the
- * clock is not fast: what the source waits for an answer must be more than a busy machine takes.
+ * The API source with a well-behaved server: its requests, its deliveries and its watches. The tests count requests, so
+ * they do not speed up the clock: a timeout on a busy machine would add requests.
  */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
@@ -249,7 +249,7 @@ test("an idle node sends about 32 requests an hour, as upstream does, and says n
   const clock = fastClock(500);
   const [startMs, requests, lines] = [clock.monotonicMs(), server.requests.length, log.lines.length];
   await until("an hour", () => clock.monotonicMs() - startMs >= 3_600_000, { patienceMs: 30_000 });
-  // Four watches, each of which ends by itself after 5 to 10 minutes. Upstream's are four, too, and as long.
+  // Four watches, each of which ends after 5 to 10 minutes, as upstream.
   const sent = server.requests.slice(requests);
   assert.ok(sent.length >= 16 && sent.length <= 48, `${sent.length} requests`);
   assert.deepEqual(

@@ -1,6 +1,6 @@
 /**
- * What an operator gets to read when the program is given something bad, and that it goes on: the whole program, with
- * kubeadm's files. The same faults one by one, and many more, are in source-*.test.ts.
+ * What the whole program, with kubeadm's files, tells an operator about bad input, and that it keeps running. The tests
+ * in source-*.test.ts cover the same faults one by one, and many more.
  */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -17,14 +17,14 @@ import type { SeenRequest, TestApiServer } from "./test-api-server.ts";
 const authority = new CertificateAuthority();
 const YESTERDAY = new Date(Date.now() - 86_400_000);
 
-/** A kubeconfig that authenticates with this certificate. */
+/** A kubeconfig that uses this client certificate. */
 function withClientCertificate(url: string, certificate: string, key: string): string {
   const base64 = (text: string): string => Buffer.from(text).toString("base64");
   const user = `    client-certificate-data: ${base64(certificate)}\n    client-key-data: ${base64(key)}\n`;
   return kubeconfigConf(url).replace(/ {4}tokenFile.*\n/, user);
 }
 
-/** Mistakes that no waiting will mend. */
+/** Mistakes that end the program, because waiting cannot help. */
 const ENDS: readonly (readonly [string, (server: TestApiServer) => Partial<ApiDaemonOptions>, RegExp])[] = [
   [
     "a kubeconfig that is not there",
@@ -61,7 +61,7 @@ const ENDS: readonly (readonly [string, (server: TestApiServer) => Partial<ApiDa
   ],
 ];
 
-/** Things that may be mended while the program waits. */
+/** Faults that may be fixed while the program waits. */
 const WAITS: readonly (readonly [string, (server: TestApiServer) => Partial<ApiDaemonOptions>, RegExp])[] = [
   [
     "a CA that did not sign the server's certificate",
@@ -93,7 +93,7 @@ async function healthz(): Promise<{ readonly status: number; readonly body: stri
   return { status: answer.status, body: await answer.text() };
 }
 
-/** Why a resource cannot be watched, as the health answer says it. */
+/** Why a resource cannot be watched, according to the health response. */
 async function reasonOf(resource: string): Promise<string | undefined> {
   const { failures = [] } = JSON.parse((await healthz()).body) as { failures?: { subject: string; reason: string }[] };
   return failures.find(({ subject }) => subject === `watch of ${resource}`)?.reason;
@@ -125,7 +125,7 @@ inNetns(import.meta.url, { name: "badinput", timeoutMs: 240_000 }, () => {
       const complaints = daemon.lines(/^E.*Failed to watch/);
       assert.equal(complaints.length, 1);
       assert.match(complaints[0] ?? "", expected);
-      // One line speaks for all watches; the health answer names each, as soon as it has failed.
+      // The log has one line for all watches; the health response names each as soon as it has failed.
       for (const resource of ["nodes", "services", "endpointslices"]) {
         await daemon.until(`the watch of ${resource}`, async () => (await reasonOf(resource)) !== undefined);
         const reason = (await reasonOf(resource)) ?? "";

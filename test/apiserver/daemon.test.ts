@@ -1,4 +1,4 @@
-/** The real program against the test API server, in a namespace, with the files of kubeadm as they are. */
+/** The real program against the test API server, in a namespace, with kubeadm's unmodified files. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { createServer } from "node:net";
@@ -22,19 +22,19 @@ async function untilRules(daemon: ApiDaemon, expected: RegExp): Promise<void> {
     });
 }
 
-/** The Event objects that the server has, by reason. */
+/** The server's Event objects by reason. */
 function eventsOf(server: TestApiServer): ReadonlyMap<unknown, Readonly<Record<string, unknown>>> {
   return new Map([...server.store.objects("events").values()].map(({ object }) => [object.reason, object]));
 }
 
-/** The UID that the server has given to an object. */
+/** The UID that the server assigned to an object. */
 function uidOf(server: TestApiServer, plural: "nodes" | "services", key: string): string {
   const uid = server.store.objects(plural).get(key)?.object.metadata.uid;
   assert.ok(uid !== undefined, key);
   return uid;
 }
 
-/** Occupies a port of all addresses until the test ends. */
+/** Occupies a port on all addresses until the test ends. */
 async function occupy(t: TestContext, port: number): Promise<void> {
   const blocker = createServer();
   await new Promise<void>((resolve) => void blocker.listen(port, "::", resolve));
@@ -128,7 +128,7 @@ inNetns(import.meta.url, { name: "apidaemon", timeoutMs: 180_000 }, () => {
     assert.match(listed(), /dnat to 10\.128\.1\.1:8080/);
     assert.doesNotMatch(listed(), /Drop traffic to unallocated ClusterIPs/);
     server.put("servicecidrs", serviceCidr());
-    // Upstream's table has the rule after its next full sync only, which nothing here asks for.
+    // Upstream writes this rule only in its next full sync, which this test does not trigger.
     await daemon.until("the rule", () => /Drop traffic to unallocated ClusterIPs/.test(listed()), 2000);
   });
 
@@ -249,7 +249,7 @@ inNetns(import.meta.url, { name: "apidaemon", timeoutMs: 180_000 }, () => {
 
   test("a change of the configuration file ends it, so that it is started again", async (t) => {
     const server = await startClusterServer(t);
-    // From inside of its mount namespace, more than once because it may not be watching yet.
+    // Writes from inside its mount namespace, several times because the program may not be watching yet.
     const write = "for i in 1 2 3 4 5 6 7 8; do sleep 1; echo >> /var/lib/kube-proxy/config.conf; done";
     const daemon = startApiDaemon(t, server, { program: ["sh", "-c", `(${write}) & exec "$@"`, "sh", ...PROGRAM] });
     assert.equal(await daemon.ended(), 1);

@@ -21,7 +21,7 @@ export function service(index: number, spec: Readonly<Record<string, unknown>> =
   };
 }
 
-/** The slice of {@link service}, with some ready endpoints. */
+/** The slice of {@link service}, with ready endpoints. */
 export function slice(index: number, endpointCount = 1, generation = 0): ApiObject {
   const endpoints = Array.from({ length: endpointCount }, (_, at) => ({
     addresses: [`10.${128 + (generation & 63)}.${index & 255}.${at + 1}`],

@@ -1,4 +1,4 @@
-/** What can be made to go wrong with an answer of the test API server. */
+/** Faults that the test API server can inject into a response. */
 import type { ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createGzip, type Gzip } from "node:zlib";
@@ -15,29 +15,29 @@ export type Fault =
       readonly retryAfterSeconds?: number;
       readonly cause?: string;
     }
-  /** 200 with something else than was asked for, as a captive portal answers. */
+  /** Status 200 with unrelated content, as from a captive portal. */
   | { readonly kind: "text"; readonly contentType: string; readonly text: string }
-  /** The connection is closed without an answer. */
+  /** The connection closes without a response. */
   | { readonly kind: "reset" }
-  /** The connection stays and nothing comes. */
+  /** The connection stays open without a response. */
   | { readonly kind: "silent" }
   /** The connection is cut in the middle of the body. */
   | { readonly kind: "cut"; readonly afterBytes: number }
-  /** The body ends early, as if it were whole. */
+  /** The body ends early, as if it were complete. */
   | { readonly kind: "truncate"; readonly afterBytes: number }
-  /** The connection stays but nothing more comes. */
+  /** The connection stays open but the body stalls. */
   | { readonly kind: "stall"; readonly afterBytes: number }
-  /** The body comes in small pieces. */
+  /** The body arrives in small pieces. */
   | { readonly kind: "slow"; readonly pieceBytes: number; readonly delayMs: number };
 
-/** What a captive portal says to everything. */
+/** A captive portal's response to any request. */
 export const WEB_PAGE: Fault = {
   kind: "text",
   contentType: "text/html",
   text: "<html><body>Please log in</body></html>",
 };
 
-/** A body that suffers from a fault, or from none. */
+/** A response body with or without a fault. */
 export class FaultyBody {
   readonly #response: ServerResponse;
   readonly #fault: Fault | undefined;
@@ -47,7 +47,7 @@ export class FaultyBody {
   #isOver = false;
   #queue: Promise<void> = Promise.resolve();
 
-  /** @param onSent called with the number of bytes that were written. */
+  /** @param onSent called with the number of written bytes. */
   constructor(
     response: ServerResponse,
     fault: Fault | undefined,
@@ -71,20 +71,20 @@ export class FaultyBody {
     else this.#gzip.write(bytes);
   }
 
-  /** Sends what is written meanwhile together: a server's own writing is not what tests wait for. */
+  /** Sends everything that `write` writes in one piece, so that tests do not wait for many small writes. */
   inOnePiece(write: () => void): void {
     this.#response.cork();
     write();
     this.#response.uncork();
   }
 
-  /** Ends the answer, unless a fault keeps it open. */
+  /** Ends the response unless a fault keeps it open. */
   end(): void {
     if (this.#gzip === undefined) this.#finish();
     else this.#gzip.end();
   }
 
-  /** From now on nothing is sent; the connection stays. */
+  /** Stops sending; the connection stays open. */
   stall(): void {
     this.#isOver = true;
   }
@@ -127,7 +127,7 @@ export class FaultyBody {
   }
 }
 
-/** Answers with the fault if it leaves nothing else to say. @returns whether it did. */
+/** Sends the fault if it replaces the whole response. @returns whether it did. */
 export function answerFault(response: ServerResponse, fault: Fault | undefined, format: WireFormat): boolean {
   switch (fault?.kind) {
     case "status":
@@ -147,7 +147,7 @@ export function answerFault(response: ServerResponse, fault: Fault | undefined, 
   }
 }
 
-/** Answers with a Status object. */
+/** Sends a Status object. */
 export function sendStatus(response: ServerResponse, status: StatusOptions, format: WireFormat): void {
   response.writeHead(status.code, {
     "Content-Type": format.mediaType,

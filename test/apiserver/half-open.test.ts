@@ -1,4 +1,4 @@
-/** A network that forgets a connection: no packet of it arrives any more, in either direction, and nothing says so. */
+/** A half-open connection: the network silently drops all its packets in both directions. */
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -15,12 +15,12 @@ import { node, service } from "./example-objects.ts";
 import { startSource } from "./source-under-test.ts";
 import { TestApiServer } from "./test-api-server.ts";
 
-/** Upstream's: HTTP/2 pings after 30 s, answered within 15 s. */
+/** Upstream's limit: HTTP/2 pings after 30 s, and a timeout of 15 s. */
 const LIMIT_MS = 45_000;
 const never = new AbortController().signal;
 const LIST: ApiRequest = { verb: "list", resource: "services", method: "GET", path: "/api/v1/services" };
 
-/** Drops every packet of the connections with these ports; others work. */
+/** Drops every packet of the connections with these client ports; other connections work. */
 function losePackets(ports: readonly number[]): void {
   const rules = ["sport", "dport"].map(
     (side) => `add rule inet kpts-half-open input tcp ${side} { ${ports.join(", ")} } drop`,

@@ -1,4 +1,4 @@
-/** The files that kubeadm puts before kube-proxy (reference operation.md §14.2), as it writes them. */
+/** The files that kubeadm writes for kube-proxy (reference operation.md §14.2). */
 
 /** Key `kubeconfig.conf` of the ConfigMap. */
 export function kubeconfigConf(server: string): string {
@@ -23,7 +23,7 @@ users:
 `;
 }
 
-/** Key `config.conf` of the ConfigMap: undefaulted, full of nulls and zeros. */
+/** Key `config.conf` of the ConfigMap: without defaults, full of nulls and zeros. */
 export const CONFIG_CONF = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 bindAddress: 0.0.0.0
 bindAddressHardFail: false

@@ -1,4 +1,4 @@
-/** Lists in pages: a consistent view of one version, continued by a token that can be made to expire. */
+/** Paged lists: a consistent snapshot of one version, with continue tokens that tests can expire. */
 import type { ObjectStore, StoredVersion } from "./object-store.ts";
 import type { Plural } from "./resource-types.ts";
 import type { Predicate } from "./selectors.ts";
@@ -7,7 +7,7 @@ import type { StatusOptions } from "./status-object.ts";
 export interface ListPage {
   readonly version: number;
   readonly items: readonly StoredVersion[];
-  /** Token of the next page; empty on the last. */
+  /** Token of the next page; empty for the last page. */
   readonly next: string;
 }
 
@@ -20,16 +20,16 @@ export class ListPages {
   readonly #store: ObjectStore;
   readonly #rests = new Map<string, Rest>();
   #count = 0;
-  /** Replaces the JSON of an item on its way out. */
+  /** Replaces the JSON of each sent item. */
   mangle: (json: string) => string = (json) => json;
-  /** Lists have everything, with any selector. */
+  /** Lists ignore selectors and contain everything. */
   ignoresSelectors = false;
 
   constructor(store: ObjectStore) {
     this.#store = store;
   }
 
-  /** The first page (empty token) or a later one, as a list; 410 when the token has expired. */
+  /** The first page (empty token) or a later one; 410 if the token has expired. */
   page(plural: Plural, isSelected: Predicate, limit: number, token: string): ListPage | StatusOptions {
     const rest = token === "" ? this.#snapshot(plural, isSelected) : this.#rests.get(token);
     if (rest === undefined) {
@@ -44,7 +44,7 @@ export class ListPages {
     return { version: rest.version, items, next };
   }
 
-  /** All tokens given out so far are refused from now on. */
+  /** Expires all tokens issued so far. */
   expireTokens(): void {
     this.#rests.clear();
   }

@@ -1,4 +1,4 @@
-/** Which media types the API server speaks: JSON, and protobuf where it is switched on. */
+/** The media types of the test API server: JSON, and protobuf if enabled. */
 import type { IncomingHttpHeaders } from "node:http";
 import { JSON_WIRE, PROTOBUF_WIRE, type WireFormat } from "./wire-format.ts";
 
@@ -7,7 +7,7 @@ const BODY_TYPES: Readonly<Record<string, readonly string[]>> = {
   patch: ["application/merge-patch+json", "application/strategic-merge-patch+json"],
 };
 
-/** The format to answer in: the first that is spoken of those in `Accept`; undefined for none. Pure. */
+/** The response format: the first supported one in `Accept`; undefined if there is none. */
 export function negotiatedFormat(accept: string | undefined, hasProtobuf: boolean): WireFormat | undefined {
   for (const range of (accept ?? "*/*").split(",").map(bare)) {
     if (range === PROTOBUF_WIRE.mediaType && hasProtobuf) return PROTOBUF_WIRE;
@@ -16,12 +16,12 @@ export function negotiatedFormat(accept: string | undefined, hasProtobuf: boolea
   return undefined;
 }
 
-/** Whether a request's body is in a language that is spoken. Pure. */
+/** Whether the type of a request's body is supported. */
 export function isBodyKnown(verb: string, { "content-type": contentType = "" }: IncomingHttpHeaders): boolean {
   return BODY_TYPES[verb]?.includes(bare(contentType)) ?? true;
 }
 
-/** Without parameters. */
+/** Strips parameters. */
 function bare(mediaType: string): string {
   return (mediaType.split(";", 1)[0] ?? "").trim().toLowerCase();
 }

@@ -1,10 +1,10 @@
 /**
- * What etcd and the watch caches are to a real API server: objects with resource versions from one counter, and for each
- * resource the history of changes that watches are served from. A restart empties it; what fills it pushes old changes out.
+ * Stands in for etcd and the watch caches: objects with resource versions from one counter, and for each resource the
+ * bounded history of changes that serves watches. A restart empties the history.
  */
 import type { Plural } from "./resource-types.ts";
 
-/** An object as clients write it; the store sets `metadata.resourceVersion`. */
+/** An object as written by clients; the store sets `metadata.resourceVersion`. */
 export interface ApiObject {
   readonly metadata: {
     readonly name: string;
@@ -20,13 +20,13 @@ export interface StoredObject extends ApiObject {
   readonly metadata: ApiObject["metadata"] & { readonly resourceVersion: string; readonly uid: string };
 }
 
-/** A version of an object with its JSON text, made once for all readers. */
+/** A version of an object, with its JSON text made once for all readers. */
 export interface StoredVersion {
   readonly object: StoredObject;
   readonly json: string;
 }
 
-/** One change. `before` is undefined for a creation, `after` for a deletion. */
+/** A change. `before` is undefined for a creation, `after` for a deletion. */
 export interface StoredChange {
   readonly plural: Plural;
   readonly version: number;
@@ -42,22 +42,22 @@ export class ObjectStore {
   #history: StoredChange[] = [];
   #version = 100;
   #uid = 0;
-  /** What each watch cache began with. */
+  /** The first version of each watch cache. */
   #startVersion = 100;
-  /** Resources that have changed since then, and the version that watches of them can start at. */
+  /** For each resource that has changed since then, the oldest version that its watches can start at. */
   readonly #oldest = new Map<Plural, number>();
 
-  /** The newest resource version of all. */
+  /** The newest resource version. */
   get version(): number {
     return this.#version;
   }
 
-  /** Watches can start at this version, lists at any. */
+  /** The oldest version that watches can start at; lists can start at any. */
   oldestVersion(plural: Plural): number {
     return this.#oldest.get(plural) ?? this.#startVersion;
   }
 
-  /** Whether anything has happened to the resource since the last restart. A watch cache that has seen nothing sends no bookmarks. */
+  /** Whether the resource has changed since the last restart. A watch cache without changes sends no bookmarks. */
   hasChanged(plural: Plural): boolean {
     return this.#oldest.has(plural);
   }
@@ -66,14 +66,14 @@ export class ObjectStore {
     return this.#of(plural);
   }
 
-  /** Creates or replaces; the name decides. */
+  /** Creates or replaces the object of that name. */
   put(plural: Plural, object: ApiObject): StoredObject {
     const key = keyOf(object);
     const before = this.#of(plural).get(key);
     const uid = before?.object.metadata.uid ?? `uid-${++this.#uid}`;
     const version = ++this.#version;
     const { name, namespace, ...more } = object.metadata;
-    // In the order of the real server's text.
+    // In the field order of the real server.
     const names = namespace === undefined ? { name } : { name, namespace };
     const own = { uid, resourceVersion: String(version) };
     const stored = { ...object, metadata: Object.assign({ ...names, ...own }, more, own) };
@@ -83,7 +83,7 @@ export class ObjectStore {
     return stored;
   }
 
-  /** Deletes; an object that is not there is left so. @returns whether it was there. */
+  /** Deletes an object, if it exists. @returns whether it existed. */
   delete(plural: Plural, key: string): boolean {
     const before = this.#of(plural).get(key);
     if (before === undefined) return false;
@@ -92,15 +92,15 @@ export class ObjectStore {
     return true;
   }
 
-  /** Changes after a version, oldest first; `undefined` when they have been forgotten. */
+  /** Changes after a version, oldest first; `undefined` if they are no longer in the history. */
   changesSince(plural: Plural, version: number): readonly StoredChange[] | undefined {
     if (version < this.oldestVersion(plural)) return undefined;
     return this.#history.filter((change) => change.plural === plural && change.version > version);
   }
 
   /**
-   * Forgets the changes so far: watches of what has changed cannot resume from any version before now. A resource that has
-   * not keeps its place, as in a real watch cache.
+   * Drops the history: watches of changed resources cannot resume from any earlier version. A resource without changes
+   * keeps its start version, as in a real watch cache.
    */
   compact(): void {
     this.#history = [];
@@ -109,21 +109,21 @@ export class ObjectStore {
   }
 
   /**
-   * Begins again, as a server that was restarted: all history is gone, of resources without changes, too, and the counter
-   * has moved, for the nodes' leases and much else were written meanwhile.
+   * Simulates a server restart: drops the history of all resources, including those without changes, and advances the
+   * counter, because node leases and other objects were written in the meantime.
    */
   restart(): void {
     this.#version += 1;
     this.#begin();
   }
 
-  /** Takes the counter back, as a restored backup does; the objects stay. */
+  /** Moves the counter back, as a restored backup does; the objects stay. */
   rewind(versions: number): void {
     this.#version -= versions;
     this.#begin();
   }
 
-  /** Calls the listener for each change from now on. @returns what ends it. */
+  /** Calls the listener for each later change. @returns the unsubscribe function. */
   subscribe(listener: ChangeListener): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
@@ -148,7 +148,7 @@ export class ObjectStore {
   }
 }
 
-/** `namespace/name`, or the name. Pure. */
+/** `namespace/name`, or the name. */
 export function keyOf({ metadata: { namespace, name } }: ApiObject): string {
   return namespace === undefined ? name : `${namespace}/${name}`;
 }

@@ -1,11 +1,11 @@
-/** A receiver of cluster objects that keeps the state and refuses events that contradict it. */
+/** An object sink that records the state and rejects contradictory events. */
 import assert from "node:assert/strict";
 import type { ObjectEvent, ObjectKind, ObjectKinds, ObjectSink } from "../../src/cluster/object-source.ts";
 
 type AnyRecord = ObjectKinds[ObjectKind];
 
 export class RecordingSink implements ObjectSink {
-  /** `add default/svc-1`, in order, per kind. */
+  /** `add default/svc-1`, in order, by kind. */
   readonly events: Record<ObjectKind, string[]> = { nodes: [], services: [], endpointSlices: [], serviceCIDRs: [] };
   readonly state: Record<ObjectKind, Map<string, AnyRecord>> = {
     nodes: new Map(),
@@ -33,12 +33,12 @@ export class RecordingSink implements ObjectSink {
     this.synced.push(kind);
   }
 
-  /** Keys of one kind, sorted. */
+  /** The sorted keys of one kind. */
   keys(kind: ObjectKind): readonly string[] {
     return [...this.state[kind].keys()].sort();
   }
 
-  /** Takes the events of one kind since the last call. */
+  /** The events of one kind since the last call. */
   take(kind: ObjectKind): readonly string[] {
     return this.events[kind].splice(0);
   }

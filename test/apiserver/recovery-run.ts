@@ -1,6 +1,6 @@
 /**
- * How long the kernel waits for the first change after an outage: the whole program beside the test API server, which ends,
- * stays away, and comes back without its history, as a restarted one does. In the network namespace of the caller.
+ * Measures how soon the first change after an outage reaches the kernel: the whole program with the test API server,
+ * which stops and comes back without its history, like a restarted server. Runs in the caller's network namespace.
  */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -14,24 +14,24 @@ import { CONFIG_CONF } from "./kubeadm-files.ts";
 import type { TestApiServer } from "./test-api-server.ts";
 
 export interface RecoveryOptions {
-  /** Services there are meanwhile, with one endpoint each. */
+  /** The number of Services, with one endpoint each. */
   readonly services: number;
-  /** How long the server is away, one outage after the other. */
+  /** The durations of consecutive outages. */
   readonly outageSeconds: readonly number[];
-  /** How long the token is refused each time before the file has one that is not. */
+  /** How long the server refuses the token before the file gets a valid one, each time. */
   readonly badTokenSeconds: readonly number[];
   readonly onProgress?: (line: string) => void;
 }
 
 export interface RecoveryReport {
-  /** By what went wrong, from its end until what was changed then is in the kernel; without waits for a processor. */
+  /** By fault: the time from its end until a change made then is in the kernel, without waits for a CPU. */
   readonly milliseconds: ReadonlyMap<string, number>;
-  /** Error lines about a history that is gone. There is nothing to be done about that. */
+  /** Error lines about an expired version, which need no action from an operator. */
   readonly expiredErrors: readonly string[];
 }
 
 const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));
-/** Beyond the 65,000 that a run may begin with. */
+/** Above the 65,000 Services that a run may start with. */
 const MARKERS_FROM = 65_000;
 const LIMIT_MS = 240_000;
 
@@ -43,7 +43,7 @@ interface Scene {
   readonly kernel: NftablesClient;
 }
 
-/** Measures. @throws when a change does not arrive within minutes. */
+/** Runs the measurement. @throws if a change does not arrive within minutes. */
 export async function measureRecovery(options: RecoveryOptions): Promise<RecoveryReport> {
   const cleanups: (() => Promise<void>)[] = [];
   try {
@@ -76,7 +76,7 @@ async function run(
   await arrival(scene, marker++);
   const milliseconds = new Map<string, number>();
   const note = async (what: string, fault: () => Promise<void>): Promise<void> => {
-    // At rest, so that the last change is not what wakes it.
+    // Lets the program become idle, so that the previous change does not wake it.
     await sleep(5_000);
     await fault();
     const tookMs = await arrival(scene, marker++);
@@ -102,13 +102,13 @@ async function run(
   return { milliseconds, expiredErrors: daemon.lines(/^E.*(Expired|too old|Gone)/) };
 }
 
-/** Puts one more service and waits until the kernel answers for it. @returns the milliseconds that took. */
+/** Adds a service and waits until it is in the kernel. @returns the milliseconds that took. */
 async function arrival({ server, daemon, kernel }: Scene, marker: number): Promise<number> {
   const clock = new BusyClock(daemon.pid, "self");
   server.put("services", service(marker));
   server.put("endpointslices", slice(marker));
   const key = `10.96.${(marker >> 8) & 255}.${marker & 255}`;
-  // Not by `nft`, which reads the whole ruleset first and would keep a processor busy.
+  // Does not use `nft`, which reads the whole ruleset first and would keep a CPU busy.
   const isThere = async (): Promise<boolean> => {
     const elements = await kernel.elements(NFPROTO_IPV4, "kube-proxy", "service-ips");
     return elements.some((element) => element.key?.value?.subarray(0, 4).join(".") === key);

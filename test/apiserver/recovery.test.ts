@@ -1,4 +1,4 @@
-/** After an outage the whole program follows at once. `npm run soak -- --outages 10,60,150,600` has the longer ones. */
+/** The whole program recovers at once after an outage. `npm run soak -- --outages 10,60,150,600` tests longer ones. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { inNetns } from "../../testkit/support/in-netns.ts";
@@ -6,7 +6,7 @@ import { PATIENCE } from "../../testkit/support/patience.ts";
 import { measureRecovery } from "./recovery-run.ts";
 
 const GOAL_MS = 2_000;
-/** No wait that has grown is as short, and no machine that is merely busy takes as long. */
+/** Shorter than any grown backoff, and longer than the delays of a busy machine. */
 const NOISE_MS = 8_000;
 
 inNetns(import.meta.url, { name: "recovery", timeoutMs: 180_000 }, () => {

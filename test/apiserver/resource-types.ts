@@ -1,7 +1,7 @@
-/** The resources that the test API server serves, and what `system:node-proxier` may do with them. */
+/** The resources of the test API server, and the permissions of `system:node-proxier`. */
 
 export interface ResourceType {
-  /** Plural name, as in URLs. */
+  /** The plural name in URLs. */
   readonly plural: string;
   readonly kind: string;
   readonly apiVersion: string;
@@ -70,14 +70,14 @@ export const RESOURCE_TYPES = {
 
 export type Plural = keyof typeof RESOURCE_TYPES;
 
-/** Where in the URL space something is. */
+/** A parsed URL path. */
 export interface ResourcePath {
   readonly type: ResourceType & { readonly plural: Plural };
   readonly namespace: string | undefined;
   readonly name: string | undefined;
 }
 
-/** Takes a URL path apart; `undefined` for a path that is not served. Pure. */
+/** Parses a URL path; `undefined` if it is not served. */
 export function parseResourcePath(pathname: string): ResourcePath | undefined {
   for (const type of Object.values(RESOURCE_TYPES)) {
     const root = type.apiVersion.includes("/") ? `/apis/${type.apiVersion}` : `/api/${type.apiVersion}`;

@@ -1,10 +1,10 @@
-/** Label and field selectors, as far as kube-proxy's watches use them. */
+/** The label and field selectors that kube-proxy's watches use. */
 import type { StoredObject } from "./object-store.ts";
 
 export type Predicate = (object: StoredObject) => boolean;
 
 /**
- * `!key`, `key`, `key=value`, `key!=value`, `key in (value,value)`, joined by commas. Pure.
+ * `!key`, `key`, `key=value`, `key!=value`, `key in (value,value)`, joined by commas.
  *
  * @throws Error for anything else.
  */
@@ -22,9 +22,9 @@ export function labelSelector(text: string): Predicate {
 }
 
 /**
- * `path=value` and `path!=value`, joined by commas; an absent field counts as empty. Pure.
+ * `path=value` and `path!=value`, joined by commas; an absent field counts as empty.
  *
- * @throws Error for fields that the real server does not select by.
+ * @throws Error for fields that the real server does not support.
  */
 export function fieldSelector(text: string): Predicate {
   return every(text, (term) => {

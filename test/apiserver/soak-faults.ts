@@ -1,4 +1,4 @@
-/** The faults of the soak test: each is put on a server for a moment and taken away again. */
+/** The faults of the soak test, each of which affects a server temporarily. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -7,26 +7,26 @@ import { type ApiDaemon, POD_TOKEN, POD_USER } from "./api-daemon.ts";
 import { type Fault, WEB_PAGE } from "./faults.ts";
 import type { TestApiServer } from "./test-api-server.ts";
 
-/** Where a fault strikes. */
+/** The targets of a fault. */
 export interface Scene {
   readonly server: TestApiServer;
   readonly daemon: ApiDaemon;
-  /** Numbers from 0 up to 1. */
+  /** Returns numbers in [0, 1). */
   readonly random: () => number;
 }
 
 export interface SoakFault {
   readonly name: string;
-  /** It takes the program a minute or two to notice: left out of short runs. */
+  /** The program needs a minute or two to notice it: omitted from short runs. */
   readonly isLong?: boolean;
-  /** Strikes, lasts, and has passed when it resolves. */
+  /** Applies the fault; resolves when the fault is over. */
   strike(scene: Scene): Promise<void>;
 }
 
-/** Between half a second and two and a half. */
+/** Sleeps for 0.5 to 2.5 seconds. */
 const aWhile = (random: () => number): Promise<void> => sleep(500 + 2_000 * random());
 
-/** A fault of answers, which every second watch or list meets while it lasts; what is open is cut. */
+/** A fault in the responses of about every second watch or list while it lasts; cuts open connections. */
 function answers(name: string, fault: Fault): SoakFault {
   return {
     name,
@@ -155,7 +155,7 @@ export const SOAK_FAULTS: readonly SoakFault[] = [
   },
 ];
 
-/** Drops the packets from and to the TCP ports for a while. */
+/** Drops packets from and to the TCP ports temporarily. */
 async function losePackets(ports: string, milliseconds: number): Promise<void> {
   const rules = ["sport", "dport"].map((side) => `add rule inet kpts-soak input tcp ${side} ${ports} drop`);
   const chain = "add chain inet kpts-soak input { type filter hook input priority -300; }";

@@ -1,11 +1,11 @@
-/** What must have come out of a soak run. Pure. */
+/** The assertions on the result of a soak run. */
 import assert from "node:assert/strict";
 import type { SoakReport } from "./soak-run.ts";
 
-/** Sockets that are being opened or closed just then, and a watch that is between two requests. */
+/** Allows for sockets that are being opened or closed, and a watch between two requests. */
 const SPARE_DESCRIPTORS = 3;
 const SPARE_RESOURCES = 8;
-/** Of the second half of a run over its first half; what the start needed is in both. */
+/** The memory limit of the second half of a run relative to the first half; both include what the start needs. */
 const MOST_GROWTH_MB = 12;
 
 /** @throws AssertionError naming what leaked, grew or differs. */

@@ -1,4 +1,4 @@
-/** The kernel's side of the soak test: what is programmed, in the mode that is tested. */
+/** The kernel's state in the soak test, for the mode under test. */
 import { execProcess } from "../../src/kernel/process.ts";
 import { canonicalIptables } from "../conformance/canonical-iptables.ts";
 import { canonicalNftText } from "../conformance/canonical-nft-text.ts";
@@ -6,11 +6,11 @@ import { canonicalNftText } from "../conformance/canonical-nft-text.ts";
 export type SoakMode = "nftables" | "iptables";
 
 export interface KernelView {
-  /** The cluster IPs that are answered for. */
+  /** The cluster IPs that have rules. */
   clusterIPs(): Promise<ReadonlySet<string>>;
-  /** Everything, in a form that is equal for equal rule sets. */
+  /** All rules, in a form that is equal for equal rule sets. */
   rules(): Promise<string>;
-  /** Removes everything. */
+  /** Removes all rules. */
   flush(): Promise<void>;
 }
 

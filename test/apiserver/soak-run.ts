@@ -1,6 +1,6 @@
 /**
- * The soak test: the whole program at an API server where everything changes and something is always going wrong. In the
- * network namespace of its caller.
+ * The soak test: the whole program with an API server whose objects keep changing and that always has some fault. Runs
+ * in the caller's network namespace.
  */
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
@@ -15,15 +15,15 @@ import type { TestApiServer } from "./test-api-server.ts";
 
 export interface SoakOptions {
   readonly mode: SoakMode;
-  /** Faults begin until then; the last one is waited for. */
+  /** The time in which faults start; the run waits for the last one. */
   readonly seconds: number;
   readonly seed: number;
-  /** Also those that take the program minutes to notice. */
+  /** Includes faults that the program needs minutes to notice. */
   readonly hasLongFaults: boolean;
   readonly onProgress?: (line: string) => void;
 }
 
-/** The recoveries from one fault: from its end until what was changed then is in the kernel. */
+/** The recovery times of one fault: from its end until a change made then is in the kernel. */
 export interface Recovery {
   readonly fault: string;
   readonly milliseconds: readonly number[];
@@ -38,31 +38,31 @@ export interface Footprint {
 export interface SoakReport {
   readonly recoveries: readonly Recovery[];
   readonly changes: number;
-  /** At rest: before the first fault, and after the last. */
+  /** While idle: before the first fault, and after the last. */
   readonly before: Footprint;
   readonly after: Footprint;
-  /** Every five seconds. */
+  /** Sampled every five seconds. */
   readonly rssMb: readonly number[];
   readonly rules: string;
-  /** What a new program made of the same objects, from nothing. */
+  /** The rules that a fresh program writes for the same objects. */
   readonly freshRules: string;
-  /** Longest time that /livez took. */
+  /** The longest response time of /livez. */
   readonly livezMs: number;
 }
 
-/** Services that are never touched: their rules must be there all the time. */
+/** Services that never change: their rules must always be there. */
 const PERMANENT = 50;
 const PERMANENT_FROM = 1_000;
 /** Services that come, change and go. */
 const CHANGING = 150;
 const CHANGE_EVERY_MS = 20;
-/** Services that say that everything before them has arrived. */
+/** Services that show that all earlier changes have arrived. */
 const MARKERS_FROM = 2_000;
 const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));
-/** A request without an answer is given up after 75 s, waits grow to a minute. */
+/** A request without a response is abandoned after 75 s, and waits grow to a minute. */
 const RECOVERY_LIMIT_MS = 240_000;
 
-/** Runs it. @throws when the program ends, does not recover, loses a rule for a moment, or does not answer. */
+/** Runs the test. @throws if the program exits, does not recover, loses a rule temporarily, or stops responding. */
 export async function soak(options: SoakOptions): Promise<SoakReport> {
   const cleanups: (() => Promise<void>)[] = [];
   try {
@@ -72,7 +72,7 @@ export async function soak(options: SoakOptions): Promise<SoakReport> {
   }
 }
 
-/** The time to recover from each fault by itself: at a program that has seen no other, so that its waits are short. */
+/** Measures the recovery from each fault with a fresh program, whose backoff is still short. */
 export async function recoverFromEach(
   mode: SoakMode,
   seed: number,
@@ -124,7 +124,7 @@ async function runSoak(options: SoakOptions, lifetime: Lifetime): Promise<SoakRe
   const end = Date.now() + seconds * 1000;
   let marker = MARKERS_FROM;
   try {
-    // A short run must have lost some history, too.
+    // Even a short run must include an expired version.
     for (let queue = faults.filter(({ name }) => name.startsWith("410")); Date.now() < end; ) {
       if (queue.length === 0) queue = shuffled(faults, random);
       const fault = queue.pop();
@@ -172,7 +172,7 @@ function clusterIPOf(index: number): string {
   return `10.96.${(index >> 8) & 255}.${index & 255}`;
 }
 
-/** Puts one more service and waits until the kernel answers for it. @returns the milliseconds that took. */
+/** Adds a service and waits until it is in the kernel. @returns the milliseconds that took. */
 async function arrival(server: TestApiServer, daemon: ApiDaemon, view: KernelView, marker: number): Promise<number> {
   const startMs = performance.now();
   put(server, marker, 0);
@@ -180,14 +180,14 @@ async function arrival(server: TestApiServer, daemon: ApiDaemon, view: KernelVie
   return performance.now() - startMs;
 }
 
-/** Deletes, in the middle of a fault, a service that will never be heard of again: nothing later makes up for missing that. */
+/** Deletes a service during a fault and never mentions it again, so that no later event hides a missed deletion. */
 async function loseForGood(server: TestApiServer, index: number): Promise<void> {
   await sleep(100);
   server.delete("services", service(index));
   server.delete("endpointslices", slice(index));
 }
 
-/** Changes objects at random until it is stopped. */
+/** Changes objects at random until stopped. */
 function changeObjects(server: TestApiServer, random: () => number) {
   let count = 0;
   let generation = 0;
@@ -206,7 +206,7 @@ function changeObjects(server: TestApiServer, random: () => number) {
   return { count: () => count, stop: () => clearInterval(timer) };
 }
 
-/** Looks again and again at what must hold all the time. */
+/** Keeps checking the invariants. */
 function watchOver(daemon: ApiDaemon, view: KernelView) {
   const permanent = Array.from({ length: PERMANENT }, (_, index) => clusterIPOf(PERMANENT_FROM + index));
   const rssMb: number[] = [];
@@ -264,7 +264,7 @@ function shuffled<T>(items: readonly T[], random: () => number): T[] {
     .map(({ item }) => item);
 }
 
-/** Numbers from 0 up to 1 that are the same for the same seed (mulberry32). */
+/** A seeded generator of numbers in [0, 1) (mulberry32). */
 function randomNumbers(seed: number): () => number {
   let state = seed >>> 0;
   return () => {

@@ -1,4 +1,4 @@
-/** Half a minute of changes and faults at the whole program; `npm run soak` does ten minutes, with the slow faults too. */
+/** The whole program under half a minute of changes and faults; `npm run soak` runs for ten, with slow faults too. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { inNetns } from "../../testkit/support/in-netns.ts";

@@ -1,7 +1,7 @@
 /**
- * `npm run soak [-- --seconds N --mode nftables|iptables --seed N]`: the long version of soak.test.ts, ten minutes unless
- * told otherwise. With `--each`, every fault once and by itself. With `--outages 10,60`, how soon a change is in the kernel
- * after the API server was away for so many seconds and lost its history, with `--services N`. Needs root.
+ * `npm run soak [-- --seconds N --mode nftables|iptables --seed N]`: the long version of soak.test.ts, by default ten
+ * minutes. `--each` runs every fault once by itself. `--outages 10,60` (with `--services N`) measures how soon a change
+ * is in the kernel after the API server was away for so many seconds and lost its history. Needs root.
  */
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
@@ -35,7 +35,7 @@ function print({ recoveries, changes, before, after, rssMb, livezMs }: SoakRepor
   say(`resident MB every 5 s: ${rssMb.map((megabytes) => megabytes.toFixed(0)).join(" ")}`);
 }
 
-/** Runs this file once more inside of a fresh namespace. @returns its exit status. */
+/** Runs this file again in a new namespace. @returns its exit status. */
 async function inNamespace(): Promise<number> {
   return await withNamespace(async ({ name }) => {
     const again = [process.execPath, fileURLToPath(import.meta.url), ...process.argv.slice(2)];

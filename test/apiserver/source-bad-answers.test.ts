@@ -1,4 +1,4 @@
-/** The API source at a server that answers nonsense: nothing delivered is lost, and nothing is made up. */
+/** The API source with a server that sends garbage: it loses no delivered object and invents none. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { until } from "../../testkit/support/patience.ts";
@@ -159,7 +159,7 @@ test("objects whose names cannot be used hide nothing, neither in a list nor in 
   server.put("services", service(60));
   await until("what comes after it", () => sink.state.services.has("default/svc-60"));
   assert.equal(server.watches("services")[0], watch, "the same watch goes on");
-  // The list's, and the watch's; a slice is said to belong to the first.
+  // One line for the list, and one for the watch; a slice belongs to the first.
   const said = log.errors().filter((line) => /metadata\.name must be a DNS subdomain.*left out/.test(line));
   assert.equal(said.length, 2, log.errors().join("\n"));
 });

@@ -1,4 +1,4 @@
-/** The API source at a proxy that ends answers early, as if they were whole: that says nothing of their format. */
+/** The API source behind a proxy that truncates responses as if they were complete, which is no format error. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { until } from "../../testkit/support/patience.ts";

@@ -1,4 +1,4 @@
-/** The API source at a server that fails, is slow or goes away: nothing delivered is lost, and everything comes in the end. */
+/** The API source with a server that fails, is slow or goes away: nothing is lost, and everything finally arrives. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Clock } from "../../src/async/clock.ts";
@@ -43,7 +43,7 @@ test("a watch that something in between holds back is replaced by a list with wh
   const { server, sink, log } = source;
   await settled(source, "services");
   sink.take("services");
-  // What waits for a piece of the body before it passes anything on.
+  // A proxy that passes nothing on before part of the body has arrived.
   server.switches.fault = ({ verb, query }) =>
     verb === "watch" && !query.has("sendInitialEvents") ? { kind: "silent" } : undefined;
   for (const watch of server.watches("services")) watch.end();
@@ -73,7 +73,7 @@ test("a watch that is cut is opened again at once, however often, as long as it 
 
 test("after an outage one watch that gets through wakes the others, and a history that is gone is no error", async (t) => {
   const clock = fastClock(20);
-  // Turns have timers, so what sleeps now is woken or stays where it is.
+  // Turns use timers, so a longer sleep is resting, and continues only if it is woken.
   const sleep: Clock["sleep"] = (delayMs, signal) => clock.sleep(delayMs <= 1_000 ? delayMs : 1e9, signal);
   const source = await start(t, { clock: { ...clock, sleep }, times: { shortWatchMs: 0 } });
   const { server, sink, log, problems } = source;
@@ -90,7 +90,7 @@ test("after an outage one watch that gets through wakes the others, and a histor
   await until("the others", () => server.watches().length === 3);
   await until("the services to rest", () => log.lines.some(({ error }) => error.includes("503")));
   server.switches.fault = () => undefined;
-  // Not every answer wakes: the first one after a while does.
+  // Not every response wakes resting reflectors: only the first after a while.
   await until("the services to be woken", () => {
     for (const watch of server.watches("servicecidrs")) watch.end();
     return server.watches("services").length === 1;
@@ -150,7 +150,7 @@ test("a slow server is waited for, and its objects are used as they come", async
 });
 
 test("a server that ends every watch at once is not asked on and on", async (t) => {
-  // A hundredth of that: "at once" also on a machine that is busy.
+  // A hundredth of that in real time, which still counts as "at once" on a busy machine.
   const source = await start(t, { times: { shortWatchMs: 30_000 } });
   const { server } = source;
   await until("the watches", () => server.watches().length === 4);

@@ -1,4 +1,4 @@
-/** The API source at a server that no longer knows the versions it is asked for: the smallest set of events follows. */
+/** The API source with a server that no longer knows the requested versions: the events are minimal. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { putOffMs } from "../../src/cluster/apiserver/watch/reflector-times.ts";
@@ -43,7 +43,7 @@ test("a version from which every watch ends with an internal error is left by a 
   const { server, sink } = source;
   await until("the watch", () => server.watches("services").length === 1);
   sink.take("services");
-  // What the server cannot read any more, such as a corrupt object that was deleted, ends each watch that would bring it.
+  // An event that the server cannot read, such as a deleted corrupt object, ends each watch that would deliver it.
   const status = { kind: "Status", status: "Failure", reason: "StoreReadError", code: 500, message: "corrupt object" };
   const text = `${JSON.stringify({ type: "ERROR", object: status })}\n`;
   const isFromVersion = (query: URLSearchParams) => !query.has("sendInitialEvents");
@@ -94,7 +94,7 @@ for (const hasWatchList of [true, false]) {
     const { server, sink } = source;
     await until("the watch", () => server.watches("services").length === 1);
     sink.take("services");
-    // To the client it looks the same when its own version is ahead: the server has never heard of it.
+    // It looks the same to the client if its version is ahead, so that the server has never seen it.
     server.store.rewind(50);
     server.delete("services", service(3));
     cutServices(server);

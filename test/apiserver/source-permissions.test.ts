@@ -1,4 +1,4 @@
-/** The API source without permission, or with a token that the server refuses. */
+/** The API source without permissions, or with a token that the server refuses. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -58,7 +58,7 @@ test("a token file that is mended ends the wait for it at once, however long tha
   const path = join(folder, "token");
   writeFileSync(path, "one");
   const clock = fastClock(100);
-  // What is not a look at the file lasts until something ends it.
+  // Any sleep but that between checks of the file lasts until something ends it.
   const sleep: Clock["sleep"] = (delayMs, signal) => clock.sleep(delayMs === 500 ? delayMs : 1e9, signal);
   const source = await start(t, {
     clock: { ...clock, sleep },

@@ -1,6 +1,6 @@
 /**
- * Random changes, faults and losses at once. When it is over the delivered objects are the server's;
- * meanwhile no event contradicts what was delivered before, and no object is deleted that was there all the time.
+ * Random changes, faults and lost history at the same time. In the end the delivered objects equal the server's; no
+ * event contradicts earlier ones, and no object is deleted that existed all the time.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -116,7 +116,7 @@ async function take(server: TestApiServer, current: Step): Promise<void> {
   }
 }
 
-/** The keys that the source must have in the end. */
+/** The keys that the source must have delivered in the end. */
 function visible(server: TestApiServer, plural: "services" | "endpointslices"): readonly string[] {
   return [...server.store.objects(plural)]
     .filter(([, { object }]) => !JSON.stringify(object.spec ?? {}).includes('"clusterIP":"None"'))

@@ -1,4 +1,4 @@
-/** An API source at a test API server, with time running faster and everything it says and delivers kept. */
+/** An API source with a test API server and an accelerated clock, whose log and deliveries are recorded. */
 
 import { type Clock, sleepWith, systemClock } from "../../src/async/clock.ts";
 import { type ApiSourceOptions, createApiSource } from "../../src/cluster/apiserver/api-source.ts";
@@ -12,10 +12,10 @@ import { TestApiServer } from "./test-api-server.ts";
 
 const KINDS: readonly ObjectKind[] = ["nodes", "services", "endpointSlices", "serviceCIDRs"];
 
-/** A minute for the server by the machine's clock, on a clock that is 100 times as fast. */
+/** A minute of real time for the server, on a clock that runs 100 times as fast. */
 const BUSY_MS = 6_000_000;
 
-/** The machine's clock, but a second of waiting takes a `factor`th of it. */
+/** The machine's clock, on which a second of waiting takes only 1/`factor` seconds. */
 export function fastClock(factor: number): Clock {
   const setTimer: Clock["setTimer"] = (delayMs, callback) => systemClock.setTimer(delayMs / factor, callback);
   return {
@@ -30,9 +30,9 @@ export interface SourceUnderTest {
   readonly server: TestApiServer;
   readonly sink: RecordingSink;
   readonly log: RecordingLog;
-  /** Resource and problem, as told. */
+  /** Each reported resource and problem. */
   readonly problems: (readonly [string, string | undefined])[];
-  /** Rejects when the source failed. */
+  /** Rejects if the source failed. */
   readonly ended: Promise<void>;
   stop(): Promise<void>;
 }
@@ -41,11 +41,11 @@ export interface StartOptions extends Partial<Omit<ApiSourceOptions, "transport"
   readonly config?: Partial<ClientConfig>;
   /** Called before the source starts. */
   readonly prepare?: (server: TestApiServer) => void;
-  /** @default waits until everything is synced */
+  /** Waits until everything is synced. @default true */
   readonly waitsForSync?: boolean;
 }
 
-/** What ends with it: a test, or one case of a property. */
+/** The scope that cleans up: a test, or one case of a property. */
 export interface Lifetime {
   after(callback: () => Promise<void>): void;
 }
@@ -83,7 +83,7 @@ export async function startSource(t: Lifetime, options: StartOptions = {}): Prom
     resyncPeriodMs: 0,
     onProblem: (resource, problem) => problems.push([resource, problem]),
     ...rest,
-    // The server under test shares a busy machine: on a fast clock it would have half a second to begin a list.
+    // On a busy machine, half a second of real time (a minute on the fast clock) is too short to start a list.
     times: { streamIdleMs: BUSY_MS, ...rest.times },
   }).run(sink, stop.signal);
   ended.catch(() => {});
@@ -107,7 +107,7 @@ export async function startSource(t: Lifetime, options: StartOptions = {}): Prom
   return source;
 }
 
-/** Waits until a change that is made now has come through, and with it everything before it. */
+/** Waits until a change made now has arrived, and with it all earlier ones. */
 export async function settled({ server, sink }: SourceUnderTest, plural: "services" | "endpointslices"): Promise<void> {
   const kind = plural === "services" ? "services" : "endpointSlices";
   const name = `marker-${server.store.version}`;

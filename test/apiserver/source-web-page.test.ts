@@ -1,4 +1,4 @@
-/** The API source at something that answers watches with a web page. */
+/** The API source with a server that responds to watches with a web page. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { until } from "../../testkit/support/patience.ts";
@@ -14,6 +14,6 @@ test("watches that are answered with a web page leave no connections behind", as
     },
   });
   await until("some attempts", () => server.seen("watch", "services").length >= 12);
-  // Watches of three resources, lists of the fourth, and what is just being asked.
+  // Watches of three resources, lists of the fourth, and current requests.
   assert.ok(server.connections <= 8, `${server.connections} connections`);
 });

@@ -1,4 +1,4 @@
-/** An API source at a server with {@link COUNT} Services, and what tests of its faults do to that server. */
+/** An API source with a server of {@link COUNT} Services, and helpers that cause faults. */
 import type { TestContext } from "node:test";
 import type { Clock } from "../../src/async/clock.ts";
 import { node, service, serviceCidr, slice } from "./example-objects.ts";
@@ -18,11 +18,11 @@ export const some = (server: TestApiServer): void => {
   }
 };
 
-/** Starts server and source, with the objects of {@link some} unless told otherwise; both end with the test. */
+/** Starts server and source, by default with the objects of {@link some}; both end with the test. */
 export const start = async (t: TestContext, options: StartOptions = {}): Promise<SourceUnderTest> =>
   await startSource(t, { prepare: some, ...options });
 
-/** Makes every request of a kind fail until it is switched off. */
+/** Makes every request of a kind fail. @returns the function that stops it. */
 export function failing(server: TestApiServer, plural: string, fault: Fault, verb?: string): () => void {
   server.switches.fault = (request) =>
     request.plural === plural && (verb === undefined || request.verb === verb) ? fault : undefined;
@@ -31,12 +31,12 @@ export function failing(server: TestApiServer, plural: string, fault: Fault, ver
   };
 }
 
-/** Cuts the services' watch, so that it is asked for again. */
+/** Cuts the watch of services, so that it is requested again. */
 export const cutServices = (server: TestApiServer): void => {
   for (const watch of server.watches("services")) watch.cut();
 };
 
-/** A clock that notes what is waited for. */
+/** A clock that records all waits. */
 export function notingClock() {
   const clock = fastClock(100);
   const waits: number[] = [];

@@ -1,4 +1,4 @@
-/** `Status`, the API's form of errors. */
+/** `Status`, the API's error object. */
 
 export interface StatusOptions {
   readonly code: number;
@@ -26,7 +26,7 @@ const REASONS: Readonly<Record<number, string>> = {
   504: "Timeout",
 };
 
-/** The object that the API server would send. Pure. */
+/** Builds the object as the API server would send it. */
 export function statusObject({ code, reason, message, retryAfterSeconds, cause }: StatusOptions) {
   const details = {
     ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),

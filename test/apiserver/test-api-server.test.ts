@@ -1,4 +1,4 @@
-/** The test API server keeps to what a real one does where that is inconvenient: else tests prove nothing. */
+/** The test API server behaves like a real one even where that is inconvenient, or the tests would prove nothing. */
 import assert from "node:assert/strict";
 import { type RequestOptions, request } from "node:https";
 import { type TestContext, test } from "node:test";
@@ -22,7 +22,7 @@ async function start(t: TestContext): Promise<TestApiServer> {
   return server;
 }
 
-/** Resolves with the beginning of the answer. */
+/** Resolves with the response headers. */
 function ask(server: TestApiServer, path: string, options: RequestOptions = {}, body?: string | Buffer) {
   return new Promise<Answer>((resolve, reject) => {
     const sent = request(`${server.url}${path}`, { ...options, ca: server.authority.certificate, agent: false });

@@ -1,6 +1,6 @@
 /**
- * A Kubernetes API server for tests: the real protocol over TLS for the resources that kube-proxy uses, with a switch for
- * each thing that can go wrong.
+ * A Kubernetes API server for tests: the real protocol over TLS for the resources that kube-proxy uses, with switches
+ * for faults.
  */
 import { once } from "node:events";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
@@ -18,7 +18,7 @@ import type { StatusOptions } from "./status-object.ts";
 import { WatchStream } from "./watch-stream.ts";
 import { JSON_WIRE, type WireFormat } from "./wire-format.ts";
 
-/** A request as the server saw it. */
+/** A request as received. */
 export interface SeenRequest {
   readonly verb: string;
   readonly plural: string;
@@ -27,29 +27,29 @@ export interface SeenRequest {
   readonly body: string;
 }
 
-/** Things that hold until they are changed. */
+/** Settings that tests may change at any time. */
 export interface ServerSwitches {
-  /** A fault for this request; called once for each. */
+  /** Chooses the fault of a request; called once for each. */
   fault: (request: SeenRequest) => Fault | undefined;
-  /** Tokens and the users they stand for; undefined lets everybody in. Client certificates count by common name. */
+  /** Token → user; undefined allows any client. Client certificates identify users by common name. */
   tokens: ReadonlyMap<string, string> | undefined;
-  /** Whether a user may do it; undefined is everything. */
+  /** Authorizes a user's request; undefined allows everything. */
   isAllowed: ((user: string, verb: string, plural: Plural, namespace: string | undefined) => boolean) | undefined;
-  /** Whether `sendInitialEvents` is known; servers without it refuse it. */
+  /** Supports `sendInitialEvents`; servers without it refuse it. */
   hasWatchList: boolean;
-  /** Whether protobuf is spoken. */
+  /** Supports protobuf. */
   hasProtobuf: boolean;
-  /** Whether answers of some size are compressed for clients that can read it. */
+  /** Compresses larger responses for clients that accept gzip. */
   hasGzip: boolean;
-  /** Whether a watch of a forgotten version is refused by status (true) or by an ERROR event. */
+  /** Refuses a watch of an expired version with a status (true) or with an ERROR event. */
   refusesOldWatches: boolean;
-  /** Whether list pages end where `limit` says; old watch caches did not for `resourceVersion=0`. */
+  /** Respects `limit`; old watch caches did not for `resourceVersion=0`. */
   hasPages: boolean;
-  /** Time limit of watches; what they ask for does not count. */
+  /** The time limit of watches, which overrides their own. */
   watchTimeoutMs: number | undefined;
-  /** How long a second is that watches ask for. */
+  /** The length of a second in the time limits that watches request. */
   secondMs: number;
-  /** What nodes serve, by the path of the API server that leads to them. */
+  /** Responses of nodes, by the API server's proxy path. */
   proxied: ReadonlyMap<string, string>;
 }
 
@@ -83,7 +83,7 @@ export class TestApiServer {
   #port = 0;
   readonly #sockets = new Set<Socket>();
   readonly #watches = new Set<WatchStream>();
-  /** Of bodies, compressed where they are. */
+  /** Body bytes, after compression. */
   sentBytes = 0;
   readonly #countSent = (bytes: number): void => {
     this.sentBytes += bytes;
@@ -110,7 +110,7 @@ export class TestApiServer {
     this.#server.on("tlsClientError", () => {});
   }
 
-  /** Listens on a free port of 127.0.0.1, or on the given one. */
+  /** Listens on the given port of 127.0.0.1, or on a free one. */
   static async start(options: TestApiServerOptions & { readonly port?: number } = {}): Promise<TestApiServer> {
     const server = new TestApiServer(options);
     server.#port = options.port ?? 0;
@@ -132,7 +132,7 @@ export class TestApiServer {
     return this.#sockets.size;
   }
 
-  /** The clients' ports of open connections. */
+  /** The client ports of open connections. */
   get clientPorts(): readonly number[] {
     return [...this.#sockets].flatMap(({ remotePort }) => remotePort ?? []);
   }
@@ -162,7 +162,7 @@ export class TestApiServer {
     for (const socket of this.#sockets) socket.destroy();
   }
 
-  /** Ends the server, as a restart does: connections are cut and new ones refused, until {@link TestApiServer.restart}. */
+  /** Stops the server: cuts connections and refuses new ones until {@link TestApiServer.restart}. */
   async shutDown(): Promise<void> {
     this.#port = this.port;
     this.#server.close();
@@ -170,7 +170,7 @@ export class TestApiServer {
     await once(this.#server, "close");
   }
 
-  /** Starts again after {@link TestApiServer.shutDown}: on the same port, with all objects, and without any history. */
+  /** Restarts after {@link TestApiServer.shutDown}: on the same port, with all objects, without any history. */
   async restart(): Promise<void> {
     this.store.restart();
     await this.#listen();
@@ -181,7 +181,7 @@ export class TestApiServer {
     await once(this.#server, "listening");
   }
 
-  /** Requests seen of one verb and resource. */
+  /** The received requests of one verb and resource. */
   seen(verb: string, plural: Plural): readonly SeenRequest[] {
     return this.requests.filter((request) => request.verb === verb && request.plural === plural);
   }
@@ -211,7 +211,7 @@ export class TestApiServer {
     if (refusal !== undefined) sendStatus(response, refusal, format ?? JSON_WIRE);
   }
 
-  /** @returns the error to answer with, unless it was answered. */
+  /** @returns the error to respond with; undefined if the request was handled. */
   #answer(exchange: Exchange): StatusOptions | undefined {
     const { verb, path } = exchange;
     const user = this.#userOf(exchange.request);
@@ -375,7 +375,7 @@ export class TestApiServer {
   }
 }
 
-/** One request and what is known of it. */
+/** One request and its properties. */
 interface Exchange {
   readonly verb: string;
   readonly path: ResourcePath | undefined;
@@ -387,13 +387,13 @@ interface Exchange {
   readonly response: ServerResponse;
 }
 
-/** As a merge patch says: fields that it does not have stay. */
+/** Applies a merge patch: fields that it does not contain stay. */
 function merged(spec: unknown, change: unknown): { readonly spec?: object } {
   const areObjects = typeof spec === "object" && typeof change === "object" && spec !== null && change !== null;
   return areObjects ? { spec: { ...spec, ...change } } : {};
 }
 
-/** What `system:node-proxier` allows, for {@link ServerSwitches.isAllowed}. */
+/** The permissions of `system:node-proxier`, for {@link ServerSwitches.isAllowed}. */
 export function nodeProxierRole(types: Readonly<Record<Plural, { readonly proxierVerbs: readonly string[] }>>) {
   return (_user: string, verb: string, plural: Plural): boolean => types[plural].proxierVerbs.includes(verb);
 }

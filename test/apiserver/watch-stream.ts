@@ -1,4 +1,4 @@
-/** One watch that a client has open at the test API server. */
+/** One open watch of a client at the test API server. */
 import type { FaultyBody } from "./faults.ts";
 import type { ObjectStore, StoredChange, StoredVersion } from "./object-store.ts";
 import type { Plural, ResourceType } from "./resource-types.ts";
@@ -22,7 +22,7 @@ export class WatchStream {
   readonly #options: WatchStreamOptions;
   readonly #unsubscribe: () => void;
   readonly #bookmarks: NodeJS.Timeout;
-  /** Events wait here while paused. */
+  /** Events held back while paused. */
   #held: (string | Buffer)[] | undefined;
   #isOver = false;
 
@@ -40,7 +40,7 @@ export class WatchStream {
     return this.#options.type.plural;
   }
 
-  /** Everything that is there, as additions. */
+  /** Sends all existing objects as additions. */
   sendInitial(): void {
     const { body, store, isSelected } = this.#options;
     body.inOnePiece(() => {
@@ -50,17 +50,17 @@ export class WatchStream {
     });
   }
 
-  /** What happened after a version; the caller knows that it is not forgotten. */
+  /** Sends the changes after a version; the caller has checked that the history contains them. */
   sendSince(changes: readonly StoredChange[]): void {
     for (const change of changes) this.#onChange(change);
   }
 
-  /** Where the watch has come to. A real server says so only once the resource has changed. */
+  /** Sends the watch's current version. A real server does so only once the resource has changed. */
   sendBookmark(): void {
     if (this.#options.store.hasChanged(this.plural)) this.#sendBookmark();
   }
 
-  /** That the objects so far were all that there are. */
+  /** Sends the bookmark that ends the initial events. */
   sendInitialEnd(): void {
     this.#sendBookmark({ "k8s.io/initial-events-end": "true" });
   }
@@ -81,12 +81,12 @@ export class WatchStream {
     this.#send(this.#options.format.event("ERROR", object, versionOf(object)));
   }
 
-  /** Sends an event past everything that is held back. */
+  /** Sends an event ahead of those held back. */
   sendNow(type: string, object: object): void {
     this.#options.body.write(this.#event(type, object));
   }
 
-  /** Sends bytes as they are, past everything that is held back. */
+  /** Sends raw bytes ahead of events held back. */
   sendBytes(content: string | Buffer): void {
     this.#options.body.write(content);
   }
@@ -102,25 +102,25 @@ export class WatchStream {
     for (const event of held) this.#send(event);
   }
 
-  /** Ends it as the server does when its time is over. */
+  /** Ends the watch as the server does after its time limit. */
   end(): void {
     this.close();
     this.#options.body.end();
   }
 
-  /** Ends it without a proper end of the body. */
+  /** Cuts the watch without a proper end of the body. */
   cut(): void {
     this.close();
     this.#options.body.cut();
   }
 
-  /** Leaves the connection open and says nothing more. */
+  /** Leaves the connection open and sends nothing more. */
   stall(): void {
     this.close();
     this.#options.body.stall();
   }
 
-  /** Stops following the store. */
+  /** Unsubscribes from the store. */
   close(): void {
     this.#isOver = true;
     clearInterval(this.#bookmarks);
@@ -156,7 +156,7 @@ function versionOf(object: object): StoredVersion {
   return { object: object as StoredVersion["object"], json: JSON.stringify(object) };
 }
 
-/** A deleted object carries the version of its deletion. */
+/** A deleted object has the version of its deletion. */
 function atVersion({ object }: StoredVersion, version: number): StoredVersion {
   const deleted = { ...object, metadata: { ...object.metadata, resourceVersion: String(version) } };
   return { object: deleted, json: JSON.stringify(deleted) };

@@ -1,4 +1,4 @@
-/** How the test API server writes objects, lists and events. */
+/** Serializes the test API server's objects, lists and events. */
 import type { ApiObject, StoredVersion } from "./object-store.ts";
 import { encodeEvent, encodeList, encodeMessage, encodeObject } from "./protobuf/encode.ts";
 
@@ -9,9 +9,9 @@ interface Kind {
 
 export interface WireFormat {
   readonly mediaType: string;
-  /** Of watches. */
+  /** The media type of watches. */
   readonly streamType: string;
-  /** An object that has its kind in it. */
+  /** An object that includes its kind. */
   object(object: Kind & object): string | Buffer;
   /** Pieces of a list. */
   list(kind: Kind, metadata: object, items: readonly StoredVersion[]): Iterable<string | Buffer>;
@@ -36,7 +36,7 @@ export const JSON_WIRE: WireFormat = {
   },
 };
 
-/** Messages that were made before. */
+/** Caches encoded messages. */
 const made = new WeakMap<object, Buffer>();
 
 function messageOf(kind: string, object: ApiObject | object): Buffer {

@@ -1,6 +1,6 @@
 /**
- * Random clusters for property tests: few names and addresses, so that objects meet (two services with one external IP,
- * slices that come before their service, endpoints that move) far more often than in a real cluster.
+ * Random clusters for property tests, with so few names and addresses that objects interact (two services with one
+ * external IP, slices that precede their service, endpoints that move) far more often than in a real cluster.
  */
 
 import type { EndpointRecord, EndpointSliceRecord, ServiceRecord } from "../../src/cluster/objects.ts";
@@ -11,7 +11,7 @@ import fc from "../../testkit/support/fast-check.ts";
 export const NODE_NAME = "node-a";
 export const ZONES = [undefined, "zone-1", "zone-2"] as const;
 
-/** `ns1/a` and `ns1/ab` sort differently as names and as keys of ports; `ns2/a` has the same name as `ns1/a`. */
+/** `ns1/a` and `ns1/ab` sort differently as names and as port keys; `ns2/a` has the same name as `ns1/a`. */
 const SERVICES = [
   { namespace: "ns1", name: "a" },
   { namespace: "ns1", name: "ab" },
@@ -114,7 +114,7 @@ function sliceArbitrary(family: IpFamily): fc.Arbitrary<EndpointSliceRecord> {
   return fc
     .record({
       index: fc.constantFrom(0, 1),
-      // Mostly a slice keeps its service; now and then it is relabelled, or without a service.
+      // Most slices keep their service; some are relabelled, or have none.
       service: fc.constantFrom(...SERVICES),
       serviceName: fc.constantFrom(undefined, undefined, undefined, undefined, "b", "unknown"),
       ports: fc.uniqueArray(port, { selector: ({ name }) => name, maxLength: 3 }),
@@ -131,18 +131,18 @@ function sliceArbitrary(family: IpFamily): fc.Arbitrary<EndpointSliceRecord> {
     );
 }
 
-/** One thing that happens to the cluster or to the node. */
+/** One change of the cluster or the node. */
 export type Step =
   | { readonly kind: "write-service"; readonly object: ServiceRecord }
   | { readonly kind: "delete-service"; readonly index: number }
   | { readonly kind: "write-slice"; readonly object: EndpointSliceRecord }
   | { readonly kind: "delete-slice"; readonly index: number }
   | { readonly kind: "zone"; readonly zone: string | undefined }
-  /** Node-port addresses of the node: an index into what the test has. */
+  /** The node's node-port addresses: an index into the test's own list. */
   | { readonly kind: "addresses"; readonly index: number }
   | { readonly kind: "sync"; readonly isFullSync: boolean };
 
-/** Histories as lists of steps; every few steps a sync. */
+/** Histories as lists of steps, with a sync every few steps. */
 export function stepArbitrary(family: IpFamily): fc.Arbitrary<Step> {
   const index = fc.nat(10);
   return fc.oneof(

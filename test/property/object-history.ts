@@ -1,4 +1,4 @@
-/** Services and slices as a source holds them through a history: writes and deletes become its events. */
+/** The Services and slices of a source during a history: turns writes and deletes into events. */
 import type { ObjectEvent } from "../../src/cluster/object-source.ts";
 import { type EndpointSliceRecord, objectKeyText, type ServiceRecord } from "../../src/cluster/objects.ts";
 import type { ProxyState } from "../../src/model/proxy-state.ts";
@@ -7,7 +7,7 @@ import type { Step } from "./cluster-arbitrary.ts";
 /** A step that writes or deletes an object. */
 export type ObjectStep = Extract<Step, { kind: "write-service" | "delete-service" | "write-slice" | "delete-slice" }>;
 
-/** The events that a source makes of writes and deletes. */
+/** Turns writes and deletes into a source's events. */
 export class Objects<T extends { readonly namespace: string; readonly name: string }> {
   readonly byKey = new Map<string, T>();
 
@@ -32,7 +32,7 @@ export class ObjectHistory {
   readonly services = new Objects<ServiceRecord>();
   readonly slices = new Objects<EndpointSliceRecord>();
 
-  /** Does the step, and tells the model of it; a deletion without an object to delete is none. */
+  /** Applies the step and notifies the model; ignores the deletion of a missing object. */
   apply(step: ObjectStep, state: ProxyState): void {
     switch (step.kind) {
       case "write-service":

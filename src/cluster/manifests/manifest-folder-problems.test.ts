@@ -117,7 +117,7 @@ test("nothing of what a link leads to outside of the folder is read, a neighbour
 test("a file that cannot be read keeps what it held", async () => {
   using it = await manifestBench({ "a.yaml": serviceYaml("a") });
   it.temp.remove("a.yaml");
-  // A sparse file larger than the limit: root may read any file, whatever its mode.
+  // A sparse file larger than the limit: root may read any file regardless of its mode.
   it.temp.write("a.yaml", "");
   truncateSync(it.temp.at("a.yaml"), 65 * 1024 * 1024);
   assert.deepEqual(await it.settle(), []);

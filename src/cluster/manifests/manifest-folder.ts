@@ -101,7 +101,7 @@ export class ManifestFolder {
     for (const [file, listed] of listing.files) {
       const state = this.#files.get(file);
       if (state?.listed.stamp === listed.stamp) continue;
-      // A finished file that was moved in need not settle, except while a known file is missing: that may be its old name.
+      // A finished file that was moved in need not settle, except while a known file is missing: perhaps its old name.
       const isMovedIn = state?.listed.inode !== listed.inode && wallMs - listed.modifiedMs >= REST_MS.normal;
       const isShortened = state?.listed.inode === listed.inode && listed.size < state.listed.size;
       const rest = this.#restSince(file, listed.stamp, nowMs);

@@ -1,6 +1,6 @@
 /**
- * The test API server's protobuf against protoc's: `hex` in fixtures.json is what `protoc --encode=MESSAGE kubernetes.proto` (3.21)
- * makes of `text`, which says the same as `json`.
+ * Compares the test API server's protobuf with protoc's: `hex` in fixtures.json is the output of `protoc
+ * --encode=MESSAGE kubernetes.proto` (3.21) for `text`, which is equivalent to `json`.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-/** Objects as the API server's JSON has them → its protobuf, by the messages of kubernetes.proto. Shares nothing with the reader. */
+/** The API server's JSON → its protobuf, by the messages of kubernetes.proto. Shares no code with the decoder. */
 import { readFileSync } from "node:fs";
 
 type Json = Readonly<Record<string, unknown>>;
@@ -21,19 +21,19 @@ interface Kind {
   readonly apiVersion: string;
 }
 
-/** A whole answer: the magic number, and the object in an envelope that names its kind. @param raw of {@link encodeMessage} */
+/** A whole response: the magic number, and the object in its envelope. @param raw from {@link encodeMessage} */
 export function encodeObject({ kind, apiVersion }: Kind, raw: Buffer): Buffer {
   const envelope = encodeMessage("Unknown", { typeMeta: { apiVersion, kind }, raw });
   return Buffer.concat([Buffer.from("k8s\0"), envelope]);
 }
 
-/** A list. @param kind of the items, which are of {@link encodeMessage} */
+/** A list. @param kind of the items, which are from {@link encodeMessage} */
 export function encodeList({ kind, apiVersion }: Kind, metadata: Json, items: readonly Buffer[]): Buffer {
   const list = [...delimited(1, encodeMessage("ListMeta", metadata)), ...items.flatMap((item) => delimited(2, item))];
   return encodeObject({ kind: `${kind}List`, apiVersion }, Buffer.concat(list));
 }
 
-/** One event of a watch, with its length before it. @param object of {@link encodeObject} */
+/** One event of a watch, with a length prefix. @param object from {@link encodeObject} */
 export function encodeEvent(type: string, object: Buffer): Buffer {
   const event = encodeMessage("WatchEvent", { type, object: { raw: object } });
   const length = Buffer.alloc(4);
@@ -41,7 +41,7 @@ export function encodeEvent(type: string, object: Buffer): Buffer {
   return Buffer.concat([length, event]);
 }
 
-/** A message without anything around it. */
+/** A bare message. */
 export function encodeMessage(type: string, value: Json): Buffer {
   return Buffer.concat(encoded(fieldsOf(type), value));
 }
@@ -93,7 +93,7 @@ function encodedField(type: string, number: number, value: unknown): Buffer[] {
   return delimited(number, encodeMessage(type, special(type, value)));
 }
 
-/** What JSON says in another form than the message. */
+/** Converts values whose JSON form differs from the message. */
 function special(type: string, value: unknown): Json {
   if (type === "Time") return typeof value === "string" ? { seconds: Date.parse(value) / 1000, nanos: 0 } : {};
   if (type === "IntOrString")
@@ -106,7 +106,7 @@ function delimited(number: number, content: Buffer): Buffer[] {
   return [varint(number * 8 + 2), varint(content.length), content];
 }
 
-/** Negative numbers take ten bytes. */
+/** A varint; negative numbers take ten bytes. */
 function varint(value: number): Buffer {
   if (value >= 0 && value < 128) return Buffer.from([value]);
   const bytes: number[] = [];
