@@ -72,7 +72,7 @@ export interface EndpointSlicePort {
 export interface EndpointRecord {
   /** The first of `addresses[]`, the only one used, in the slice's family (reference endpoints.md §5.2). */
   readonly address: IpAddress;
-  /** Empty when unknown. */
+  /** Empty if unknown. */
   readonly nodeName: string;
   readonly ready: boolean;
   readonly serving: boolean;
@@ -86,12 +86,12 @@ export interface EndpointRecord {
 
 /** The fields of a discovery.k8s.io/v1 EndpointSlice that the proxy needs. */
 export interface EndpointSliceRecord extends ObjectKey {
-  /** Label `kubernetes.io/service-name`; empty when absent. */
+  /** Label `kubernetes.io/service-name`; empty if absent. */
   readonly serviceName: string;
   readonly addressType: "IPv4" | "IPv6" | "FQDN";
   readonly ports: readonly EndpointSlicePort[];
   readonly endpoints: readonly EndpointRecord[];
-  /** Annotation `endpoints.kubernetes.io/last-change-trigger-time`, verbatim; empty when absent. */
+  /** Annotation `endpoints.kubernetes.io/last-change-trigger-time`, verbatim; empty if absent. */
   readonly lastChangeTriggerTime: string;
   /** Opaque; changes with any part of the object (a content digest for manifests). */
   readonly resourceVersion: string;
@@ -131,7 +131,7 @@ export interface ServiceNotes extends ObjectKey {
   readonly isHeadless: boolean;
   /** Label `service.kubernetes.io/service-proxy-name`: another proxy serves it. `undefined` if absent. */
   readonly proxyName: string | undefined;
-  /** `app=web,tier=front`; empty when it has none. */
+  /** `app=web,tier=front`; empty if it has none. */
   readonly selector: string;
   /** Host names of load balancer ingresses. */
   readonly hostNames: readonly string[];

@@ -1,4 +1,4 @@
-/** One backend of a service port: reference endpoints.md §5.2. */
+/** One endpoint of a service port (reference endpoints.md §5.2). */
 import type { IpAddress } from "../net/ip.ts";
 
 export interface Endpoint {

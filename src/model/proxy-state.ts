@@ -123,7 +123,7 @@ export class ProxyState implements Served {
     }
   }
 
-  /** @returns whether the slice concerns this family, and whether this event changed anything (endpoints.md §6.2). */
+  /** @returns whether the slice belongs to this family, and whether this event changed anything (endpoints.md §6.2). */
   onEndpointSlice(event: ObjectEvent<EndpointSliceRecord>): SliceVerdict {
     const tracker = this.#endpointsChanges;
     if (event.kind === "delete") return tracker.update(event.object, true);

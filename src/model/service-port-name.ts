@@ -1,4 +1,4 @@
-/** The identity of a service port: reference services.md §4. */
+/** The identity of a service port (reference services.md §4). */
 import { flatText } from "../net/flat-text.ts";
 import type { Protocol } from "../net/protocol.ts";
 

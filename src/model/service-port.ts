@@ -1,5 +1,5 @@
 /**
- * One port of one Service as one address family sees it: reference services.md §3.
+ * One port of one Service in one address family (reference services.md §3).
  */
 
 import type { EndTcp } from "../net/flow.ts";

@@ -175,7 +175,7 @@ function sourceRangesOf(texts: readonly string[], family: IpFamily, report: OnPr
       found.push(cidr);
     }
   }
-  // No client has this address.
+  // A prefix that no client address matches.
   if (found === undefined && isUnread) return [hostCidr(unspecifiedAddress(family))];
   return found === undefined || allowsAll ? NO_CIDRS : found;
 }

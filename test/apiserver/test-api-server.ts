@@ -155,7 +155,7 @@ export class TestApiServer {
     for (const watch of this.#watches) watch.sendBookmark();
   }
 
-  /** Cuts every connection. */
+  /** Closes every connection without a proper end. */
   cutConnections(): void {
     for (const watch of this.#watches) watch.close();
     this.#watches.clear();

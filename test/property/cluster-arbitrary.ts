@@ -20,7 +20,7 @@ const SERVICES = [
 ] as const;
 
 interface FamilyAddresses {
-  /** Two services may be given the same one. */
+  /** Two services may get the same one. */
   readonly clusterIPs: readonly string[];
   readonly externalIPs: readonly string[];
   readonly ingress: readonly string[];

@@ -44,7 +44,7 @@ export function* manifestSteps(text: string, file: string, hooks: ParseHooks): S
 interface YamlDocument {
   /** The first line, or the line of the error; counted from 1. */
   readonly line: number;
-  /** Plain JSON; `null` for an empty document, the best guess for a broken one. */
+  /** Plain JSON; `null` for an empty document, a best guess for a broken one. */
   readonly raw: unknown;
   /** Why the document is unusable. */
   readonly error?: string | undefined;

@@ -48,7 +48,7 @@ function add(list: FieldProblem[], problem: FieldProblem): void {
   else if (list.length === MAX_FINDINGS) list.push({ field: "", message: "has more problems, which are not listed" });
 }
 
-/** The projection's outcome: the record unless something refused it. */
+/** Concludes a projection: returns the record unless there are problems. */
 export function conclude<T>(found: Findings, record: T): Projection<T> {
   if (found.problems.length > 0) return { ok: false, problems: found.problems };
   return { ok: true, record, warnings: found.warnings.length > 0 ? found.warnings : NO_WARNINGS };

@@ -13,10 +13,10 @@ import { projectService } from "./service.ts";
 export interface KindOfObject<K extends ObjectKind = ObjectKind> {
   readonly kind: K;
   readonly apiVersion: string;
-  /** Kubernetes' name: `Service`. */
+  /** The kind's name in Kubernetes: `Service`. */
   readonly title: string;
   readonly isNamespaced: boolean;
-  /** Whether kube-proxy's watch would show the object (reference services.md §1). */
+  /** Whether kube-proxy's watch includes the object (reference services.md §1). */
   isSelected(raw: unknown): boolean;
   /**
    * @param resourceVersion replaces the object's own, for sources whose objects carry a stale one.

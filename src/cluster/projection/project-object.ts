@@ -33,7 +33,7 @@ type ProjectedObject =
       readonly isMirrored: boolean;
       /** Set for a Pod, which has no records. */
       readonly pod?: PodRecord;
-      /** Set for a Service, for commands that name pods. */
+      /** Set for a Service if pods are kept. */
       readonly notes?: ServiceNotes;
     }
   | {

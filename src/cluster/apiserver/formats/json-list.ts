@@ -80,7 +80,7 @@ export class JsonList {
   }
 
   /**
-   * Everything but the items, with `items` empty.
+   * Returns everything but the items, with `items` empty.
    *
    * @throws FormatError if the text is truncated or not JSON.
    */

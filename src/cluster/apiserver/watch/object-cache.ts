@@ -157,7 +157,7 @@ export class ObjectCache<K extends ObjectKind> {
     this.#log.error(message, new Error(`${reason}: ${outcome}`), { object: `${this.#resource.title} ${key}` });
   }
 
-  /** Whether one more object may be logged now. */
+  /** Counts a log line, and returns whether it may be written now. */
   #mayTell(): boolean {
     const nowMs = this.#clock.monotonicMs();
     if (nowMs - this.#told.sinceMs >= TOLD_WITHIN_MS) this.#told = { sinceMs: nowMs, count: 0 };

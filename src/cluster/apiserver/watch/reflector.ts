@@ -86,9 +86,9 @@ export class Reflector<K extends ObjectKind> {
   readonly #random: () => number;
   readonly #cache: ObjectCache<K>;
   readonly #failures: FailureLog;
-  /** After refusals, until the server answers properly. */
+  /** Backoff after refusals, reset by a success. */
   readonly #refusals: Backoff;
-  /** After responses that started well but were unusable. */
+  /** Backoff after responses that started well but were unusable. */
   readonly #letdowns: Backoff;
   /** Everything up to this version was delivered; empty before the first list. */
   #version = "";
