@@ -106,7 +106,7 @@ const FIELDS: Readonly<Record<FrontendKind, string>> = {
 export function conflictText({ frontend, loser, loserKind, owner, ownerKind }: FrontendConflict): string {
   return (
     `${FIELDS[loserKind]}: ${frontend} belongs to ${owner.text} (${FIELDS[ownerKind]}) and does not lead to ${loser.text}; ` +
-    "give one of them another address or port. Cluster IPs go before load-balancer IPs, these before external IPs, then names decide"
+    "give one of them another address or port. Cluster IPs take precedence over load-balancer IPs, and these over external IPs; then the first name wins"
   );
 }
 

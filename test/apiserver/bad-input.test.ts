@@ -44,12 +44,12 @@ const ENDS: readonly (readonly [string, (server: TestApiServer) => Partial<ApiDa
   [
     "a CA file that is none",
     () => ({ ca: "garbage" }),
-    /cannot use the CA file \S+\/ca\.crt: there is no PEM certificate in it: check certificate-authority in the kubeconfig/,
+    /cannot use the CA file \S+\/ca\.crt: it contains no PEM certificate: check certificate-authority in the kubeconfig/,
   ],
   [
     "a client certificate that cannot be read",
     ({ url }) => ({ kubeconfig: withClientCertificate(url, "-----BEGIN CERTIFICATE-----", "-----BEGIN KEY-----") }),
-    /cannot use the client certificate in the kubeconfig: there is no PEM certificate in it: check client-certificate-data/,
+    /cannot use the client certificate in the kubeconfig: it contains no PEM certificate: check client-certificate-data/,
   ],
   [
     "a key that belongs to another certificate",
@@ -57,7 +57,7 @@ const ENDS: readonly (readonly [string, (server: TestApiServer) => Partial<ApiDa
       const [mine, other] = [authority.issue({ commonName: "a" }), authority.issue({ commonName: "b" })];
       return { kubeconfig: withClientCertificate(url, mine.certificate, other.key) };
     },
-    /the client key is not that of the client certificate: check client-key and client-certificate/,
+    /the client key does not match the client certificate: check client-key and client-certificate/,
   ],
 ];
 
@@ -183,7 +183,7 @@ inNetns(import.meta.url, { name: "badinput", timeoutMs: 240_000 }, () => {
     server.cutConnections();
     for (const expected of [
       /(?:watch|list) services: .*text\/html\\" and not JSON: is this an API server\?" resource="services"/,
-      /watch endpointslices: .*: the answer ends in the middle of an event, after 32 bytes of it" resource="endpointslices"/,
+      /watch endpointslices: .*: the response ends in the middle of an event, after 32 bytes of it" resource="endpointslices"/,
       /(?:watch|list) nodes: 401 Unauthorized.* resource="nodes"/,
       /(?:watch|list) servicecidrs: 403 Forbidden.*bind the ClusterRole system:node-proxier.* resource="servicecidrs"/,
     ]) {

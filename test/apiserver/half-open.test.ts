@@ -100,7 +100,7 @@ inNetns(import.meta.url, { name: "halfopen", timeoutMs: 150_000 }, () => {
       await assert.rejects(transport.send(LIST, never), (error: unknown) => {
         assert.ok(error instanceof ApiError && error.code === "timeout", String(error));
         assert.equal(error.facts.reached, "absent");
-        assert.match(error.message, /nothing came for 3 s/);
+        assert.match(error.message, /nothing arrived for 3 s/);
         return true;
       });
       const tookMs = performance.now() - startMs;

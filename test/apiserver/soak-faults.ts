@@ -132,7 +132,7 @@ export const SOAK_FAULTS: readonly SoakFault[] = [
   answers("web pages", WEB_PAGE),
   answers("answers that end early", { kind: "truncate", afterBytes: 20_000 }),
   answers("answers that are cut", { kind: "cut", afterBytes: 20_000 }),
-  answers("connections closed without an answer", { kind: "reset" }),
+  answers("connections closed without a response", { kind: "reset" }),
   answers("slow answers", { kind: "slow", pieceBytes: 4_000, delayMs: 5 }),
   {
     name: "packets lost for ten seconds",

@@ -12,7 +12,7 @@ const BROKEN_ANSWERS: readonly (readonly [string, Fault, RegExp])[] = [
   [
     "another object",
     { kind: "text", contentType: "application/json", text: '{"kind":"APIVersions","metadata":{}}' },
-    /is no list: is this an API server\?/,
+    /is not a list: is this an API server\?/,
   ],
   ["a web page", WEB_PAGE, /"text\/html" and not JSON: is this an API server\?/],
   ["a list that ends early", { kind: "truncate", afterBytes: 3_000 }, /ends in the middle of the (?:JSON text|list)/],
@@ -66,7 +66,7 @@ test("a first list that is nonsense is not taken for an empty cluster", async (t
   const { server, sink, log } = source;
   await until("a few attempts", () => server.seen("list", "services").length >= 3);
   assert.deepEqual(sink.synced, []);
-  assert.ok(log.errors().some((line) => line.includes("20 items of the list are no objects with a name")));
+  assert.ok(log.errors().some((line) => line.includes("20 items of the list are not objects with a name")));
   server.pages.mangle = (json) => json;
   await until("everything", () => sink.synced.length === 4);
 });
@@ -209,7 +209,7 @@ for (const [what, hasProtobuf, send] of [
       hasProtobuf,
       "protobuf that was not understood is not asked for again",
     );
-    const said = log.lines.filter(({ message }) => message.startsWith("Cannot read an answer in protobuf"));
+    const said = log.lines.filter(({ message }) => message.startsWith("Cannot read a protobuf response"));
     assert.equal(said.length, hasProtobuf ? 1 : 0);
   });
 }

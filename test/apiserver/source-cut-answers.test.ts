@@ -27,7 +27,7 @@ for (const [title, services] of [
     const asked = server.seen("list", "services").map(({ headers }) => headers.accept?.split(";")[0]);
     assert.deepEqual(new Set(asked), new Set(["application/vnd.kubernetes.protobuf"]));
     assert.deepEqual(
-      log.lines.filter(({ message }) => message.startsWith("Cannot read an answer in protobuf")),
+      log.lines.filter(({ message }) => message.startsWith("Cannot read a protobuf response")),
       [],
     );
     assert.match(log.errors()[0] ?? "", /list services: .*(?:ends in the middle of the list|ends too early)/);

@@ -221,7 +221,8 @@ async function readPage(
   );
   formatOrThrow(response.contentType, garbage);
   const list = jsonIn(await textOf(response.body));
-  if (!isJsonObject(list) || !Array.isArray(list.items)) throw garbage("the answer is no list: is this an API server?");
+  if (!isJsonObject(list) || !Array.isArray(list.items))
+    throw garbage("the response is not a list: is this an API server?");
   const objects = list.items.map((item) => ({ ...item, apiVersion, kind }));
   const { continue: token } = isJsonObject(list.metadata) ? list.metadata : {};
   return { objects, token: typeof token === "string" ? token : "" };

@@ -150,5 +150,5 @@ function inodeOf(stats: BigIntStats): string {
 function kindOf(stats: BigIntStats): string {
   if (stats.isFIFO()) return "a pipe";
   if (stats.isSocket()) return "a socket";
-  return stats.isCharacterDevice() || stats.isBlockDevice() ? "a device" : "no regular file";
+  return stats.isCharacterDevice() || stats.isBlockDevice() ? "a device" : "not a regular file";
 }

@@ -151,7 +151,7 @@ export class ManifestFolder {
     let isSlow = false;
     const timer = setTimeout(() => {
       isSlow = true;
-      const message = `the folder has not answered for ${SLOW_LISTING_MS / 1000} s; see whether its file system does`;
+      const message = `the folder has not answered for ${SLOW_LISTING_MS / 1000} s; check whether its file system responds`;
       this.#log.error("Cannot read the manifests, everything stays as it is", new Error(message), { dir: this.#root });
     }, SLOW_LISTING_MS);
     timer.unref();

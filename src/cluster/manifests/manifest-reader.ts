@@ -33,7 +33,7 @@ const FLAGS = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | (constants.O_NO
 export function requireSize(length: number, { documentCharacters }: ReadLimits): void {
   if (length <= documentCharacters) return;
   throw new Error(
-    `is not parsed: it has ${length} characters, and more than ${documentCharacters} are not taken; split it with "---" lines`,
+    `is not parsed: it has ${length} characters, more than the limit of ${documentCharacters}; split it with "---" lines`,
   );
 }
 
@@ -117,7 +117,7 @@ export class ManifestReader {
     const late = Promise.withResolvers<never>();
     const timer = setTimeout(() => {
       this.#hangingDevices.add(device);
-      late.reject(new Error(`reading it took more than ${readMs} ms; see whether its file system answers`));
+      late.reject(new Error(`reading it took more than ${readMs} ms; check whether its file system responds`));
     }, readMs);
     const reading = this.#readFile(file, inode, fileBytes).finally(() => {
       clearTimeout(timer);

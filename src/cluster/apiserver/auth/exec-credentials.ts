@@ -169,7 +169,7 @@ export function readExecCredential(output: string, plugin: ExecPlugin): ExecCred
   if (certificate !== undefined && key !== undefined) {
     try {
       const isMatch = isPair(readCertificates(certificate), readPrivateKey(key));
-      if (!isMatch) throw new Error("the private key is not that of the certificate");
+      if (!isMatch) throw new Error("the private key does not match the certificate");
     } catch (error) {
       fail(`cannot use clientCertificateData and clientKeyData: ${messageOf(error)}`);
     }

@@ -96,7 +96,7 @@ export function createIdentity(options: IdentityOptions): Identity {
     if (isPair(chain, ownKey)) pair = { certificate: chain.text, key: ownKey };
     else if (pair === undefined) {
       throw new ClientConfigError(
-        "the client key is not that of the client certificate: check client-key and client-certificate",
+        "the client key does not match the client certificate: check client-key and client-certificate",
       );
     } else warnOfStrangers(chain, ownKey);
     return pair;
@@ -110,7 +110,7 @@ export function createIdentity(options: IdentityOptions): Identity {
     }
     if (strangers.isTold || nowMs - strangers.sinceMs < MAX_AGE_MS) return;
     strangers.isTold = true;
-    log.error("The new client key is not that of the client certificate, keeping the last good pair", undefined, {
+    log.error("The new client key does not match the client certificate, keeping the last good pair", undefined, {
       certificate: pathOf(own?.certificate, "client-certificate-data"),
       key: pathOf(own?.key, "client-key-data"),
     });
@@ -189,7 +189,7 @@ function tokenFile(path: string, { clock, log }: IdentityOptions): RotatingText<
 function readToken(text: string): string {
   const token = text.trim();
   if (token === "") throw new Error("it is empty");
-  if (/[^\x21-\x7e]/.test(token)) throw new Error("it holds something else than one token");
+  if (/[^\x21-\x7e]/.test(token)) throw new Error("it contains something other than a single token");
   return token;
 }
 

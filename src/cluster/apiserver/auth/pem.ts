@@ -16,13 +16,13 @@ export function readCertificates(text: string): CertificateChain {
   const blocks = text.match(BLOCK) ?? [];
   const certificates = blocks.map((block) => new X509Certificate(block));
   const [first] = certificates;
-  if (first === undefined) throw new Error("there is no PEM certificate in it");
+  if (first === undefined) throw new Error("it contains no PEM certificate");
   return { text, validFromMs: first.validFromDate.getTime(), validToMs: first.validToDate.getTime() };
 }
 
 /** @throws Error if the text is not a private key. */
 export function readPrivateKey(text: string): string {
-  if (!text.includes("PRIVATE KEY-----")) throw new Error("there is no PEM private key in it");
+  if (!text.includes("PRIVATE KEY-----")) throw new Error("it contains no PEM private key");
   createPrivateKey(text);
   return text;
 }

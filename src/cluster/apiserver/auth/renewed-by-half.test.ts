@@ -51,7 +51,7 @@ test("a client certificate that was renewed without its key is told once, unless
   write(three?.certificate, two?.key);
   for (let minute = 0; minute < 4; minute++) assert.equal(await certificateAfter(MINUTE_MS), two?.certificate);
   assert.deepEqual(log.errors(), [
-    "The new client key is not that of the client certificate, keeping the last good pair",
+    "The new client key does not match the client certificate, keeping the last good pair",
   ]);
   assert.deepEqual(log.lines.at(-1)?.facts, paths);
 });

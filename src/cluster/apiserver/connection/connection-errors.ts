@@ -35,8 +35,8 @@ const MEANINGS: Readonly<Record<string, Meaning>> = {
   ECONNRESET: unreachable("the connection was cut"),
   ERR_STREAM_PREMATURE_CLOSE: unreachable("the connection was cut"),
   EPIPE: unreachable("the connection was cut"),
-  Z_BUF_ERROR: unreachable("the compressed answer ends too early"),
-  ERR_PROXY_TUNNEL: unreachable("the proxy leads to no API server: check the proxy, and what it allows"),
+  Z_BUF_ERROR: unreachable("the compressed response ends too early"),
+  ERR_PROXY_TUNNEL: unreachable("the proxy does not reach the API server: check the proxy and its rules"),
   ERR_PROXY_INVALID_CONFIG: unreachable("check proxy-url and HTTPS_PROXY: special characters are written as %XX"),
   CERT_HAS_EXPIRED: tls("the API server's certificate has expired: renew it, and check this node's clock"),
   CERT_NOT_YET_VALID: tls("the API server's certificate is not valid yet: check this node's clock"),
@@ -74,12 +74,12 @@ export function connectionError(request: string, server: string, error: unknown)
 function fallback(code: string, said: string): Meaning {
   if (code === "EPROTO" && /wrong version number|packet length too long|http request/.test(said)) return NO_TLS;
   if (code.startsWith("HPE_")) {
-    return { code: "garbage", hint: "that is no HTTP: check the address, and http:// against https://" };
+    return { code: "garbage", hint: "that is not HTTP: check the address, and http:// against https://" };
   }
   if (/\balert\b/i.test(said) || code.includes("ALERT")) {
     return tls("the API server refused the TLS handshake: check the client certificate");
   }
-  if (code.startsWith("Z_")) return { code: "garbage", hint: "the compressed answer is damaged" };
+  if (code.startsWith("Z_")) return { code: "garbage", hint: "the compressed response is damaged" };
   if (/^(EPROTO|ERR_SSL_|ERR_OSSL_|ERR_TLS_|CERT_|UNABLE_TO_|INVALID_)/.test(code))
     return tls("the TLS handshake failed");
   return unreachable("no answer");

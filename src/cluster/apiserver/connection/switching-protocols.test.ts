@@ -22,5 +22,5 @@ test("a server that switches to another protocol without being asked", async (t)
   const request = { verb: "list", resource: "services", method: "GET", path: "/" } as const;
   const sent = transport.send(request, new AbortController().signal).catch((error: unknown) => error);
   const ended = await Promise.race([sent, sleep(3_000, "still waiting after 3 s", { ref: false })]);
-  assert.match(String(ended), /closed without an answer: the connection was cut/);
+  assert.match(String(ended), /closed without a response: the connection was cut/);
 });

@@ -159,7 +159,7 @@ test("silence before and in the middle of an answer ends after the limit", async
     server.switches.fault = () => ({ kind, afterBytes: 10 });
     const error = await failure(read(transport, { ...LIST, idleMs: 50 }));
     assert.equal(error.code, "timeout", kind);
-    assert.match(error.message, /nothing came for/);
+    assert.match(error.message, /nothing arrived for/);
   }
   transport.close();
 });
@@ -322,7 +322,7 @@ test("a server that is not there, or speaks something else, is said with what to
   const ca = new CertificateAuthority().certificate;
   assert.match((await failure(read(client("https://127.0.0.1:1", ca)))).message, /ECONNREFUSED.*nothing listens there/);
   assert.match((await failure(read(client(`https://127.0.0.1:${plain}`, ca)))).message, /does not speak TLS/);
-  assert.match((await failure(read(client(`http://127.0.0.1:${babble}`, ca)))).message, /that is no HTTP/);
+  assert.match((await failure(read(client(`http://127.0.0.1:${babble}`, ca)))).message, /that is not HTTP/);
   const secure = await startServer(t);
   assert.match((await failure(read(client(`http://127.0.0.1:${secure.port}`, ca)))).message, /^list services: 127/);
 });

@@ -224,7 +224,7 @@ export class Transport {
       };
       const onAbort = (): void => end(new Error("stopped"));
       signal.addEventListener("abort", onAbort, { once: true });
-      sent.on("close", () => fail(Object.assign(new Error("closed without an answer"), { code: "ECONNRESET" })));
+      sent.on("close", () => fail(Object.assign(new Error("closed without a response"), { code: "ECONNRESET" })));
       let silence: Silence = { limitMs: Math.min(idleMs, CONNECT_LIMIT_MS) };
       const limit = (socket: Socket, { limitMs, reached }: Silence): void => {
         silence = { limitMs: Math.min(idleMs, limitMs), reached };
@@ -349,7 +349,7 @@ interface Silence {
 }
 
 function silenceError(request: string, where: string, { limitMs, reached }: Silence): ApiError {
-  const detail = `${where}: nothing came for ${Math.round(limitMs / 1000)} s: check the network and the API server`;
+  const detail = `${where}: nothing arrived for ${Math.round(limitMs / 1000)} s: check the network and the API server`;
   return new ApiError("timeout", { request, detail, reached });
 }
 

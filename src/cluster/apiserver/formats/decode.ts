@@ -83,7 +83,7 @@ class Decoder {
           this.#at += (tag & 7) === FIXED_64 ? 8 : 4;
           break;
         default:
-          throw new FormatError(`a field is written in the unknown way ${tag & 7}`);
+          throw new FormatError(`a field has the unknown wire type ${tag & 7}`);
       }
     }
     if (this.#at > end) throw new FormatError("a field is longer than its message");
@@ -139,5 +139,5 @@ function append(object: Record<string, unknown>, name: string, value: unknown): 
 }
 
 function otherType(name: string): FormatError {
-  return new FormatError(`${name} is written as another type`);
+  return new FormatError(`${name} has another type`);
 }

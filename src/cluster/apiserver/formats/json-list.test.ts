@@ -76,5 +76,5 @@ test("of an item that is too large only the beginning is kept, the next ones are
 });
 
 test("endless text outside of the items is refused before it fills the memory", () => {
-  assert.throws(() => split(`{"a":"${"x".repeat(2_000_000)}`, [65_536]), /no list of objects/);
+  assert.throws(() => split(`{"a":"${"x".repeat(2_000_000)}`, [65_536]), /not a list of objects/);
 });

@@ -85,14 +85,14 @@ export class JsonList {
    * @throws FormatError if the text is truncated or not JSON.
    */
   end(): JsonObject {
-    if (!this.#isOver) throw new CutError("the answer ends in the middle of the JSON text");
+    if (!this.#isOver) throw new CutError("the response ends in the middle of the JSON text");
     let value: unknown;
     try {
       value = JSON.parse(this.#rest);
     } catch (error) {
-      throw new FormatError("the answer is no valid JSON", { cause: error });
+      throw new FormatError("the response is not valid JSON", { cause: error });
     }
-    if (!isJsonObject(value)) throw new FormatError("the answer is no JSON object");
+    if (!isJsonObject(value)) throw new FormatError("the response is not a JSON object");
     return value;
   }
 
@@ -111,11 +111,11 @@ export class JsonList {
 
   #keep(part: Buffer): void {
     this.#rest += part.toString("latin1");
-    if (this.#rest.length > MAX_REST_BYTES) throw new FormatError("the answer is no list of objects");
+    if (this.#rest.length > MAX_REST_BYTES) throw new FormatError("the response is not a list of objects");
   }
 
   #fail(chunk: Buffer, at: number): never {
     const near = JSON.stringify(chunk.toString("utf8", at, at + 40));
-    throw new FormatError(`the answer is no JSON object: ${near}`);
+    throw new FormatError(`the response is not a JSON object: ${near}`);
   }
 }

@@ -9,7 +9,7 @@ export function readJson(content: Buffer, isWhole = true): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new FormatError(`no JSON object: ${describeValue(text.slice(0, 80))}`, { cause: error });
+    throw new FormatError(`not a JSON object: ${describeValue(text.slice(0, 80))}`, { cause: error });
   }
 }
 

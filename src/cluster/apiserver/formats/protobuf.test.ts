@@ -218,10 +218,10 @@ test("no bytes do more than be refused", () => {
 });
 
 for (const [what, bytes, expected] of [
-  ["JSON", Buffer.from('{"kind":"ServiceList"}'), /no list in Kubernetes' protobuf/],
-  ["another magic number", Buffer.from("k8t\0\n\0"), /no list in Kubernetes' protobuf/],
+  ["JSON", Buffer.from('{"kind":"ServiceList"}'), /not a list in Kubernetes' protobuf/],
+  ["another magic number", Buffer.from("k8t\0\n\0"), /not a list in Kubernetes' protobuf/],
   ["nothing", Buffer.alloc(0), /ends in the middle of the list/],
-  ["a group", Buffer.from("k8s\0\x0b\x0c"), /no list/],
+  ["a group", Buffer.from("k8s\0\x0b\x0c"), /not a list/],
   ["a list of an unknown kind", encodeList({ kind: "Pod", apiVersion: V1 }, {}, []), /unknown kind "Pod"/],
   ["half a list", encodeList(SLICES, {}, [sliceBytes(1)]).subarray(0, 60), /ends in the middle of the list/],
 ] as const) {

@@ -10,7 +10,7 @@ const MAX_EVENT_BYTES = 64 * 1_048_576;
 
 /** Reads an object in its envelope. @param isWhole false: the object is truncated. @throws FormatError */
 export function readProtobuf(content: Buffer, isWhole = true, messages = MESSAGES): JsonObject {
-  if (!content.subarray(0, MAGIC.length).equals(MAGIC)) throw new FormatError("no object in Kubernetes' protobuf");
+  if (!content.subarray(0, MAGIC.length).equals(MAGIC)) throw new FormatError("not an object in Kubernetes' protobuf");
   const { typeMeta, raw, contentEncoding } = decode(ENVELOPE, content.subarray(MAGIC.length), isWhole);
   if (contentEncoding !== undefined) throw encodedAs(contentEncoding);
   const kind = kindIn(typeMeta);
@@ -87,7 +87,7 @@ export function protobufEvents(onEvent: (event: Item) => void, messages: Message
     if (++bytes < 4) return undefined;
     const whole = length;
     length = bytes = 0;
-    if (whole > MAX_EVENT_BYTES) throw new FormatError(`no event in protobuf: it would have ${whole} bytes`);
+    if (whole > MAX_EVENT_BYTES) throw new FormatError(`not an event in protobuf: it would have ${whole} bytes`);
     return whole;
   };
   const read = (content: Buffer, isWhole: boolean) => readEvent(content, isWhole, messages);
@@ -132,13 +132,15 @@ export class ProtobufList {
 
   /** Returns everything but the items. @throws FormatError if the response is truncated. */
   end(): JsonObject {
-    if (!this.#isOver || this.#fields.pendingBytes > 0) throw new CutError("the answer ends in the middle of the list");
+    if (!this.#isOver || this.#fields.pendingBytes > 0)
+      throw new CutError("the response ends in the middle of the list");
     return { kind: this.#kind, metadata: this.#metadata };
   }
 
   #readByte(byte: number): number | undefined {
     if (this.#magicBytes < MAGIC.length) {
-      if (byte !== MAGIC[this.#magicBytes++]) throw new FormatError("the answer is no list in Kubernetes' protobuf");
+      if (byte !== MAGIC[this.#magicBytes++])
+        throw new FormatError("the response is not a list in Kubernetes' protobuf");
       return undefined;
     }
     this.#number += (byte & 0x7f) * this.#scale;
@@ -148,7 +150,7 @@ export class ProtobufList {
     this.#number = 0;
     this.#scale = 1;
     if (this.#tag === undefined) {
-      if ((number & 7) !== 2) throw new FormatError("the answer is no list");
+      if ((number & 7) !== 2) throw new FormatError("the response is not a list");
       this.#tag = number;
       return undefined;
     }

@@ -65,7 +65,7 @@ export class FailureLog {
     standing.saidAtMs = nowMs;
     const facts = standing.count === 1 ? {} : { attempts: standing.count };
     if (this.#isSaidByOthers(error.code, nowMs)) {
-      this.#log.v(2, "Failed to watch, for the same reason as others", { reason: error.message, ...facts });
+      this.#log.v(2, "Failed to watch, for the same reason as other resources", { reason: error.message, ...facts });
     } else {
       this.#log.error("Failed to watch, retrying; everything stays as it is", error, facts);
     }

@@ -61,8 +61,8 @@ export async function readListPage<K extends ObjectKind>(
       if (isTurnDue()) await giveTurn();
     }
     const head = readHead(items.end());
-    if (head === undefined) throw garbage("the answer is no list: is this an API server?");
-    if (strangers > 0) throw garbage(`${strangers} items of the list are no objects with a name`);
+    if (head === undefined) throw garbage("the response is not a list: is this an API server?");
+    if (strangers > 0) throw garbage(`${strangers} items of the list are not objects with a name`);
     return head;
   } catch (error) {
     if (!(error instanceof FormatError)) throw error;

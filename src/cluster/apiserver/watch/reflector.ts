@@ -286,7 +286,7 @@ export class Reflector<K extends ObjectKind> {
       throw failure("unreachable", "the watch ended at once and had no events");
     } catch (error) {
       if (end.signal.reason === OVERDUE && isApiError(error)) return;
-      if (end.signal.reason === STUCK) throw failure("timeout", "the streamed list came to a stop");
+      if (end.signal.reason === STUCK) throw failure("timeout", "the streamed list stalled");
       throw error;
     } finally {
       overdue.cancel();
@@ -324,7 +324,7 @@ export class Reflector<K extends ObjectKind> {
     const isProtobuf = this.#format !== undefined && this.#format !== JSON_FORMAT;
     if (error.code !== "garbage" || !isProtobuf || !this.#takesProtobuf) return;
     this.#takesProtobuf = false;
-    const message = "Cannot read an answer in protobuf: the API server is asked for JSON from now on";
+    const message = "Cannot read a protobuf response, requesting JSON from now on";
     this.#options.log.warn(message, { reason: error.message });
   }
 

@@ -60,7 +60,7 @@ export async function followWatch<K extends ObjectKind>(
   };
   const take = ({ value: event, problem }: Item): void => {
     count++;
-    if (!isJsonObject(event)) throw garbage(`an event is ${problem ?? `no object: ${describeValue(event)}`}`);
+    if (!isJsonObject(event)) throw garbage(`an event is ${problem ?? `not an object: ${describeValue(event)}`}`);
     const { type, object } = event;
     let version: string;
     if (type === "ADDED" || type === "MODIFIED" || type === "DELETED") version = takeObject(type, object, problem);
@@ -84,6 +84,6 @@ export async function followWatch<K extends ObjectKind>(
   }
   if (body.pendingBytes === 0) return count;
   // A truncated event has not advanced the version, so the next watch or list delivers it again.
-  const detail = `the answer ends in the middle of an event, after ${body.pendingBytes} bytes of it`;
+  const detail = `the response ends in the middle of an event, after ${body.pendingBytes} bytes of it`;
   throw failure(isInitial ? "garbage" : "unreachable", detail);
 }
