@@ -29,6 +29,14 @@ test("an object larger than any that an API server stores is refused before its 
   ]);
 });
 
+test("a file of more values than any cluster has is refused without parsing it", async () => {
+  using it = await manifestBench({ "web.json": serviceJson('{"port":80}') });
+  it.temp.write("web.json", listOf("{}", 8_000_001));
+  assert.deepEqual(await it.settle(), []);
+  assert.equal(it.servicePort("web"), 80, "the good version stays");
+  assert.deepEqual(it.problems(), [": is not parsed: it has more than 8000000 values; split it"]);
+});
+
 test("a list of many bad objects names its first problems", async () => {
   const { problems } = await readManifestText(listOf("1", 5_000), "-");
   assert.equal(problems.length, 1_001);

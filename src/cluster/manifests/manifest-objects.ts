@@ -52,6 +52,8 @@ interface ManifestDraft {
 
 /** The most errors, and the most warnings, that are listed for one file: a hostile file has millions. */
 const MAX_PROBLEMS = 1_000;
+/** The most values of a JSON file. A 64 MiB dump of a cluster has about five million; parsing blocks the event loop. */
+const MAX_JSON_VALUES = 8_000_000;
 
 export function newDraft(file: string, keepsPods: boolean): ManifestDraft {
   const draft = {
@@ -88,6 +90,10 @@ export function* jsonSteps(text: string, file: string, keepsPods: boolean): Step
   const draft = newDraft(file, keepsPods);
   const plain = text.startsWith("\uFEFF") ? text.slice(1) : text;
   if (plain.trim() === "") return draft;
+  if (mayExceedValues(plain)) {
+    addBroken(draft, 1, 0, `is not parsed: it has more than ${MAX_JSON_VALUES} values; split it`);
+    return draft;
+  }
   let raw: unknown;
   try {
     raw = JSON.parse(plain);
@@ -98,6 +104,17 @@ export function* jsonSteps(text: string, file: string, keepsPods: boolean): Step
   yield;
   if (raw !== null) yield* addDocument(draft, 1, { line: 1, raw, lineOf: () => 0 });
   return draft;
+}
+
+/** Counts what stands before values, also within strings: `[`, `{` and `,`. */
+function mayExceedValues(text: string): boolean {
+  if (text.length <= MAX_JSON_VALUES) return false;
+  let count = 0;
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code === 0x2c || code === 0x5b || code === 0x7b) count++;
+  }
+  return count > MAX_JSON_VALUES;
 }
 
 /** Records an unusable document. @param raw the best guess at its content. */
