@@ -91,7 +91,6 @@ export class ProxyState implements Served {
     return this.#owned.ownerOf(frontend);
   }
 
-  /** Number of service ports of a protocol. */
   portCount(protocol: Protocol): number {
     return this.#portCounts[protocol];
   }
@@ -106,7 +105,6 @@ export class ProxyState implements Served {
     return this.#endpointsChanges.slicesOf(service);
   }
 
-  /** Number of services with a pending change. */
   get pendingServiceCount(): number {
     return this.#serviceChanges.pendingCount;
   }

@@ -40,7 +40,6 @@ export class ServiceChangeTracker {
     this.#options = options;
   }
 
-  /** Number of services with a pending change. */
   get pendingCount(): number {
     return this.#pending.size;
   }

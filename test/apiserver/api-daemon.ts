@@ -52,7 +52,6 @@ export interface ApiDaemonOptions {
   readonly token?: string;
   /** The command before the arguments. @default {@link PROGRAM} */
   readonly program?: readonly string[];
-  /** Additional arguments. */
   readonly args?: readonly string[];
 }
 
@@ -60,7 +59,6 @@ export class ApiDaemon {
   /** Contains `config.conf` and `kubeconfig.conf` (copied at the start), and `serviceaccount/` (live). */
   readonly folder: string;
   readonly child: ChildProcess;
-  /** The whole log. */
   log = "";
 
   constructor(options: ApiDaemonOptions) {

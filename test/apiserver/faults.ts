@@ -6,7 +6,6 @@ import { type StatusOptions, statusObject } from "./status-object.ts";
 import type { WireFormat } from "./wire-format.ts";
 
 export type Fault =
-  /** A Status object. */
   | {
       readonly kind: "status";
       readonly code: number;
@@ -89,7 +88,6 @@ export class FaultyBody {
     this.#isOver = true;
   }
 
-  /** Closes the connection at once. */
   cut(): void {
     this.#isOver = true;
     this.#response.destroy();
@@ -147,7 +145,6 @@ export function answerFault(response: ServerResponse, fault: Fault | undefined, 
   }
 }
 
-/** Sends a Status object. */
 export function sendStatus(response: ServerResponse, status: StatusOptions, format: WireFormat): void {
   response.writeHead(status.code, {
     "Content-Type": format.mediaType,

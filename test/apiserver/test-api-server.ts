@@ -18,7 +18,6 @@ import type { StatusOptions } from "./status-object.ts";
 import { WatchStream } from "./watch-stream.ts";
 import { JSON_WIRE, type WireFormat } from "./wire-format.ts";
 
-/** A request as received. */
 export interface SeenRequest {
   readonly verb: string;
   readonly plural: string;
@@ -127,7 +126,6 @@ export class TestApiServer {
     return `https://127.0.0.1:${this.port}`;
   }
 
-  /** Open connections. */
   get connections(): number {
     return this.#sockets.size;
   }
@@ -155,7 +153,6 @@ export class TestApiServer {
     for (const watch of this.#watches) watch.sendBookmark();
   }
 
-  /** Closes every connection without a proper end. */
   cutConnections(): void {
     for (const watch of this.#watches) watch.close();
     this.#watches.clear();

@@ -125,7 +125,6 @@ export class ManifestFolder {
     return { isChanged, isUnsettled: unsettled.size > 0 };
   }
 
-  /** The records of the effective objects. */
   records(): RecordMaps {
     return recordsOf(this.#objects.values());
   }

@@ -67,7 +67,6 @@ export function newDraft(file: string, keepsPods: boolean): ManifestDraft {
   return { ...draft, counts: { error: 0, warning: 0 }, ignored: [] };
 }
 
-/** A document that could be read. */
 interface ManifestDocument {
   /** Its first line, counted from 1; 0 if unknown. */
   readonly line: number;

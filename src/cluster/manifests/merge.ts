@@ -85,7 +85,6 @@ function serviceOf({ namespace, serviceName }: EndpointSliceRecord): string {
   return `${namespace}/${serviceName}`;
 }
 
-/** Kinds in the order of delivery. */
 export const DELIVERY_ORDER = ["nodes", "serviceCIDRs", "services", "endpointSlices"] as const;
 
 /** The state before the first delivery. */

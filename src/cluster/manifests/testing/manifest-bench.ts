@@ -46,7 +46,6 @@ subsets:
 `;
 }
 
-/** A temporary folder. */
 export class TempFolder implements Disposable {
   readonly path = realpathSync(mkdtempSync(path.join(tmpdir(), "kpts-manifests-")));
 
@@ -195,7 +194,6 @@ export class ManifestBench implements Disposable {
     return this.folder.records().services.get(`default/${name}`)?.ports[0]?.port;
   }
 
-  /** Messages of the current problems. */
   problems(): string[] {
     return this.folder.problems().map(({ object, message }) => `${object}: ${message}`);
   }
