@@ -51,7 +51,7 @@ export class ManifestFolder {
   #unreadable: readonly ManifestProblem[] = [];
   #logged = new Set<string>();
   #directories: ReadonlyMap<string, string> = new Map();
-  /** The device of each directory; for an unmounted volume, its previous device. */
+  /** The device of each directory; for an unmounted or unreadable one, its previous device. */
   #devices: ReadonlyMap<string, string> = new Map();
 
   /** @param list lists the files. */
@@ -181,6 +181,9 @@ export class ManifestFolder {
       if (!isUnmounted) continue;
       if (isRoot) throw new Error(`the folder ${UNMOUNTED}`);
       unreadable.set(directory, UNMOUNTED);
+    }
+    for (const [directory, device] of this.#devices) {
+      if (!devices.has(directory) && isUnder(unreadable, directory)) devices.set(directory, device);
     }
     this.#devices = devices;
     return { ...listing, unreadable };

@@ -50,3 +50,24 @@ test("a volume below the folder is named while it is unmounted, and other files 
   assert.deepEqual(await it.settle(), ["delete services/default/a"], "mounted again, and empty");
   assert.deepEqual(it.problems(), []);
 });
+
+test("a volume that fails before it is unmounted counts as unmounted, too", async () => {
+  const volume = onDevice("shop/");
+  let isStale = false;
+  const list: typeof listFolder = async (root) => {
+    const listing = await volume.list(root);
+    if (!isStale) return listing;
+    const isLeft = (path: string): boolean => !`${path}/`.startsWith(`${root}/shop/`);
+    const files = new Map([...listing.files].filter(([file]) => isLeft(file)));
+    const directories = new Map([...listing.directories].filter(([directory]) => isLeft(directory)));
+    return { ...listing, files, directories, unreadable: new Map([[`${root}/shop`, "cannot be read: ESTALE"]]) };
+  };
+  using it = await manifestBench({ "shop/a.yaml": serviceYaml("a"), "b.yaml": serviceYaml("b") }, list);
+  isStale = true;
+  assert.deepEqual(await it.settle(), []);
+  isStale = false;
+  it.temp.remove("shop/a.yaml");
+  volume.device = "root";
+  assert.deepEqual(await it.settle(), []);
+  assert.match(it.problems().join(), /is empty, and on another file system than before/);
+});
