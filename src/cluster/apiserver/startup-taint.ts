@@ -24,8 +24,8 @@ const IDLE_MS = 30_000;
 const REMIND_AFTER_MS = 300_000;
 
 /**
- * Retries until the taint is gone, and does so again for each Node of that name that kubelet registers later. Ends when
- * the signal aborts. Never rejects.
+ * Retries until the taint is gone, and does so again for each Node of that name that kubelet registers later, as the
+ * rules stay. Ends when the signal aborts. Never rejects.
  */
 export async function removeStartupTaint(options: StartupTaintOptions, signal: AbortSignal): Promise<void> {
   const { key: taint, transport, uid, clock, log } = options;

@@ -11,7 +11,7 @@ import type { ManifestReader } from "./manifest-reader.ts";
 import { mergeFiles, type RecordMaps, recordsOf } from "./merge.ts";
 import { formatManifestProblem, type ManifestProblem } from "./problem.ts";
 
-/** How long a file must stay unchanged before it is read; one truncated in place may still be growing. */
+/** How long a change or deletion must last before it counts; a file truncated in place may still be growing. */
 const REST_MS = { normal: 20, shortened: 250 } as const;
 /** A file written this recently before its first read may change again without a visible change of its times. */
 const RACY_MS = 100;

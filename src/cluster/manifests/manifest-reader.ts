@@ -158,7 +158,7 @@ export async function readRegularFile(file: string, inode: string, mostBytes: nu
 const WORK = Symbol.for("kube-proxy-ts.limited-work");
 let limitedCall: Script | undefined;
 
-/** Runs the work with a time limit, in a script, because only scripts can be interrupted. @throws Error when it ends */
+/** Runs the work in a script, because only scripts can be interrupted. @throws Error if it takes longer */
 function withinMs<T>(timeout: number, work: () => T): T {
   const results: T[] = [];
   limitedCall ??= new Script(`globalThis[Symbol.for("${WORK.description}")]()`);

@@ -237,7 +237,7 @@ export class Transport {
         tunnel = undefined;
         late?.cancel();
         if (!socket.connecting) {
-          // From the pool, where Node.js makes the kernel probe it every second, or the end of a proxy's tunnel.
+          // From the pool, where Node.js makes the kernel probe it every second, or a tunnel, which comes connected.
           detectDeadPeer(socket);
           limit(socket, answer);
           return;
