@@ -23,6 +23,15 @@ export interface VirtualServerName {
   readonly port: number;
 }
 
+/** The bits of a connection's mark that are known, with 0 for others, which earlier packets may have set. */
+export interface ConnectionMark {
+  readonly value: number;
+  readonly known: number;
+}
+
+export const ALL_BITS = 0xffff_ffff;
+export const UNKNOWN_MARK: ConnectionMark = { value: 0, known: 0 };
+
 export interface Packet extends Flow {
   readonly family: IpFamily;
   /** In lower case: `tcp`, `udp`, `sctp`, `icmp`, `icmpv6`; others are numbers. */
@@ -35,9 +44,10 @@ export interface Packet extends Flow {
   /** Empty before routing; undefined if not known. */
   readonly outInterface: string | undefined;
   readonly mark: number;
-  /** The connection's mark; undefined if it is not known: earlier packets may have set it. */
-  readonly connectionMark: number | undefined;
+  readonly connectionMark: ConnectionMark;
   readonly state: ConnectionState;
+  /** False in chains before connection tracking (raw), where packets have no connection yet. */
+  readonly isTracked: boolean;
   /** The two ends of the connection before any translation. */
   readonly original: Flow;
   /** Whether NAT has changed the connection's destination or source. */
@@ -88,8 +98,9 @@ export function newPacket(question: PacketQuestion): Packet {
     origin: question.origin ?? (inInterface === "" ? "socket" : "elsewhere"),
     outInterface: "",
     mark: question.mark ?? 0,
-    connectionMark: (question.state ?? "new") === "new" ? 0 : undefined,
+    connectionMark: (question.state ?? "new") === "new" ? { value: 0, known: ALL_BITS } : UNKNOWN_MARK,
     state: question.state ?? "new",
+    isTracked: true,
     original: flow,
     isDestinationTranslated: false,
     isSourceTranslated: false,
@@ -99,6 +110,15 @@ export function newPacket(question: PacketQuestion): Packet {
     isDestinationDecided: false,
     isSourceDecided: false,
   };
+}
+
+/** The state that rules see. */
+export function seenState({ state, isTracked }: Pick<Packet, "state" | "isTracked">): ConnectionState {
+  return isTracked || state === "untracked" ? state : "invalid";
+}
+
+export function hasConnection(packet: Packet): boolean {
+  return !["untracked", "invalid"].includes(seenState(packet));
 }
 
 /** An address, with the port if there is one. */
@@ -138,7 +158,8 @@ export function masqueraded(packet: Packet, address: IpAddress | undefined): Pac
 
 /** A later packet of a connection whose translation is known: no nat rule sees it. */
 export function ofKnownConnection(packet: Packet, translation: Translation): Packet {
-  return { ...packet, translation, isDestinationDecided: true, isSourceDecided: true };
+  const connectionMark = UNKNOWN_MARK;
+  return { ...packet, translation, connectionMark, isDestinationDecided: true, isSourceDecided: true };
 }
 
 /** The address that `redirect` sets: loopback for the node's own packets, otherwise the address of the incoming interface. */

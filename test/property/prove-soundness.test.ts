@@ -292,6 +292,34 @@ describe("packets of one class are alike", () => {
     assert.ok(provedOf(rules(field("tcp", "dport"))).unprovable !== undefined);
   });
 
+  test("before connection tracking there is no mark to read, and none is set", () => {
+    const mark = { ct: { key: "mark" } };
+    const marked = inChains({ in: [[{ mangle: { key: mark, value: 1 } }], [equals(mark, 1), { drop: null }]] });
+    const before = (priority: number) =>
+      marked.map((dump): Dump => {
+        if (dump.kind !== "nftables") return dump;
+        const text = JSON.stringify(dump.objects);
+        return { ...dump, objects: JSON.parse(text.replaceAll(/"prio":-?\d+/g, `"prio":${priority}`)) };
+      });
+    assert.equal(between(before(-150), inChains({ in: [[{ drop: null }]] })), 0);
+    // Packets that come in again by loopback have kept their connection.
+    const looped = [equals({ meta: { key: "iifname" } }, "lo"), { drop: null }];
+    assert.equal(between(before(-300), inChains({ in: [looped] })), 0);
+  });
+
+  test("a mark that is looked up: where there is none, the rule ends", () => {
+    const lookup = (port: number) => ({ map: { key: field("tcp", "dport"), data: { set: [[port, 1]] } } });
+    for (const key of [{ ct: { key: "mark" } }, { meta: { key: "mark" } }]) {
+      const rules = (value: unknown) => inChains({ in: [[{ mangle: { key, value } }, { drop: null }]] });
+      assert.ok(between(rules(lookup(80)), rules(1)) > 0);
+      const dropped = inChains({ in: [[equals(field("tcp", "dport"), 80), { drop: null }]] });
+      assert.equal(between(rules(lookup(80)), dropped), 0);
+    }
+    const port = [{ mangle: { key: { ct: { key: "mark" } }, value: field("tcp", "dport") } }, { drop: null }];
+    const tcp = [equals({ meta: { key: "l4proto" } }, "tcp"), { drop: null }];
+    assert.equal(between(inChains({ in: [port] }), inChains({ in: [tcp] })), 0);
+  });
+
   test("a source that is changed to a certain address", () => {
     const source = (addr: string) => inChains({ out: [[{ snat: { addr } }]] });
     assert.ok(between(source("10.0.0.1"), source("10.0.0.2")) > 0);

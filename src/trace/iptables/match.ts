@@ -9,7 +9,7 @@ import type { IpAddress } from "../../net/ip.ts";
 import { protocolNameOfNumber } from "../../net/protocol.ts";
 import { isLocalQuestion } from "../facts.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
-import type { Packet } from "../packet.ts";
+import { type Packet, seenState } from "../packet.ts";
 import { fieldsQuestion, type Question, whichOf } from "../question.ts";
 import type { Pattern } from "../value.ts";
 import { answer, asked } from "./basic-match.ts";
@@ -98,7 +98,9 @@ const JUDGES: { readonly [K in MatchKind]: (match: KernelMatch<K>, around: Surro
 function stateJudge({ states, negated }: KernelMatch<"conntrack" | "state">): Judged {
   const has = (state: string) => states.some((one) => one === state);
   return {
-    run({ state, isDestinationTranslated, isSourceTranslated }) {
+    run(packet) {
+      const { isDestinationTranslated, isSourceTranslated } = packet;
+      const state = seenState(packet);
       if (has(state.toUpperCase())) return answer(true, negated);
       // For later packets, it is not known whether the first one was translated.
       if ((has("DNAT") || has("SNAT")) && (state === "established" || state === "related")) {
@@ -107,7 +109,7 @@ function stateJudge({ states, negated }: KernelMatch<"conntrack" | "state">): Ju
       return answer((has("DNAT") && isDestinationTranslated) || (has("SNAT") && isSourceTranslated), negated);
     },
     asks: [],
-    observed: ({ state }) => `the connection is ${state.toUpperCase()}`,
+    observed: (packet) => `the connection is ${seenState(packet).toUpperCase()}`,
   };
 }
 

@@ -25,7 +25,7 @@ function saved(nat: readonly string[], filter: readonly string[] = []): string {
 /** No client has been here before. */
 const EMPTY_LISTS: RecentLists = { has: () => false };
 
-function ask(text: string, rest: Partial<PacketQuestion> = {}, recent: RecentLists = EMPTY_LISTS): Outcome[] {
+function walked(text: string, rest: Partial<PacketQuestion>, recent: RecentLists, record: "ends" | "matches") {
   const program = programOf(iptablesChains(readRuleset(text), "IPv4", { facts, sets: readIpSets([]), recent }));
   const packet = newPacket({
     family: "IPv4",
@@ -37,7 +37,11 @@ function ask(text: string, rest: Partial<PacketQuestion> = {}, recent: RecentLis
     inInterface: "eth0",
     ...rest,
   });
-  return [...outcomesOf(walk(program, packet, facts, { record: "ends" }))];
+  return walk(program, packet, facts, { record });
+}
+
+function ask(text: string, rest: Partial<PacketQuestion> = {}, recent: RecentLists = EMPTY_LISTS): Outcome[] {
+  return [...outcomesOf(walked(text, rest, recent, "ends"))];
 }
 
 function summary({ odds, fate, packet, assumptions }: Outcome): string {
@@ -102,14 +106,40 @@ describe("iptables rules, walked", () => {
 
   test("the mark of a connection that is under way is not known, where a rule restores it", () => {
     const mangle = (rule: string) => `*mangle\n:FORWARD ACCEPT [0:0]\n-A FORWARD ${rule}\nCOMMIT\n`;
-    const rule = "-j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80";
-    const ways = ask(mangle(rule), { mark: 0x81, state: "established" });
+    const restored = (mask: string) => `-j CONNMARK --restore-mark --nfmask ${mask} --ctmask ${mask}`;
+    const ways = ask(mangle(restored("0x81")), { mark: 0x83, state: "established" });
     assert.deepEqual(ways.map(summary), [
-      "1.000 uncertain if the connection has a mark",
-      "1.000 sent 10.96.0.1:80 if not: the connection has a mark",
+      "1.000 uncertain if the connection's mark has any of 0x81",
+      "1.000 sent 10.96.0.1:80 if not: the connection's mark has any of 0x81",
     ]);
-    assert.equal(ways[1]?.packet.mark, 1);
-    assert.deepEqual(ask(mangle(rule), { state: "untracked" }).map(summary), ["1.000 sent 10.96.0.1:80"]);
+    assert.equal(ways[1]?.packet.mark, 2);
+    const bits = ask(mangle(restored("0x80")), { mark: 0x81, state: "established" });
+    assert.deepEqual(bits.map(summary), [
+      "1.000 sent 10.96.0.1:80 if the connection's mark has 0x80",
+      "1.000 sent 10.96.0.1:80 if not: the connection's mark has 0x80",
+    ]);
+    assert.deepEqual(
+      bits.map(({ packet }) => packet.mark),
+      [0x81, 1],
+    );
+    assert.deepEqual(ask(mangle(restored("0x80")), { state: "untracked" }).map(summary), ["1.000 sent 10.96.0.1:80"]);
+    // What this packet's own rules have set is known.
+    for (const set of ["--set-xmark 0x5/0x5", "--save-mark --nfmask 0x5 --ctmask 0xf"]) {
+      const own = ask(mangle(`-j CONNMARK ${set}\n-A FORWARD ${restored("0x5")}`), { mark: 7, state: "established" });
+      assert.deepEqual([own.map(summary), own[0]?.packet.mark], [["1.000 sent 10.96.0.1:80"], 7], set);
+    }
+  });
+
+  test("in raw, a packet has no connection yet: neither a state, nor a mark that it could save or get", () => {
+    const raw = (rule: string) => `*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING ${rule}\nCOMMIT\n`;
+    const restore = raw("-j CONNMARK --restore-mark --nfmask 0xff --ctmask 0xff");
+    const [way, ...others] = ask(restore, { mark: 0x81 });
+    assert.deepEqual([way?.packet.mark, others], [0x81, []]);
+    const dropped = (state: string) => ask(raw(`-m conntrack --ctstate ${state} -j DROP`)).map(({ fate }) => fate.kind);
+    assert.deepEqual([dropped("NEW"), dropped("INVALID")], [["sent"], ["dropped"]]);
+    // The rule matches all the same, as a live trace says.
+    const { events } = walked(restore, {}, EMPTY_LISTS, "matches");
+    assert.equal(events.filter(({ kind }) => kind === "match").length, 1);
   });
 
   test("affinity follows what the list has, and both ways are shown where it is not known", () => {

@@ -10,6 +10,7 @@ import {
   type Chain,
   GO_ON,
   type Hook,
+  NO_CONNECTION,
   NO_MATCH,
   type Rule,
   type Step,
@@ -17,7 +18,7 @@ import {
   type Verdict,
 } from "../netfilter/program.ts";
 import { masquerade, redirect, translated } from "../netfilter/translations.ts";
-import { endText, type Packet, withDestination } from "../packet.ts";
+import { ALL_BITS, type ConnectionMark, endText, hasConnection, type Packet, withDestination } from "../packet.ts";
 import { basicSteps, protocolStep } from "./basic-match.ts";
 import { matchStep } from "./match.ts";
 import { RuleIndex } from "./rule-index.ts";
@@ -249,27 +250,37 @@ function connmark(text: string): Step["run"] {
   const [, action, first = "", second = ""] = CONNMARK.exec(text) ?? [];
   const [nfBits, ctMask] = [Number.parseInt(first, 16), Number.parseInt(second, 16)];
   if (action === undefined) return () => ({ kind: "lost", because: `"${text}" is not understood` });
-  const restored = (packet: Packet, connectionMark: number): StepResult => {
-    const mark = ((packet.mark & ~nfBits) ^ (connectionMark & ctMask)) >>> 0;
-    return { kind: "go-on", packet: { ...packet, mark }, said: `mark 0x${mark.toString(16)}` };
-  };
   return (packet) => {
-    const { connectionMark: known, state } = packet;
-    if (state === "untracked" || state === "invalid") return GO_ON;
-    if (action === "restore-") {
-      if (known !== undefined) return restored(packet, known);
-      const yes: StepResult = { kind: "lost", because: "the connection's mark is not known" };
-      return { kind: "unknown", question: "the connection has a mark", yes, no: restored(packet, 0) };
+    const { value, known } = packet.connectionMark;
+    if (!hasConnection(packet)) return NO_CONNECTION;
+    if (action !== "restore-") {
+      const set = (value & ~ctMask) ^ (action === "set-x" ? nfBits : packet.mark & nfBits);
+      return marked(packet, { value: set, known: known | ctMask });
     }
-    if (known === undefined) return GO_ON;
-    const connectionMark = ((known & ~ctMask) ^ (action === "set-x" ? nfBits : packet.mark & nfBits)) >>> 0;
-    return {
-      kind: "go-on",
-      packet: { ...packet, connectionMark },
-      said: `the connection's mark 0x${connectionMark.toString(16)}`,
+    const restored = (connectionMark: number): StepResult => {
+      const mark = ((packet.mark & ~nfBits) ^ (connectionMark & ctMask)) >>> 0;
+      const after = marked(packet, { value: connectionMark, known: known | ctMask }).packet;
+      return { kind: "go-on", packet: { ...after, mark }, said: `mark ${hex(mark)}` };
     };
+    const unknown = (ctMask & ~known) >>> 0;
+    if (unknown === 0) return restored(value);
+    const isOneBit = (unknown & (unknown - 1)) === 0;
+    const yes: StepResult = isOneBit
+      ? restored(value | unknown)
+      : { kind: "lost", because: "the connection's mark is not known" };
+    const question = `the connection's mark has ${isOneBit ? "" : "any of "}${hex(unknown)}`;
+    return { kind: "unknown", question, yes, no: restored(value) };
   };
 }
+
+function marked(packet: Packet, { value, known }: ConnectionMark) {
+  const connectionMark: ConnectionMark = { value: (value & known) >>> 0, known: known >>> 0 };
+  const mask = connectionMark.known === ALL_BITS ? "" : `/${hex(connectionMark.known)}`;
+  const said = `the connection's mark ${hex(connectionMark.value)}${mask}`;
+  return { kind: "go-on", packet: { ...packet, connectionMark }, said } as const;
+}
+
+const hex = (mark: number): string => `0x${mark.toString(16)}`;
 
 const VERDICTS = {
   ACCEPT: { kind: "accept" },

@@ -114,6 +114,8 @@ export function programOf(chains: readonly BaseChain[]): Program {
 
 export const GO_ON: StepResult = { kind: "go-on" };
 export const NO_MATCH: StepResult = { kind: "no-match" };
+/** The result of a rule that marks a connection, if there is none. */
+export const NO_CONNECTION: StepResult = { kind: "go-on", said: "the packet has no connection" };
 
 /** What the sender gets from a rule that rejects without saying how. */
 export function usualRefusal({ family }: Pick<Packet, "family">): string {

@@ -88,6 +88,15 @@ export function walk(program: Program, packet: Packet, facts: NodeFacts, options
   return root;
 }
 
+/** NF_IP_PRI_CONNTRACK (include/uapi/linux/netfilter_ipv4.h). */
+const TRACKING_PRIORITY = -200;
+
+/** Packets that come in again by loopback keep their connection. */
+function isAfterTracking({ stage, priority }: BaseChain, { inInterface }: Packet): boolean {
+  const isFirst = stage === "output" || (stage === "prerouting" && inInterface !== "lo");
+  return !isFirst || priority >= TRACKING_PRIORITY;
+}
+
 const firstHook = ({ inInterface }: Packet): Hook => (inInterface === "" ? "output" : "prerouting");
 
 class Machine {
@@ -322,6 +331,8 @@ class Machine {
       this.#note(walk, { kind: "not-asked", chain: base, because });
       return false;
     }
+    const isTracked = isAfterTracking(base, walk.packet) || base.chain.length === 0;
+    if (isTracked !== walk.packet.isTracked) walk.packet = { ...walk.packet, isTracked };
     this.#note(walk, { kind: "base-chain", chain: base });
     walk.frame = { chain: base.chain, index: 0, caller: undefined };
     return false;

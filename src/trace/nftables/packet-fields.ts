@@ -1,7 +1,7 @@
 /** Reads a value from a packet, its connection or routing. Names are libnftables' (libnftables-json(5)). */
 import type { IpAddress } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
-import type { Flow, Packet } from "../packet.ts";
+import { ALL_BITS, type Flow, hasConnection, type Packet, seenState } from "../packet.ts";
 import type { PacketField } from "../question.ts";
 import type { Parts } from "../value.ts";
 
@@ -104,7 +104,7 @@ export const OTHER_END = {
 } as const;
 
 export function connection(packet: Packet, key: string, text: string, isReply: boolean): Reading {
-  const { state } = packet;
+  const state = seenState(packet);
   const field = CONNECTION_FIELDS[key];
   if (field !== undefined) return isReply ? fieldOf(packet, OTHER_END[field], field) : fieldOf(packet.original, field);
   switch (key) {
@@ -120,9 +120,11 @@ export function connection(packet: Packet, key: string, text: string, isReply: b
       return value("original");
     case "protocol":
       return value(packet.protocol);
-    case "mark":
-      if (state === "untracked" || state === "invalid") return NONE;
-      return packet.connectionMark === undefined ? { kind: "unknown", what: text } : value(packet.connectionMark);
+    case "mark": {
+      if (!hasConnection(packet)) return NONE;
+      const { value: mark, known } = packet.connectionMark;
+      return known === ALL_BITS ? value(mark) : { kind: "unknown", what: text };
+    }
     default:
       return { kind: "unknown", what: text };
   }

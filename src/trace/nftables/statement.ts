@@ -3,9 +3,9 @@
 import { isObject, type JsonObject, named, textOf } from "../../kernel/nftables/json.ts";
 import { statementText } from "../../kernel/nftables/json-text.ts";
 import { type IpFamily, parseIpAddress } from "../../net/ip.ts";
-import { GO_ON, NO_MATCH, type Step, type StepResult, type Verdict } from "../netfilter/program.ts";
+import { GO_ON, NO_CONNECTION, NO_MATCH, type Step, type StepResult, type Verdict } from "../netfilter/program.ts";
 import { masquerade, redirect, translated } from "../netfilter/translations.ts";
-import { endText, type Packet, withDestination, withSource } from "../packet.ts";
+import { ALL_BITS, endText, hasConnection, type Packet, UNKNOWN_MARK, withDestination, withSource } from "../packet.ts";
 import { keyText } from "../value.ts";
 import { compileCondition } from "./condition.ts";
 import {
@@ -171,6 +171,7 @@ function mangle(body: JsonObject, text: string, surroundings: Surroundings): Ste
     isAction: true,
     run: (packet) =>
       drawn(value, packet, (reading): StepResult => {
+        if (reading.kind === "none") return NO_MATCH;
         const mark = reading.kind === "value" ? reading.parts[0] : undefined;
         if (typeof mark !== "number") return lost(`${text}: the mark is not known`);
         return { kind: "go-on", packet: { ...packet, mark }, said: `mark 0x${mark.toString(16)}` };
@@ -180,23 +181,25 @@ function mangle(body: JsonObject, text: string, surroundings: Surroundings): Ste
 
 /** A value that is unknown, or a field of the packet, makes the mark unknown, which only affects rules that read it. */
 function connectionMark(value: Expression, text: string): Step {
-  const asks = valueQuestions(value);
+  const isField = valueQuestions(value) === undefined;
   const set = (packet: Packet, mark: unknown): StepResult => {
-    if (packet.state === "untracked" || packet.state === "invalid") return GO_ON;
-    return {
-      kind: "go-on",
-      packet: { ...packet, connectionMark: typeof mark === "number" ? mark : undefined },
-      said: text,
-    };
+    if (!hasConnection(packet)) return NO_CONNECTION;
+    const isKnown = !isField && typeof mark === "number";
+    const connectionMark = isKnown ? { value: mark, known: ALL_BITS } : UNKNOWN_MARK;
+    return { kind: "go-on", packet: { ...packet, connectionMark }, said: text };
   };
   return {
     text,
-    asks: asks ?? [],
+    asks: value.asks,
     isAction: true,
     run: (packet) =>
-      drawn(value, packet, (reading) =>
-        set(packet, asks !== undefined && reading.kind === "value" ? reading.parts[0] : undefined),
-      ),
+      drawn(value, packet, (reading): StepResult => {
+        if (reading.kind === "none") return NO_MATCH;
+        if (reading.kind === "value") return set(packet, reading.parts[0]);
+        const unknown = set(packet, undefined);
+        if (reading.kind === "unknown") return unknown;
+        return { kind: "unknown", question: `${reading.what}, which packets fill`, yes: unknown, no: NO_MATCH };
+      }),
   };
 }
 
