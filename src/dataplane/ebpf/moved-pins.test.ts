@@ -15,6 +15,8 @@ const KEPT = "/sys/fs/bpf/kept";
 
 /** Pins maps of both families in both folders. @returns those left after a process has started in one of them. */
 async function leftIn(t: TestContext, pinFolder: string, families: readonly IpFamily[]): Promise<readonly string[]> {
+  // Restoring a method that was mocked twice would leave the first mock in place, for every file of the batch.
+  t.mock.restoreAll();
   t.mock.method(fs, "statfsSync", () => ({ type: BPF_MAGIC }));
   t.mock.method(FolderLock.prototype, "hold", () => {});
   syncBuiltinESMExports();
