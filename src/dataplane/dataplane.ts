@@ -146,11 +146,11 @@ export interface ModeRuntime {
   open(node: NodeContext): Promise<OpenMode>;
   /** Removes the mode's state of all families from the kernel; resolves to whether everything worked. Never rejects. */
   cleanUp(log: Logger, config?: KubeProxyConfig): Promise<boolean>;
-  /** Only defines every metric of the mode, for the list in docs/metrics.md. */
+  /** Defines every metric of the mode, and does nothing else: for the list in docs/metrics.md. */
   defineMetrics(families: MetricFamilies): void;
   /**
    * Prints facts about this host for a report, including how it treats test objects, which are removed again. Only for
-   * modes that cannot learn them otherwise. @returns whether the host has all that the mode needs.
+   * facts that cannot be learned otherwise. @returns whether the host has all that the mode needs.
    */
   checkHost?(options: {
     readonly networkName: string;

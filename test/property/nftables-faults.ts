@@ -162,7 +162,7 @@ export class FaultyNode {
     if (hasNoneOfOurs(content?.chains.get(RENAMED))) await this.#do({ kind: "flush-chain", chain: RENAMED });
   }
 
-  /** Removes the renamed chain. Without rules of ours it does not show its creator, so the backend leaves it, unused. */
+  /** Removes the renamed chain. Without rules of ours it does not show its creator, so the backend leaves it unused. */
   async removeRenamed(): Promise<void> {
     const content = await this.#foreign.read();
     const renamed = content?.chains.get(RENAMED);

@@ -63,7 +63,7 @@ export interface IptablesBackendOptions {
   readonly nowMs?: () => number;
   /** @default LARGE_CLUSTER_ENDPOINTS */
   readonly largeClusterEndpoints?: number;
-  /** Larger syncs, in ports or stale chains, are split if the tools prefer it. @default PORTS_PER_TRANSACTION */
+  /** Syncs of more ports or stale chains are split, where the tools prefer it. @default PORTS_PER_TRANSACTION */
   readonly portsPerTransaction?: number;
 }
 

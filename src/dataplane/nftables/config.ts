@@ -10,7 +10,7 @@ import type { Deviation } from "../deviations.ts";
 import { DEFAULT_MASQUERADE_BIT, masqueradeBitErrors } from "../shared/masquerade-bit.ts";
 import { LAYOUT_NAMES, type LayoutName, layoutNameOf } from "./layout-name.ts";
 
-/** How node ports are served on loopback addresses: by upstream's relay, if its gate is on, or by an extended one. */
+/** How node ports are served on loopback addresses: by upstream's relay if its gate is on, or by a fuller one. */
 const LOCALHOST_NODE_PORTS = ["Upstream", "Extended"] as const;
 
 const [DEFAULT_LAYOUT] = LAYOUT_NAMES;

@@ -41,7 +41,7 @@ async function readSets(family: IpFamily): Promise<CountedSets> {
     for (const { name = "", expression } of heads) {
       const set = flatSet(name);
       if (set === undefined || (expression?.kind !== "counter" && !isSticky(name))) continue;
-      // Sets that are numbered by size come and go with Services.
+      // Numbered sets come and go with Services.
       const elements = await readElements(client, { table: TABLE, name, key: set.key }, layout).catch(
         undefinedIf("ENOENT"),
       );

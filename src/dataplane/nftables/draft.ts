@@ -141,7 +141,7 @@ export class TransactionDraft {
     return [...this.owners()].some((owner) => !changed.has(owner));
   }
 
-  /** Whether the operation deletes an object that other programs may still refer to. */
+  /** Whether the operation deletes an object that something may still refer to. */
   isDeletion(index: number): boolean {
     const kind = this.#stepAt(index)?.operation.kind;
     return kind === "delete-chain" || kind === "delete-set";

@@ -20,7 +20,7 @@ import type { TableState } from "./table-state.ts";
 
 /** The default of `NftablesBackendOptions.portsAtOnce`. */
 export const PORTS_AT_ONCE = 500;
-/** The fewest ports in a portion: at every commit the kernel walks all chains, which would dominate in a large table. */
+/** The fewest ports in a portion: every commit makes the kernel walk all chains, most of the work in a large table. */
 const LEAST_PORTION = 64;
 /**
  * The CPU time that a portion should take in the kernel. On many machines nothing else runs on that CPU in the
@@ -177,7 +177,7 @@ class Portions {
     this.size = most;
   }
 
-  /** Resolves when the previous portion is done. @param ports in this one. @throws an error that no operation can cause. */
+  /** Resolves when the previous portion is done. @param ports in this one. @throws what no operation can cause. */
   async commit(draft: TransactionDraft, ports: number): Promise<void> {
     const before = this.#underWay;
     this.#underWay = this.#carryOut(draft, ports);

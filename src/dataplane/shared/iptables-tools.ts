@@ -23,7 +23,7 @@ export const iptablesTools = (family: IpFamily, log: Logger): ExecIptablesOption
 const found = new Map<IpFamily, FoundIptables>();
 
 /**
- * Undefined if the host can program the family; otherwise upstream's log message and the problem.
+ * Undefined if the host can program the family; otherwise upstream's log message, and the problem with its remedy.
  *
  * @param reads as in {@link findIptables}. @param isLookedFor as in {@link ExecIptablesOptions}.
  */

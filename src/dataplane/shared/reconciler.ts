@@ -146,7 +146,7 @@ export class Reconciler<Kinds extends LocalKinds, Known> {
     signal.addEventListener("abort", () => this.stop(), { once: true });
   }
 
-  /** Retries at once, and resets the backoff. */
+  /** Requests a retry at once, and resets the backoff. */
   hurry(): void {
     this.#retryMs = FIRST_RETRY_MS;
     this.#requestSync?.();

@@ -72,7 +72,7 @@ function leadsTo(
   );
 }
 
-/** How many entries one transaction deletes. */
+/** The most entries that one transaction deletes. */
 const AT_ONCE = 1000;
 /** The most reads of a map: a packet still between hooks when its entry is deleted writes it again. */
 const MOST_LOOKS = 4;

@@ -1,6 +1,6 @@
 /**
  * What belongs to no Service in the flat layout: all of its rules; Services only have elements. There is one rule to choose
- * an endpoint for each distinct number of endpoints and each affinity timeout. docs/reference/flat-nftables.md §3.
+ * an endpoint for each distinct number of slots and each affinity timeout. docs/reference/flat-nftables.md §3.
  */
 import type { NftChain, NftField, NftRule, NftStatement } from "../../../kernel/nftables/ruleset.ts";
 import { PROTOCOL_NAMES } from "../../../net/protocol.ts";

@@ -15,10 +15,10 @@ interface FullPayloadInput {
   /** Likewise, but another program's rule jumps to them: they are only emptied. */
   readonly heldChains?: readonly ChainName[];
   /**
-   * Rewrites the own chains of this many ports per nat transaction, before the one with all the rest; stale chains are emptied and
-   * then deleted after it, this many per transaction. A port still changes at once, and the shared chains lead to it last. For
-   * iptables-nft-restore, whose time grows with the square of the chains that one transaction names (docs/performance.md).
-   * @default one nat transaction for everything
+   * Rewrites the own chains of this many ports per nat transaction before the one with all the rest, and empties and
+   * then deletes this many stale chains per transaction after it. A port still changes at once, and the shared chains
+   * lead to it last. For iptables-nft-restore, whose time grows with the square of the chains that one transaction
+   * names (docs/performance.md). @default one nat transaction for everything
    */
   readonly portsPerTransaction?: number;
 }

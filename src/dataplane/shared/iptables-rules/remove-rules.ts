@@ -1,6 +1,6 @@
 /**
  * Removes what the iptables mode leaves in the kernel, and nothing else: reference iptables-operation.md §13. The chain
- * KUBE-FIREWALL and its jumps stay, since the kubelet uses them too, as do the kubelet's own chains and all foreign rules.
+ * KUBE-FIREWALL and its jumps stay, as the kubelet uses them too, and so do its own chains and all foreign rules.
  */
 import type { Iptables } from "../../../kernel/iptables/iptables.ts";
 import { chainLines, deletionLines, ruleArguments, transactionText } from "../../../kernel/iptables/rule-text.ts";
