@@ -136,7 +136,7 @@ const ENDPOINT_MAP_PURPOSES: Readonly<Record<EndpointMap, string>> = {
 
 /** The purpose of flat-layout chains and sets whose names end in a number. */
 function numberedPurpose(name: string): string | undefined {
-  if (isChainOnDemand(name)) return "looks up the map of one number of endpoints or one affinity timeout (flat layout)";
+  if (isChainOnDemand(name)) return "uses the map of one number of slots, or of one affinity timeout (flat layout)";
   const bits = numberIn(name, ALLOWED_SOURCES);
   if (bits !== undefined) return `admits clients by the first ${bits} bits of their addresses (flat layout)`;
   const endpoints = endpointMapOf(name);
