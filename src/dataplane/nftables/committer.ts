@@ -53,7 +53,8 @@ export class Committer {
           reason: error.message,
           deletions: deletions.length,
         });
-        withheld.push(...deletions);
+        // There may be more than a call takes arguments.
+        for (const deletion of deletions) withheld.push(deletion);
       }
     }
     const nowMs = this.#options.clock.monotonicMs();

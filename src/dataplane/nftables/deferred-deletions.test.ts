@@ -3,7 +3,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { canonicalNftables } from "../../../test/conformance/canonical-nftables.ts";
 import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
+import { type Nftables, NftError } from "../../kernel/nftables/nftables.ts";
 import { foreignInMemory } from "../../kernel/nftables/testing/foreign-hand.ts";
+import { silentLogger } from "../../logging/logger.ts";
+import { Committer } from "./committer.ts";
+import { TransactionDraft } from "./draft.ts";
 import { clusterChain, newModel, operationText } from "./testing/backend-rig.ts";
 
 const STICKY = { ...port("a", "10.96.0.1"), sessionAffinity: "ClientIP", stickyMaxAgeSeconds: 100 } as const;
@@ -26,6 +30,20 @@ for (const full of [false, true]) {
     assert.deepEqual(rig.metrics, { syncFailures: 0, cleanupFailures: 0 });
   });
 }
+
+test("more deletions than a call takes arguments can be withheld", async () => {
+  let refusals = 0;
+  const transact = async (): Promise<void> => {
+    if (refusals++ === 0) throw new NftError("busy", "in use", 0);
+  };
+  const nft = { transact } as Partial<Nftables> as Nftables;
+  const clock = { monotonicMs: () => 0 };
+  const committer = new Committer({ nft, cleanupFailures: { inc() {} }, log: silentLogger, clock });
+  const draft = new TransactionDraft();
+  for (let index = 0; index < 200_000; index += 1) draft.deleteChain(`service-${index}`);
+  await committer.commit(draft);
+  assert.equal(committer.deferred.size, 200_000);
+});
 
 function manyServices(options: Parameters<typeof newModel>[0]) {
   const model = newModel(options);

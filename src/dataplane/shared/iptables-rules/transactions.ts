@@ -173,7 +173,7 @@ class FullAttempt {
       for (const { name } of this.#full.unplanned.values()) saved.of(name);
       for (const [owner, before] of saved.rest()) changes.push({ owner, before });
     }
-    changes.push(...this.#staleChains().map(removalOf));
+    for (const chain of this.#staleChains()) changes.push(removalOf(chain));
     const { onRefused } = this.#full;
     const { accepted, refused, states, written } = await bisectChanges(this.#iptables, changes, { onRefused });
     if (fixed.refused) {
