@@ -258,10 +258,10 @@ function searched(cluster: ExplainedCluster, target: Target, whole: Objects): Ex
   const part = find(cluster, target);
   if (part.kind !== "nothing") return part;
   const meant = [...part.meant];
+  // The Service exists, and the reason why it has no ports is the answer.
+  if (meant.length === 0 && isKnownService(whole, part.wanted)) throw new UsageError(part.why);
   if (target.kind === "service") {
     const { service } = target;
-    // The Service exists, and the reason why it has no ports is the answer.
-    if (meant.length === 0 && isKnownService(whole, service)) throw new UsageError(part.why);
     const elsewhere = namesakes(service, servicesLike(target, whole));
     if (elsewhere.length > 0 && !elsewhere.includes(service)) {
       throw new UsageError(part.why, `Did you mean ${elsewhere.join(" or ")}?`);
@@ -323,6 +323,7 @@ async function readOptions({ values, positionals }: ReturnType<typeof parsed>) {
   const hint = "See 'kube-proxy explain --help'.";
   if (what === undefined)
     throw new UsageError("explain needs to know what: a Service, an address, a pod, a port or a name", hint);
+  if (/\s/.test(what.trim())) throw new UsageError(`explain needs one name or address, got "${what}"`, hint);
   if (more.length > 0) throw new UsageError(`explain takes one thing at a time, got "${more.join(" ")}" as well`, hint);
   const form = FORMS.find((one) => one === values.output) ?? "text";
   if (values["all-nodes"]) {

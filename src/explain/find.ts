@@ -167,7 +167,12 @@ function findName(cluster: ExplainedCluster, name: string, named: Partial<NamedP
       }
     }
   }
-  const services = [...servedServices(cluster)].filter((service) => service.endsWith(`/${name}`));
+  const isNamed = (service: string) => service.endsWith(`/${name}`);
+  const served = [...servedServices(cluster)].filter(isNamed);
+  const { services: all, serviceNotes = [] } = cluster.objects;
+  // Why a Service is not served is an answer, too.
+  const services =
+    served.length > 0 ? served : [...new Set([...all, ...serviceNotes].map(objectKeyText))].filter(isNamed);
   if (services.length === 1) return findService(cluster, services[0] ?? "", named);
   if (services.length > 1)
     return nothing(name, `several Services have the name ${name}: ${services.join(", ")}; add the namespace`);

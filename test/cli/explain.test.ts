@@ -279,6 +279,7 @@ test("bad input: status 2, and words that help", async () => {
   assert.match(await refusalOf("https://10.96.0.10"), /no service port answers at 10\.96\.0\.10:443/);
   assert.match(await refusalOf("shop/web:htp"), /has no port "htp", but http, 80\nDid you mean http\?/);
   assert.match(await refusalOf("shop/db"), /Service shop\/db is headless \(clusterIP None\): DNS gives out its pods/);
+  assert.match(await refusalOf("db"), /^Error: Service shop\/db is headless \(clusterIP None\)/);
   assert.match(await refusalOf("192.0.2.1:80"), /192\.0\.2\.1:80 is neither an address nor an endpoint of a Service/);
   assert.match(
     await refusalOf("10.96.0.10:81"),
@@ -295,6 +296,7 @@ test("bad input: status 2, and words that help", async () => {
   );
   assert.match(await refusalOf("shop/web", "--what-if", "externalTrafficPolicy=local-ish"), /must be Cluster or Local/);
   assert.match(await refusalOf("shop/web", "shop/admin"), /one thing at a time/);
+  assert.match(await refusalOf("why is 10.96.0.10:80 silent?"), /needs one name or address, got "why is 10\.96\.0\.10:80 /);
   for (const text of ["10.96.0.999", "10.96.0", "fd00::zz"])
     assert.match(await refusalOf(text), /is not an IP address/);
   assert.match(await refusalOf("99999"), /"99999" is not a Service, pod, address, port or name/);
