@@ -13,6 +13,7 @@ import type { FoundConfiguration } from "./objects-input.ts";
 import { UsageError } from "./output.ts";
 
 const RULES = "rules";
+const OBJECTS = "objects";
 
 /**
  * @param leftOut whether a file of this name is left out, because another file has the same rules in another form.
@@ -28,8 +29,9 @@ export async function dumpFiles(
       files.push({ path, isOfFolder: false });
       continue;
     }
-    const rules = join(path, RULES);
-    const folder = (await isFolder(rules)) ? rules : path;
+    const dump = await sysdumpIn(path);
+    const rules = join(dump, RULES);
+    const folder = (await isFolder(rules)) ? rules : dump;
     const entries = await readdir(folder, { withFileTypes: true });
     const names = entries.filter((entry) => entry.isFile() && !leftOut(entry.name)).map(({ name }) => name);
     if (names.length === 0) throw new UsageError(`there is no dump in the folder ${folder}`);
@@ -48,8 +50,9 @@ export interface SysdumpContext {
 
 /** @param paths the first sysdump among them counts. @returns undefined if there is none. */
 export async function contextOf(paths: readonly string[]): Promise<SysdumpContext | undefined> {
-  for (const path of paths) {
-    const objects = join(path, "objects");
+  for (const given of paths) {
+    const path = await sysdumpIn(given);
+    const objects = join(path, OBJECTS);
     if (path === "-" || !(await isFolder(objects))) continue;
     const [index, status, file, configz] = await Promise.all(
       ["index.json", "daemon/status.json", "config/kube-proxy.json", "daemon/configz.json"].map((name) =>
@@ -64,6 +67,22 @@ export async function contextOf(paths: readonly string[]): Promise<SysdumpContex
     return { objects, node, configuration: content === undefined ? undefined : { content, where: "the sysdump" } };
   }
   return undefined;
+}
+
+/** The folder of a sysdump: `path` itself, or the only one in it, as `tar -C` leaves it. @returns `path` if there is no such folder */
+async function sysdumpIn(path: string): Promise<string> {
+  if (path === "-" || !(await isFolder(path)) || (await isSysdump(path))) return path;
+  const found: string[] = [];
+  for (const entry of await readdir(path, { withFileTypes: true })) {
+    const inner = join(path, entry.name);
+    if (entry.isDirectory() && (await isSysdump(inner))) found.push(inner);
+  }
+  const [only = path] = found;
+  return found.length === 1 ? only : path;
+}
+
+async function isSysdump(path: string): Promise<boolean> {
+  return (await isFolder(join(path, RULES))) || (await isFolder(join(path, OBJECTS)));
 }
 
 async function jsonIn(path: string): Promise<unknown> {

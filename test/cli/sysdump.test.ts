@@ -379,6 +379,10 @@ test("explain, trace and diff read what is unpacked; standard output takes the a
   const withConfig = await runCommand(diff, ["--family", "ipv4", "--dump", dump]);
   assert.match(withConfig.out, /missing: -A KUBE-SVC-\S+ ! -s 10\.180\.0\.0\/16 /);
   assert.equal(withConfig.err, "");
+  // The folder that it was unpacked in will do, too.
+  const around = await runCommand(diff, ["--family", "ipv4", "--dump", at]);
+  assert.deepEqual([around.out, around.err], [withConfig.out, ""]);
+  assert.equal((await runCommand(explain, ["shop/web", "--dump", at, "--family", "ipv4"])).out, explained);
   const named = await runCommand(trace, ["--from", "shop/web-1", "--to", "shop/web:http", "--dump", dump]);
   assert.match(named.out, /33\.3 % {2}sent to 10\.180\.0\.11:8080/, named.err);
   const walked = await runCommand(trace, [
