@@ -167,6 +167,7 @@ describe("parseCommandLine: errors", () => {
     const meant = (flag: string) => /--[a-z-]+/.exec(refusal(flag).hint?.split("?")[0] ?? "")?.[0];
     assert.equal(meant("--clean"), "--cleanup");
     assert.equal(meant("--proxy_mod=nftables"), "--proxy-mode");
+    assert.equal(meant("--mode=nftables"), "--proxy-mode");
     assert.equal(meant("--hostname-overide=a"), "--hostname-override");
     assert.equal(refusal("--telepathy").hint, "See 'kube-proxy --help'.");
   });

@@ -118,7 +118,7 @@ type NextText = (missing: string) => string;
 /** Upstream prints all flags before such an error, which is then hard to find; a hint line after it does the job. */
 function fail(message: string, given = ""): never {
   const names = FLAGS.filter(({ deprecated }) => deprecated === undefined).map(({ name }) => name);
-  throw new UsageError(message, flagHint("kube-proxy", given, names));
+  throw new UsageError(message, flagHint("kube-proxy", given === "--mode" ? "--proxy-mode" : given, names));
 }
 
 function setLong(arg: string, set: Set, nextText: NextText): void {
