@@ -56,7 +56,7 @@ function statusText(report: Partial<StatusReport>): string {
   if (own !== undefined) {
     const memory = `${(own.residentBytes / 1e6).toFixed(0)} MB`;
     const times =
-      syncs == null ? "" : `; of ${syncs.count} syncs half took ${syncs.p50Ms} ms at most, 99 % ${syncs.p99Ms}`;
+      syncs == null ? "" : `; ${syncs.count} syncs: half took at most ${syncs.p50Ms} ms, 99 % at most ${syncs.p99Ms} ms`;
     lines.push(`up for ${durationText(own.uptimeSeconds)}, ${memory} of memory${times}`);
   }
   for (const one of families) {

@@ -36,7 +36,7 @@ test("a daemon's state and service table, over a socket for its user alone", asy
   assert.deepEqual([healthy.status, healthy.err], [0, ""]);
   assert.match(
     healthy.out,
-    /^kube-proxy-ts 1\.2\.3, nftables mode, on node-a\nhealthy\nup for \d+ (?:s|min), \d+ MB of memory; of 100 syncs half took 50 ms at most, 99 % 99\nIPv4: \d+ service ports, \d+ endpoints, last sync 2\.0 s ago\n {2}the mode says this of itself\n$/,
+    /^kube-proxy-ts 1\.2\.3, nftables mode, on node-a\nhealthy\nup for \d+ (?:s|min), \d+ MB of memory; 100 syncs: half took at most 50 ms, 99 % at most 99 ms\nIPv4: \d+ service ports, \d+ endpoints, last sync 2\.0 s ago\n {2}the mode says this of itself\n$/,
   );
   const table = await runCommand(services, ["--socket", path, "--no-traffic"]);
   assert.match(table.out, /^shop\/web:http TCP +10\.96\.0\.10:80 +10\.180\.0\.11:8080 +33\.3 %/m);
