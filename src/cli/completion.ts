@@ -44,7 +44,7 @@ export async function completion(argv: readonly string[], output: Output): Promi
   if (script === undefined || more.length > 0) {
     const known = Object.keys(SCRIPTS);
     throw new UsageError(
-      `completion knows ${known.join(", ")}, got "${argv.join(" ")}"`,
+      `completion needs a shell, one of ${known.join(", ")}${shell === "" ? "" : `; got "${argv.join(" ")}"`}`,
       didYouMean(shell, known) ?? "See 'kube-proxy completion --help'.",
     );
   }
