@@ -56,7 +56,9 @@ function statusText(report: Partial<StatusReport>): string {
   if (own !== undefined) {
     const memory = `${(own.residentBytes / 1e6).toFixed(0)} MB`;
     const times =
-      syncs == null ? "" : `; ${syncs.count} syncs: half took at most ${syncs.p50Ms} ms, 99 % at most ${syncs.p99Ms} ms`;
+      syncs == null
+        ? ""
+        : `; ${syncs.count} syncs: half took at most ${syncs.p50Ms} ms, 99 % at most ${syncs.p99Ms} ms`;
     lines.push(`up for ${durationText(own.uptimeSeconds)}, ${memory} of memory${times}`);
   }
   for (const one of families) {

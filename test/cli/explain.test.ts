@@ -296,7 +296,10 @@ test("bad input: status 2, and words that help", async () => {
   );
   assert.match(await refusalOf("shop/web", "--what-if", "externalTrafficPolicy=local-ish"), /must be Cluster or Local/);
   assert.match(await refusalOf("shop/web", "shop/admin"), /one thing at a time/);
-  assert.match(await refusalOf("why is 10.96.0.10:80 silent?"), /needs one name or address, got "why is 10\.96\.0\.10:80 /);
+  assert.match(
+    await refusalOf("why is 10.96.0.10:80 silent?"),
+    /needs one name or address, got "why is 10\.96\.0\.10:80 /,
+  );
   for (const text of ["10.96.0.999", "10.96.0", "fd00::zz"])
     assert.match(await refusalOf(text), /is not an IP address/);
   assert.match(await refusalOf("99999"), /"99999" is not a Service, pod, address, port or name/);
