@@ -113,7 +113,9 @@ async function configurationHere(
 
 /** Drops advice that suits a daemon's permissions, but is too much for a person's. */
 const forReaders = (message: string): string =>
-  message.replace(": bind the ClusterRole system:node-proxier to this user", "");
+  message
+    .replace(": bind the ClusterRole system:node-proxier to this user", "")
+    .replace(": check clientConnection.kubeconfig", "");
 
 interface ClusterQuestion extends ClusterInterest {
   readonly kubeconfig: string | undefined;
@@ -148,7 +150,8 @@ async function readFromCluster(
       const hint = "The right to list Services and EndpointSlices of its namespace is enough for one Service.";
       throw new UsageError(forReaders(error.message), hint);
     }
-    if (error instanceof ApiError || error instanceof ClientConfigError) throw new UsageError(error.message);
+    if (error instanceof ApiError || error instanceof ClientConfigError)
+      throw new UsageError(forReaders(error.message));
     throw error;
   }
 }
@@ -199,7 +202,11 @@ async function readInput(
   const { services, endpointSlices, nodes, serviceNotes = [] } = cluster;
   if (services.length + endpointSlices.length + nodes.length + serviceNotes.length === 0) {
     const where = paths.map((path) => (path === STANDARD_INPUT ? "standard input" : path)).join(", ");
-    throw new UsageError(`no Service, EndpointSlice or Node in ${where} can be used`);
+    throw new UsageError(
+      cluster.problems.length === 0
+        ? `there is no Service, EndpointSlice or Node in ${where}`
+        : `no Service, EndpointSlice or Node in ${where} can be used`,
+    );
   }
   return cluster;
 }
@@ -209,6 +216,7 @@ function lineOf(problem: ManifestProblem): string {
 }
 
 async function readOne(path: string, input: NodeJS.ReadableStream): Promise<ClusterRecords> {
+  if (path === "") throw new UsageError("-f needs the name of a folder or a file, got an empty one");
   try {
     if (path === STANDARD_INPUT)
       return await readManifestText(await readInputText(path, input), "standard input", { keepsPods: true });

@@ -78,8 +78,17 @@ describe("input", () => {
       const { status, out, err, error } = await run([...args, ...NODE_A], input);
       assert.deepEqual([status, out], [1, ""], input);
       assert.match(err, reason);
-      assert.match(error?.message ?? "", /^no Service, EndpointSlice or Node in .* can be used$/);
+      assert.match(
+        error?.message ?? "",
+        reason.source === "^$" ? /^there is no Service, EndpointSlice or Node in \S+/ : /^no Service, .* can be used$/,
+      );
     }
+    assert.match((await run(["-f", "", ...NODE_A])).error?.message ?? "", /^-f needs the name of a folder or a file/);
+    const nowhere = join(empty, "nowhere");
+    assert.match(
+      (await run(["--kubeconfig", nowhere])).error?.message ?? "",
+      /^cannot read the kubeconfig: ENOENT.*nowhere'$/,
+    );
     const { status, out } = await run(["-f", "-", ...NODE_A], `${GOOD}---\n${BAD}`);
     assert.equal(status, 1);
     assert.match(out, /ns\/good/);

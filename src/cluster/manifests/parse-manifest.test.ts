@@ -62,6 +62,12 @@ test("a broken document is named as the object it seems to be", () => {
   assert.match(problems[0]?.message ?? "", /unique/);
 });
 
+test("a template that was not rendered is called one", () => {
+  const name = "metadata:\n  name: {{ .Release.Name }}-web\n";
+  const { texts } = parse(`apiVersion: v1\nkind: Service\n${name}`);
+  assert.match(texts[0] ?? "", /cannot be parsed: .*; it looks like a template: render it first \(helm template\)$/);
+});
+
 test("broken JSON is quoted where it breaks, on one line", () => {
   const { texts } = parse('{\n"kind": ,\n}', "a.json");
   assert.match(texts[0] ?? "", /^a\.json: document 1: cannot be parsed: .*"kind": ,.*$/);

@@ -35,8 +35,10 @@ export function* manifestSteps(text: string, file: string, hooks: ParseHooks): S
     }
     yield;
     const { line, raw, error } = document;
-    if (error !== undefined) addUnparsed(draft, number, line, error, raw);
-    else if (raw !== null) yield* addDocument(draft, number, document);
+    if (error !== undefined) {
+      const hint = piece.text.includes("{{") ? "; it looks like a template: render it first (helm template)" : "";
+      addUnparsed(draft, number, line, error + hint, raw);
+    } else if (raw !== null) yield* addDocument(draft, number, document);
   }
   return draft;
 }
