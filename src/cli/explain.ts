@@ -193,7 +193,9 @@ async function withoutAssuming(
   return explained.map((one, index) => {
     const known = other[index];
     const changes = known === undefined ? [] : answerChanges(one, known);
-    const causes = changes.map((what) => `No configuration is known; with pod networks, ${what}.`);
+    const causes = changes.map(
+      (what) => `No configuration is known (--config); if one says where pods are (clusterCIDR), ${what}.`,
+    );
     return { ...one, causes: [...one.causes, ...causes] };
   });
 }

@@ -55,7 +55,7 @@ export function offlineNode(
   const { name, node } = nodeOf(cluster.nodes, config.hostnameOverride);
   if (node === undefined)
     warn(
-      `no Node "${name}" among the objects: no endpoint is local, addresses are unknown; --node or hostnameOverride names another`,
+      `no Node "${name}" among the objects: no endpoint counts as local, and the node's addresses are unknown; choose a Node with --node`,
     );
   const log = warningLogger(warn);
   const { state, conflicts } = offlineState(cluster, {

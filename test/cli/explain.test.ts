@@ -50,7 +50,7 @@ test("a Service: what each client meets, and why each endpoint is used or left o
   // A mode alone is not a configuration.
   assert.match(
     short,
-    /\n {2}No configuration is known; .*, from another node, outside: connections to the cluster IP are answered by /,
+    /\n {2}No configuration is known .*, from another node, outside: connections to the cluster IP are answered by /,
   );
   assert.match(
     await textOf("shop/storefront", "--mode", "nftables", "--rules"),
