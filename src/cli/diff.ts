@@ -269,8 +269,9 @@ export const DIFF_USAGE = `Usage: kube-proxy diff OLD NEW [options]
        kube-proxy diff [-f DIR|FILE|-] --dump FILE [options]
        kube-proxy diff [-f DIR|FILE|-] --kernel [options]
 
-Between two folders or files of manifests: what the change does to clients, node by node, and to the rules. With --dump or
---kernel: what is wanted for the manifests and is not in the kernel, and the other way round, each with its Service.
+Between two folders or files of manifests: what the change does to clients, and to the rules: on every Node that both have,
+or on --node. With --dump or --kernel: what is wanted for the manifests and is not in the kernel, and the other way round,
+each with its Service.
 
 ${OBJECTS_FLAGS_HELP}
       --dump FILE|DIR|-        what iptables-save, ip6tables-save, nft (-j) list ruleset, ipset save or ipvsadm -S -n
@@ -278,7 +279,6 @@ ${OBJECTS_FLAGS_HELP}
                                with objects, node and configuration; only what the dumps tell about is compared
       --kernel                 ask these tools on this host, and in ebpf mode read the pinned maps; needs root
 ${INSPECT_FLAGS_HELP}
-                               (between manifests, without --node: for every Node that both have)
       --without LIST           what the node's kernel or tools lack: ${KERNEL_FEATURES.join(", ")}
       --rules                  between manifests: every rule that changes
       --watch                  with --kernel: look again and again, and tell what has changed

@@ -5,9 +5,9 @@ import { didYouMean } from "./suggestion.ts";
 
 export const HELP_USAGE = `Usage: kube-proxy help [COMMAND]
 
-Prints the help of a command, with its exit status.
+Prints the help of a command, with examples and exit status.
 
-On a terminal, tables are as wide as it is, and what is well or is not has a colour, in every command but the proxy itself:
+On a terminal, the commands fit their tables to its width, and colour what is well and what is not; the proxy itself does not:
 
   --color WHEN         auto (on a terminal), always, never
   NO_COLOR=1           no colour, unless --color=always
