@@ -100,7 +100,7 @@ async function podsOf({ node, kubectl }: NodesAsked): Promise<readonly NodePod[]
   const [status, stdout, stderr] = await runKubectl(args, text, text, LIMIT_MS);
   if (status !== 0) {
     const hint = isForbidden(stderr) ? RIGHTS : undefined;
-    throw new UsageError(`kubectl get pods: ${stderr.trim() || SILENT}`, hint);
+    throw new UsageError(`kubectl get pods: ${withoutLog(stderr) || SILENT}`, hint);
   }
   const pods = readPods(stdout);
   const wanted = node === undefined ? pods : pods.filter((pod) => pod.node === node);
@@ -109,6 +109,12 @@ async function podsOf({ node, kubectl }: NodesAsked): Promise<readonly NodePod[]
   const names = pods.map((pod) => pod.node);
   const hint = didYouMean(node, names) ?? "kubectl get nodes lists them.";
   throw new UsageError(`no kube-proxy runs on node "${node}"`, hint);
+}
+
+/** What kubectl says, without the log lines of its libraries before it. */
+function withoutLog(stderr: string): string {
+  const said = stderr.replaceAll(/^[IWEF]\d{4} [\d:.]+ +\d+ \S+\] .*\n?/gm, "").trim();
+  return said === "" ? stderr.trim() : said;
 }
 
 interface PodList {
@@ -264,7 +270,7 @@ async function answers(
       const [at, pod] = next;
       const [status, stdout, stderr] = await runKubectl(podCommand(command, asked, pod, rest), text, text, LIMIT_MS);
       // Errors of kubectl, and of a command that could not answer, leave standard output empty.
-      const reason = stderr.trim().split("\n")[0] || SILENT;
+      const reason = withoutLog(stderr).split("\n")[0] || SILENT;
       const refusal = stdout === "" && status !== 0 ? reason : undefined;
       found[at] = { pod, status, text: stdout, refusal };
     }

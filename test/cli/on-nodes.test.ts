@@ -16,6 +16,10 @@ const KUBECTL = `#!/bin/sh
 printf '%s\\n' "$*" >> "$FOLDER/asked"
 case " $* " in *" --context=forbidden "*) echo 'Error from server (Forbidden): pods is forbidden: User "me" cannot list' >&2; exit 1;; esac
 case " $* " in *" --context=none "*) echo 'error: context "none" does not exist' >&2; exit 1;; esac
+case " $* " in *" --context=away "*)
+  echo 'E1127 17:06:51.898960   32758 memcache.go:265] "Unhandled Error" err="connection refused"' >&2
+  echo 'The connection to the server was refused' >&2; exit 1;;
+esac
 case " $* " in *" --context=slow "*) kill -9 $$;; esac
 while [ $# -gt 0 ]; do
   case $1 in
@@ -148,6 +152,8 @@ test("a node that is not there is named with the nearest, and missing rights wit
   );
   const noContext = await run("status", "--all-nodes", "--context", "none");
   assert.equal(noContext.stderr, 'Error: kubectl get pods: error: context "none" does not exist\n');
+  const away = await run("status", "--all-nodes", "--context", "away");
+  assert.equal(away.stderr, "Error: kubectl get pods: The connection to the server was refused\n");
   // kubectl is killed, as at the limit.
   const silent = await run("status", "--all-nodes", "--context", "slow");
   assert.deepEqual([silent.status, silent.stderr], [2, "Error: kubectl get pods: no answer within 30 s\n"]);
