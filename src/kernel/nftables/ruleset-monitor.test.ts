@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { byteReader } from "../netlink/attributes.ts";
@@ -59,8 +60,9 @@ async function monitored(t: TestContext) {
       if (isOwn) committed += 1;
       return ++generation;
     },
-    announceCommit(id: number, portId = OTHER_PORT): void {
-      announce(NFT_MSG_NEWGEN, portId, ({ out }) => generationCodec.write(out, { id }));
+    announceCommit(id: number, portId = OTHER_PORT, by?: NftForeignChange["by"]): void {
+      const who = by && { processId: by.pid, processName: by.name };
+      announce(NFT_MSG_NEWGEN, portId, ({ out }) => generationCodec.write(out, { id, ...who }));
     },
     announceRule(chain: string, { nfproto, table } = IPV4): void {
       announce(NFT_MSG_DELRULE, OTHER_PORT, ({ out }) => rule.write(out, { table, chain }), nfproto);
@@ -98,6 +100,25 @@ test("what others commit is told by chain; our own commits, of which nothing is 
   announceRule("services");
   announceCommit(other);
   assert.equal(await untouched, false);
+});
+
+test("a commit of a thread is told of its process; one whose thread is gone or another's, as the kernel says", async (t) => {
+  const { changes, commit, announceCommit, announceRule } = await monitored(t);
+  const text = (file: string) => readFileSync(`/proc/${file}`, "utf8").trimEnd();
+  const threads = readdirSync("/proc/self/task").map(Number);
+  const pid = threads.find((thread) => thread !== process.pid) ?? assert.fail("no other thread");
+  const thread = { pid, name: text(`${pid}/comm`) };
+  const gone = { pid: 2 ** 30, name: "nft" };
+  for (const by of [thread, { ...thread, name: "nft" }, gone]) {
+    announceRule("services");
+    announceCommit(commit(), OTHER_PORT, by);
+  }
+  const itself = { pid: process.pid, name: text(`${process.pid}/comm`) };
+  assert.notEqual(itself.name, thread.name);
+  assert.deepEqual(
+    changes.map(({ by }) => by),
+    [itself, { ...thread, name: "nft" }, gone],
+  );
 });
 
 test("a chain that another program renames is reported, also when the new name looks like that of an anonymous set", async (t) => {

@@ -11,6 +11,7 @@ import { NETLINK_NETFILTER } from "../netlink/constants.ts";
 import type { Reply } from "../netlink/frames.ts";
 import { NFNL_SUBSYS_NFTABLES, nfnetlinkPayload } from "../netlink/nfnetlink.ts";
 import { Listeners, subscribe } from "../netlink/subscription.ts";
+import { processOfThread } from "../process-of-thread.ts";
 import type { NftForeignChange, NftMark } from "./nftables.ts";
 import * as nft from "./wire/constants.ts";
 import type { NftablesClient } from "./wire/nftables-client.ts";
@@ -173,8 +174,8 @@ export class RulesetMonitor {
       const { id = 0, processId: pid, processName: name } = generationCodec.read(input, start, end);
       // An earlier generation is already covered by the mark.
       if (this.#base === undefined || distance(id, this.#base.generation) > 0) this.#foreign.push(id);
-      const by = pid === undefined || name === undefined ? undefined : { pid, name };
-      for (const watcher of this.#watchers) report(watcher, id, by);
+      const thread = pid === undefined || name === undefined ? undefined : { pid, name };
+      for (const watcher of this.#watchers) report(watcher, id, thread);
     } else {
       const object = announcedObject(reply);
       for (const watcher of this.#watchers) {
@@ -227,13 +228,14 @@ function note(watcher: Watcher, { kind, name, isDefinition }: Announcement): voi
 }
 
 /** Reports what a commit has changed in the table, if anything: other programs often commit to their own tables. */
-function report(watcher: Watcher, generation: number, by: NftForeignChange["by"]): void {
+function report(watcher: Watcher, generation: number, thread: NftForeignChange["by"]): void {
   const { touched } = watcher;
   if (touched === undefined) return;
   watcher.touched = undefined;
   watcher.touchedAt = generation;
   // Everything in the table may have changed: too much to list.
   const all = { chains: NOTHING, sets: NOTHING, defined: NOTHING, isTotal: true };
+  const by = thread && processOfThread(thread);
   watcher.onChange({ ...(touched.isTotal ? all : touched), generation, by });
 }
 
