@@ -13,6 +13,7 @@ import {
   type NftMark,
   type NftTableContent,
 } from "../../kernel/nftables/nftables.ts";
+import { KUBE_PROXY } from "../../kernel/process-of-thread.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { someOf } from "../../logging/some-of.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
@@ -40,6 +41,8 @@ import { TableState } from "./table-state.ts";
 /** How many times a full sync starts over because another program changed the ruleset while it was computed. */
 const MAX_CONFLICTS = 5;
 const SYNC_PERIOD_MS = 30_000;
+/** Two programs that undo each other's changes do it many times a second: each text is a warning only once in this time. */
+const QUIET_MS = 10_000;
 
 export interface NftablesBackendOptions {
   readonly config: PlanConfig;
@@ -88,6 +91,8 @@ export class NftablesBackend implements Backend {
   /** Base chains of other programs in our table. */
   #foreign: readonly string[] = [];
   #isStarting = true;
+  /** The warnings of changes since then, and the kube-proxies that have ever made one. */
+  readonly #warned = { texts: new Set<string>(), sinceMs: 0, kubeProxies: new Set<number>() };
   /** Whether the last attempt to read the node's addresses succeeded. */
   #knowsAddresses = true;
 
@@ -229,19 +234,32 @@ export class NftablesBackend implements Backend {
       requestSync();
       return;
     }
-    this.#options.log.warn("Another program changed our nftables rules; repairing them", {
-      chains: someOf(change.chains),
-      sets: someOf(change.sets),
-      wholeTable: change.isTotal,
-      pid: change.by?.pid,
-      process: change.by?.name,
-    });
+    this.#warnOf(change);
     if (damage.kind === "total") {
       onLost(undefined, change.by?.name);
       return;
     }
     const isOpen = this.#damage.note(damage.names, change.generation);
     onLost({ ports: isOpen ? damage.ports : new Set() }, change.by?.name);
+  }
+
+  #warnOf({ chains, sets, isTotal, by }: NftForeignChange): void {
+    const { log, clock = systemClock } = this.#options;
+    const facts = { chains: someOf(chains), sets: someOf(sets), wholeTable: isTotal, pid: by?.pid, process: by?.name };
+    const warned = this.#warned;
+    const nowMs = clock.monotonicMs();
+    if (nowMs - warned.sinceMs >= QUIET_MS) {
+      warned.texts.clear();
+      warned.sinceMs = nowMs;
+    }
+    const text = JSON.stringify(facts);
+    const message = "Another program changed our nftables rules; repairing them";
+    if (warned.texts.has(text)) log.v(4, message, facts);
+    else log.warn(message, facts);
+    warned.texts.add(text);
+    if (by?.name !== KUBE_PROXY || warned.kubeProxies.has(by.pid)) return;
+    warned.kubeProxies.add(by.pid);
+    log.warn("Another kube-proxy seems to write the same rules on this node; end one of the two", { pid: by.pid });
   }
 
   /**

@@ -81,6 +81,27 @@ test("damage to a service's chain is repaired by writing that chain alone", asyn
   assert.deepEqual([warning.facts.process, warning.facts.chains], ["nft", CHAIN]);
 });
 
+test("a second kube-proxy that undoes each repair is named once; warnings of one text come at most every ten seconds", async () => {
+  const { rig } = await modelWithA();
+  const other = rig.kernel.connectAnother({ pid: 99, name: "kube-proxy" });
+  const said = async (times: number): Promise<readonly string[]> => {
+    for (let time = 0; time < times; time += 1) {
+      await foreignInMemory(other, { kind: "flush-chain", chain: CHAIN });
+      assert.equal((await texts(rig)).length, 3, "repaired each time");
+    }
+    return rig.log.splice(0).map(({ message }) => message);
+  };
+  const warning = "Another program changed our nftables rules; repairing them";
+  const { length: before } = rig.lost;
+  assert.deepEqual(await said(30), [
+    warning,
+    "Another kube-proxy seems to write the same rules on this node; end one of the two",
+  ]);
+  assert.equal(rig.lost.length - before, 30);
+  rig.passTime(10_000);
+  assert.deepEqual(await said(2), [warning]);
+});
+
 test("damage to what services share is repaired without a look at everything", async () => {
   const { rig } = await modelWithA();
   const foreign = rig.kernel.connectAnother();

@@ -279,6 +279,22 @@ describe("nftables mode: other programs on the node", { skip: kernelSkip, timeou
     }
   });
 
+  test("a second daemon that writes other rules is named once, and does not fill the log", async (t) => {
+    const node = await faultNode(t);
+    const daemon = await startNftables(t, node);
+    const config = { mode: "nftables", healthzBindAddress: "127.0.0.1:10356", metricsBindAddress: "127.0.0.1:10349" };
+    const other = prepareDaemon(t, node, { objects: served("other", 9), config });
+    const logged = daemon.log.length;
+    other.spawn();
+    await daemon.until("many repairs", async () => ((await daemon.metric(REPAIRS)) ?? 0) > 50);
+    const lines = daemon.log.slice(logged).split("\n");
+    const named = lines.filter((line) => line.includes("Another kube-proxy seems") && line.includes("IPv4"));
+    assert.equal(named.length, 1, daemon.log);
+    assert.match(named[0] ?? "", new RegExp(`pid=${other.pid}\\b`));
+    const warnings = lines.filter((line) => line.includes(WARNING));
+    assert.ok(warnings.length < 10, `${warnings.length} warnings: ${warnings.join("\n")}`);
+  });
+
   test("a foreign chain that jumps into ours holds that chain, and nothing else", async (t) => {
     const node = await faultNode(t);
     const daemon = await startNftables(t, node);
