@@ -25,6 +25,8 @@ interface AdoptedText {
 }
 
 const NONE: readonly never[] = [];
+/** Follows the reason why something that had objects cannot be read. */
+export const STAYS = "; what it held before stays in force";
 /** The state of a file that was never read. */
 const NOTHING: Omit<FileState, "listed"> = {
   ...{ length: 0, endsWithLineBreak: false, digest: "", objects: new Map(), problems: NONE },
@@ -62,7 +64,7 @@ export function unreadableState(
   reason: string,
   before: Omit<FileState, "listed"> = NOTHING,
 ): FileState {
-  const problems = [fileProblem(file, `cannot be read: ${reason}; what it held before stays in force`)];
+  const problems = [fileProblem(file, `cannot be read: ${reason}${before.objects.size > 0 ? STAYS : ""}`)];
   return { ...before, listed, digest: "", problems };
 }
 

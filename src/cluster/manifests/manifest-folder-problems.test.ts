@@ -121,7 +121,7 @@ test("a file that cannot be read keeps what it held", async () => {
   it.temp.write("a.yaml", "");
   truncateSync(it.temp.at("a.yaml"), 65 * 1024 * 1024);
   assert.deepEqual(await it.settle(), []);
-  assert.match(it.problems().join(), /cannot be read: it is larger than/);
+  assert.match(it.problems().join(), /cannot be read: it is larger than.*; what it held before stays in force$/);
   assert.equal(it.log.take().length, 1);
   await it.settle();
   assert.equal(it.log.take().length, 0, "logged once");
@@ -143,16 +143,14 @@ test("pipes, and links that leave the folder, are skipped by name and once", asy
   it.temp.write("z.yaml", serviceYaml("z"));
   assert.deepEqual(await it.settle(), ["add services/default/z"]);
   const skipped = it.folder.problems().map(({ file, message }) => `${file.slice(it.temp.path.length + 1)} ${message}`);
-  assert.deepEqual(
-    skipped.map((text) => text.replace("; what it held before stays in force", "")),
-    [
-      `kmsg.yaml ${LEAVES}`,
-      `null.yaml ${LEAVES}`,
-      "pipe.yaml is skipped: it is a pipe; only regular files are read",
-      `self ${LEAVES}`,
-      `sys.yaml ${LEAVES}`,
-    ],
-  );
+  // Nothing stays in force that never held anything.
+  assert.deepEqual(skipped, [
+    `kmsg.yaml ${LEAVES}`,
+    `null.yaml ${LEAVES}`,
+    "pipe.yaml is skipped: it is a pipe; only regular files are read",
+    `self ${LEAVES}`,
+    `sys.yaml ${LEAVES}`,
+  ]);
   assert.equal(it.log.take().length, 5);
   await it.settle();
   assert.equal(it.log.take().length, 0, "named once");
@@ -160,6 +158,13 @@ test("pipes, and links that leave the folder, are skipped by name and once", asy
   it.temp.remove("a.yaml");
   execFileSync("mkfifo", [it.temp.at("a.yaml")]);
   assert.deepEqual(await it.settle(), []);
+  assert.match(it.problems().join(), /is skipped: it is a pipe[^,]*; what it held before stays in force/);
+  // A command that reads once holds nothing from before.
+  it.temp.write("large.yaml", "");
+  truncateSync(it.temp.at("large.yaml"), 65 * 1024 * 1024);
+  const { problems } = await readManifests(it.temp.path);
+  assert.ok(problems.some(({ message }) => /^cannot be read: it is larger than/.test(message)));
+  assert.doesNotMatch(JSON.stringify(problems), /stays in force/);
   await assert.rejects(readManifests("/dev/null"), /is skipped: it is a device; only regular files are read/);
   await assert.rejects(readManifests(it.temp.at("pipe.yaml")), /is skipped: it is a pipe/);
 });

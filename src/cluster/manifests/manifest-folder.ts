@@ -4,7 +4,7 @@
  */
 import { mayHang } from "../../kernel/hanging-calls.ts";
 import type { Logger } from "../../logging/logger.ts";
-import { adoptText, type FileState, fileProblem, unreadableState } from "./file-state.ts";
+import { adoptText, type FileState, fileProblem, STAYS, unreadableState } from "./file-state.ts";
 import { type FolderListing, type ListedFile, listFolder } from "./folder-listing.ts";
 import type { ManifestObject } from "./manifest-objects.ts";
 import type { ManifestReader } from "./manifest-reader.ts";
@@ -230,9 +230,11 @@ export class ManifestFolder {
 
   #noteListing(listing: FolderListing): void {
     this.#directories = listing.directories;
-    this.#unreadable = Array.from(listing.unreadable, ([place, reason]) =>
-      fileProblem(place, `${reason}; what it held before stays in force`),
-    );
+    const holding = [...this.#files].flatMap(([file, { objects }]) => (objects.size > 0 ? file : []));
+    this.#unreadable = Array.from(listing.unreadable, ([place, reason]) => {
+      const isHolding = holding.some((file) => file === place || file.startsWith(`${place}/`));
+      return fileProblem(place, isHolding ? `${reason}${STAYS}` : reason);
+    });
     this.#report();
   }
 
