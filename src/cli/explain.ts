@@ -2,6 +2,7 @@
  * `kube-proxy explain WHAT`: what a Service, an address, a port or a name in the kernel is on a node: how clients reach it, which
  * endpoints are used and why, and what the kernel has for it. Needs neither root nor a kernel.
  */
+import { objectKeyText } from "../cluster/objects.ts";
 import { modeNamed } from "../dataplane/registry.ts";
 import { explainOnAllNodes, nodeGroupsText } from "../explain/all-nodes.ts";
 import { answerChanges } from "../explain/compare.ts";
@@ -16,6 +17,7 @@ import { parseTarget, type Target, withoutDomain } from "../explain/target.ts";
 import { withTraffic } from "../explain/traffic.ts";
 import { WHAT_IF_FIELDS, WhatIfError, wishText, withChange } from "../explain/what-if.ts";
 import { addressOfPod, type KnownPod, knownPods } from "../inspect/known-pods.ts";
+import { someOf } from "../logging/some-of.ts";
 import { familyOf, isLoopback } from "../net/ip.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { contextOf } from "./dump-folder.ts";
@@ -125,7 +127,7 @@ export async function explain(
     // Any node can find the target.
     const finder = onAllNodes ? { ...choices.config, hostnameOverride: firstNode?.name ?? "" } : choices.config;
     const cluster = await explainedCluster(objects, finder, choices.families, warn);
-    const search = searched(cluster, target, whole);
+    const search = searched(cluster, what, target, whole);
     if (search.kind === "shared") {
       output.out(safe(`${search.name} is there once for all Services. What it is for: ${search.purpose}.\n`));
       return EXIT_SUCCESS;
@@ -255,13 +257,34 @@ function podMeant(
 const OTHER_KIND =
   /^(?:deploy(?:ment)?s?|daemonsets?|ds|statefulsets?|sts|jobs?|ing(?:ress(?:es)?)?|nodes?|no|ep|endpoints)\//;
 
+/** @throws UsageError for the name of a Node or of a namespace, with what to ask instead. */
+function refuseOtherNames(what: string, { nodes, services, serviceNotes = [] }: Objects): void {
+  const [, kind = "", name = what] = /^(nodes?|no|namespaces?|ns)\/(.+)$/.exec(what) ?? [];
+  if (!/^na|^ns/.test(kind) && nodes.some((node) => node.name === name))
+    throw new UsageError(`${name} is a Node`, `To look from it: kube-proxy explain SERVICE --node ${name}`);
+  const keys = [...new Set([...services, ...serviceNotes].map(objectKeyText))].toSorted();
+  const [first, ...others] = keys.filter((key) => key.startsWith(`${name}/`));
+  if (first === undefined || /^no/.test(kind) || keys.some((key) => key.endsWith(`/${name}`))) return;
+  const hint = `For one of its Services: kube-proxy explain ${first}`;
+  throw new UsageError(`${name} is a namespace, with ${someOf([first, ...others], SHOWN)}`, hint);
+}
+
+/** How many Services of a namespace an error names. */
+const SHOWN = 5;
+
 /** @param whole for suggestions. @throws UsageError if nothing is found. */
-function searched(cluster: ExplainedCluster, target: Target, whole: Objects): Exclude<Search, { kind: "nothing" }> {
+function searched(
+  cluster: ExplainedCluster,
+  what: string,
+  target: Target,
+  whole: Objects,
+): Exclude<Search, { kind: "nothing" }> {
   const part = find(cluster, target);
   if (part.kind !== "nothing") return part;
   const meant = [...part.meant];
   // The Service exists, and the reason why it has no ports is the answer.
   if (meant.length === 0 && isKnownService(whole, part.wanted)) throw new UsageError(part.why);
+  refuseOtherNames(what, whole);
   if (target.kind === "service") {
     const { service } = target;
     const elsewhere = namesakes(service, servicesLike(target, whole));

@@ -302,6 +302,17 @@ test("bad input: status 2, and words that help", async () => {
   );
   for (const text of ["10.96.0.999", "10.96.0", "fd00::zz"])
     assert.match(await refusalOf(text), /is not an IP address/);
+  for (const text of ["node-b", "node/node-b"])
+    assert.match(
+      await refusalOf(text),
+      /^Error: node-b is a Node\nTo look from it: .* explain SERVICE --node node-b\n$/,
+    );
+  for (const text of ["shop", "ns/shop"])
+    assert.match(
+      await refusalOf(text),
+      /^Error: shop is a namespace, with shop\/admin, .* more\nFor one of its Services: kube-proxy explain shop\/admin\n$/,
+    );
+  assert.match(await refusalOf("ns/node-b"), /there is no Service "ns\/node-b"/);
   assert.match(await refusalOf("99999"), /"99999" is not a Service, pod, address, port or name/);
   assert.match(
     await refusalOf("shop/web", "--mode", "iptable"),
