@@ -22,7 +22,7 @@ import { contextOf, dumpFiles, type SysdumpContext } from "./dump-folder.ts";
 import { asRelease, NODE_FLAGS, originOf, readSettings, warner } from "./inspect-options.ts";
 import type { ReadObjects } from "./objects-input.ts";
 import { EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
-import { flagReader, runCommand, TEXT_OR_JSON, untilInterrupted } from "./subcommand-options.ts";
+import { runCommand, TEXT_OR_JSON, untilInterrupted, wordReader } from "./subcommand-options.ts";
 import { type ParsedTarget, POSITIONS, packetQuestion, parseTarget } from "./trace-packet.ts";
 import { inNamespace, mentionedPods, needsObjects, type ResolvedEnds, resolvePods } from "./trace-pods.ts";
 import { dumpedRules, placesOn, rulesForObjects, type TracedRules } from "./trace-rules.ts";
@@ -88,7 +88,7 @@ Examples:
 Exit status: 0; with --live 1 when no packet came, or when the kernel did something else than the simulation; 2 when the packet cannot be understood or the rules cannot be used.
 `;
 
-const parsed = flagReader("kube-proxy trace", {
+const parsed = wordReader("kube-proxy trace", {
   ...NODE_FLAGS,
   from: { type: "string" },
   to: { type: "string" },
@@ -120,7 +120,8 @@ export async function trace(
 ): Promise<number> {
   return await runCommand(
     { argv, output, usage: TRACE_USAGE, forms: TEXT_OR_JSON, read: parsed },
-    async ({ values }) => {
+    async ({ values, positionals }) => {
+      refuseWords(positionals, values);
       const options = readOptions(values);
       const sysdump = await contextOf(options.dump ?? []);
       const objects = await objectsFor(options, sysdump, output, input);
@@ -251,6 +252,16 @@ async function rulesFor(
     asRelease(compatibility),
   );
   return { ...rules, placeOf: placesOn(objects, chosenNode(objects.nodes, settings).config, family) };
+}
+
+/** @throws UsageError for a word without a flag, with the flag that it probably needs. */
+function refuseWords([word]: readonly string[], { from, to, live }: ReturnType<typeof parsed>["values"]): void {
+  if (word === undefined) return;
+  const client = from === undefined && !live ? " --from pod" : "";
+  const meant = to === undefined ? `--to ${word}${client}` : client === "" ? undefined : `--from ${word}`;
+  const help = "see 'kube-proxy trace --help'.";
+  const hint = meant === undefined ? `S${help.slice(1)}` : `Did you mean ${meant}? Otherwise ${help}`;
+  throw new UsageError(`kube-proxy trace takes flags only, got "${word}"`, hint);
 }
 
 function readOptions(values: ReturnType<typeof parsed>["values"]) {

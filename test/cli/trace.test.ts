@@ -520,6 +520,15 @@ describe("input that cannot be used ends with status 2", () => {
       whole,
       /a known pod, or pod, node, outside; got "node-a"/,
     ],
+    ["a Service without a flag", ["shop/web"], "", /got "shop\/web"\nDid you mean --to shop\/web --from pod\?/],
+    ["its client's flag alone", ["shop/web", "--from", "node"], "", /\nDid you mean --to shop\/web\? Otherwise see/],
+    ["a client without a flag", ["shop/a", "--to", "shop/web"], "", /\nDid you mean --from shop\/a\? Otherwise see/],
+    [
+      "a word too much",
+      [...PACKET, "shop/web"],
+      "",
+      /takes flags only, got "shop\/web"\nSee 'kube-proxy trace --help'/,
+    ],
     ["no packet", ["--dump", "-"], whole, /trace needs to know where the packet goes: --to ADDRESS:PORT, or a Service/],
     [
       "two kinds of rules",
