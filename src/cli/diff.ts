@@ -25,7 +25,14 @@ import type { IpAddress, IpFamily } from "../net/ip.ts";
 import { readInputText } from "./bounded-input.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { contextOf, dumpFiles, inventoryOf, kindOfDump } from "./dump-folder.ts";
-import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, readChoices, readMissing, warner } from "./inspect-options.ts";
+import {
+  INSPECT_FLAGS,
+  INSPECT_FLAGS_HELP,
+  readChoices,
+  readMissing,
+  warner,
+  warnOfOtherMode,
+} from "./inspect-options.ts";
 import {
   type FoundConfiguration,
   OBJECTS_FLAGS,
@@ -123,11 +130,14 @@ async function againstKernel(
   };
   const first = await look();
   output.out(kernelText(first, options.form, output));
+  const isOtherMode = options.mode === "kernel" && first.length > 0 && (await warnOfOtherMode(choices, warn));
   const differences =
     watchSeconds === undefined ? first : await watch(first, look, { ...options, watchSeconds }, output, signal);
   if (differences.length === 0) return EXIT_SUCCESS;
-  if (choices.isBare) output.err(BARE);
-  const [, prefix] = choices.isBare ? (POD_NETWORK.exec(JSON.stringify(differences)) ?? []) : [];
+  // Against another mode's rules neither hint would help.
+  if (!choices.isBare || isOtherMode) return EXIT_FAILURE;
+  output.err(BARE);
+  const [, prefix] = POD_NETWORK.exec(JSON.stringify(differences)) ?? [];
   if (prefix !== undefined)
     output.err(`The compared rules take ${prefix} for the pod network: it may be the missing clusterCIDR.\n`);
   return EXIT_FAILURE;

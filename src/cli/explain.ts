@@ -29,6 +29,7 @@ import {
   readChoices,
   requireMode,
   warner,
+  warnOfOtherMode,
 } from "./inspect-options.ts";
 import {
   type FoundConfiguration,
@@ -138,6 +139,7 @@ export async function explain(
       output.out(form === "json" ? jsonText(groups) : painted(nodeGroupsText(groups, textOptions), terminal));
       return EXIT_SUCCESS;
     }
+    if (asksKernel) await warnOfOtherMode(choices, warn);
     const planned = await withoutAssuming(cluster, search.keys, choices);
     const servicePorts = asksKernel
       ? await withTraffic(inspection, await withSockets(cluster, planned, warn), choices.config)

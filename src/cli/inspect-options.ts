@@ -91,6 +91,20 @@ export function originOf(
 /** The origin if there is no configuration anywhere. */
 const ASSUMED = "assumed";
 
+/** Warns if a mode is assumed, and this host's kernel has kube-proxy's rules of another one. @returns whether it warned */
+export async function warnOfOtherMode(
+  { config, families, origin }: InspectChoices,
+  warn: (message: string) => void,
+): Promise<boolean> {
+  if (origin !== ASSUMED) return false;
+  const { foundInKernel } = await import("./prove-rules.ts");
+  // A hint must not fail the command.
+  const mode = (await foundInKernel(families).catch(() => undefined))?.shown?.mode;
+  if (mode === undefined || mode === config.mode) return false;
+  warn(`this kernel has kube-proxy's rules of ${mode} mode, and ${config.mode} mode is assumed: give --mode ${mode}`);
+  return true;
+}
+
 /** Applies `--compatibility` if it is given. */
 export function asRelease(compatibility: string | undefined): Adjust {
   return (draft) => (compatibility === undefined ? draft : { ...draft, compatibility });

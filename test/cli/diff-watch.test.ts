@@ -1,10 +1,11 @@
-/** `kube-proxy diff --kernel --watch` reports drift of the rules in a network namespace when it appears and when it is gone. */
+/** `kube-proxy diff --kernel` in a network namespace: rules of another mode, and drift, when it appears and when it is gone. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { Readable } from "node:stream";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { diff } from "../../src/cli/diff.ts";
+import { explain } from "../../src/cli/explain.ts";
 import { render } from "../../src/cli/render.ts";
 import { inNetns } from "../../testkit/support/in-netns.ts";
 import { stretched } from "../../testkit/support/patience.ts";
@@ -15,6 +16,24 @@ const NODE = ["-f", "-", "--mode", "nftables", "--family", "ipv4"];
 const ELEMENT = ["element", "ip", "kube-proxy", "cluster-ips", "{ 10.96.0.10 }"];
 
 inNetns(import.meta.url, { name: "diffwatch" }, () => {
+  test("rules of another mode than the assumed one are named, with the flag", async () => {
+    const { out: rules } = await runCommand(render, [...NODE, "--node", "node-a"], EXAMPLES);
+    execFileSync("nft", ["-f", "-"], { input: rules });
+    const bare = ["-f", "-", "--family", "ipv4", "--node", "node-a", "--kernel"];
+    const warning =
+      /warning: this kernel has kube-proxy's rules of nftables mode, and iptables .*: give --mode nftables\n/;
+    const { err } = await runCommand(diff, bare, EXAMPLES);
+    assert.match(err, warning);
+    assert.doesNotMatch(err, /clusterCIDR/, "which would not help");
+    assert.match((await runCommand(explain, ["shop/web", ...bare], EXAMPLES)).err, warning);
+    for (const mode of ["iptables", "nftables"]) {
+      const { err } = await runCommand(diff, [...bare, "--mode", mode], EXAMPLES);
+      assert.doesNotMatch(err, /warning: this kernel/, "it was given");
+    }
+    execFileSync("nft", ["delete", "table", "ip", "kube-proxy"]);
+    assert.doesNotMatch((await runCommand(diff, bare, EXAMPLES)).err, /warning: this kernel/, "there is no mode's");
+  });
+
   test("drift is told when it comes, and when it goes", async () => {
     const { out: rules } = await runCommand(render, [...NODE, "--hostname-override", "node-a"], EXAMPLES);
     execFileSync("nft", ["-f", "-"], { input: rules });
