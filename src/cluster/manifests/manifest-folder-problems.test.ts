@@ -3,6 +3,10 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { chmodSync, renameSync, rmSync, symlinkSync, truncateSync } from "node:fs";
 import { test } from "node:test";
+import { createLogger } from "../../logging/create-logger.ts";
+import { ProblemMemory } from "../../logging/problem-memory.ts";
+import { ManifestFolder } from "./manifest-folder.ts";
+import { ManifestReader } from "./manifest-reader.ts";
 import { readManifests } from "./read-manifests.ts";
 import { manifestBench, serviceYaml, TempFolder } from "./testing/manifest-bench.ts";
 
@@ -35,6 +39,24 @@ test("a problem is logged once per change of content", async () => {
   it.temp.write("a.yaml", `# again\n${serviceYaml("a", 0)}`);
   await it.settle();
   assert.equal(it.log.take().length, 1);
+});
+
+test("how many are refused is one of the node's limits, while it lasts", async () => {
+  using temp = new TempFolder();
+  const memory = new ProblemMemory();
+  const log = createLogger({ write: () => {}, onRecord: (record) => memory.note(record) });
+  const folder = new ManifestFolder(temp.path, log, new ManifestReader());
+  temp.write("a.yaml", `${serviceYaml("a", 0)}---\n${serviceYaml("b", 0)}`);
+  temp.write("c.yaml", serviceYaml("c"));
+  await folder.load();
+  const where = `the log says which, and so does kube-proxy render -f ${temp.path} >/dev/null`;
+  assert.deepEqual(memory.limits, [{ what: "use all manifests", why: `2 objects or files are refused: ${where}` }]);
+  temp.replace("a.yaml", serviceYaml("a", 0));
+  await folder.load();
+  assert.equal(memory.limits[0]?.why, `1 object or file is refused: ${where}`);
+  temp.remove("a.yaml");
+  await folder.load();
+  assert.deepEqual(memory.limits, []);
 });
 
 test("everything of a file stays while part of it cannot be parsed", async () => {

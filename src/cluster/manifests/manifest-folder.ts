@@ -50,6 +50,8 @@ export class ManifestFolder {
   #duplicates: readonly ManifestProblem[] = [];
   #unreadable: readonly ManifestProblem[] = [];
   #logged = new Set<string>();
+  /** How many objects and files are refused. */
+  #refused = 0;
   #directories: ReadonlyMap<string, string> = new Map();
   /** The device of each directory; for an unmounted or unreadable one, its previous device. */
   #devices: ReadonlyMap<string, string> = new Map();
@@ -255,8 +257,27 @@ export class ManifestFolder {
       if (more > 0) this.#log.warn("More problems in the same manifest file", { file, count: more });
     }
     this.#logged = current;
+    this.#noteRefused();
+  }
+
+  /** For `kube-proxy status`. */
+  #noteRefused(): void {
+    const errors = this.problems().filter(({ severity }) => severity === "error");
+    const refused = new Set(errors.map(({ file, document, object }) => `${file} ${document} ${object}`)).size;
+    if (refused === this.#refused) return;
+    this.#refused = refused;
+    if (refused === 0) {
+      this.#log.info("All manifests are used", { can: ALL });
+      return;
+    }
+    const what = refused === 1 ? "1 object or file is" : `${refused} objects or files are`;
+    const why = `${what} refused: the log says which, and so does kube-proxy render -f ${this.#root} >/dev/null`;
+    this.#log.info("Not all manifests are used", { cannot: ALL, why });
   }
 }
+
+/** What the node cannot use while a manifest is refused. */
+const ALL = "use all manifests";
 
 function isUnder(places: ReadonlyMap<string, string>, file: string): boolean {
   for (const place of places.keys()) {
