@@ -13,7 +13,6 @@ import {
   type NftMark,
   type NftTableContent,
 } from "../../kernel/nftables/nftables.ts";
-import { KUBE_PROXY } from "../../kernel/process-of-thread.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { someOf } from "../../logging/some-of.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
@@ -24,7 +23,7 @@ import { bisectPorts, commitPorts, isAttributable } from "./bisect-ports.ts";
 import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
 import { forgetClients } from "./flat/clients.ts";
-import { assessDamage, OpenDamage } from "./foreign-damage.ts";
+import { assessDamage, ForeignWarnings, OpenDamage } from "./foreign-damage.ts";
 import { setAside } from "./last-known-good.ts";
 import type { LayoutName } from "./layout-name.ts";
 import { LAYOUTS, type Layout } from "./layouts.ts";
@@ -41,8 +40,6 @@ import { TableState } from "./table-state.ts";
 /** How many times a full sync starts over because another program changed the ruleset while it was computed. */
 const MAX_CONFLICTS = 5;
 const SYNC_PERIOD_MS = 30_000;
-/** Two programs that undo each other's changes do it many times a second: each text is a warning only once in this time. */
-const QUIET_MS = 10_000;
 
 export interface NftablesBackendOptions {
   readonly config: PlanConfig;
@@ -91,8 +88,7 @@ export class NftablesBackend implements Backend {
   /** Base chains of other programs in our table. */
   #foreign: readonly string[] = [];
   #isStarting = true;
-  /** The warnings of changes since then, and the kube-proxies that have ever made one. */
-  readonly #warned = { texts: new Set<string>(), sinceMs: 0, kubeProxies: new Set<number>() };
+  readonly #warnings: ForeignWarnings;
   /** Whether the last attempt to read the node's addresses succeeded. */
   #knowsAddresses = true;
 
@@ -111,6 +107,7 @@ export class NftablesBackend implements Backend {
     });
     const { clock = systemClock } = options;
     this.#committer = new Committer({ nft, cleanupFailures: metrics.cleanupFailures, log, clock });
+    this.#warnings = new ForeignWarnings(log, clock);
   }
 
   get restMs(): number {
@@ -234,32 +231,13 @@ export class NftablesBackend implements Backend {
       requestSync();
       return;
     }
-    this.#warnOf(change);
+    this.#warnings.note(change);
     if (damage.kind === "total") {
       onLost(undefined, change.by?.name);
       return;
     }
     const isOpen = this.#damage.note(damage.names, change.generation);
     onLost({ ports: isOpen ? damage.ports : new Set() }, change.by?.name);
-  }
-
-  #warnOf({ chains, sets, isTotal, by }: NftForeignChange): void {
-    const { log, clock = systemClock } = this.#options;
-    const facts = { chains: someOf(chains), sets: someOf(sets), wholeTable: isTotal, pid: by?.pid, process: by?.name };
-    const warned = this.#warned;
-    const nowMs = clock.monotonicMs();
-    if (nowMs - warned.sinceMs >= QUIET_MS) {
-      warned.texts.clear();
-      warned.sinceMs = nowMs;
-    }
-    const text = JSON.stringify(facts);
-    const message = "Another program changed our nftables rules; repairing them";
-    if (warned.texts.has(text)) log.v(4, message, facts);
-    else log.warn(message, facts);
-    warned.texts.add(text);
-    if (by?.name !== KUBE_PROXY || warned.kubeProxies.has(by.pid)) return;
-    warned.kubeProxies.add(by.pid);
-    log.warn("Another kube-proxy seems to write the same rules on this node; end one of the two", { pid: by.pid });
   }
 
   /**

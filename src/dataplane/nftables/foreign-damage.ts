@@ -1,5 +1,9 @@
 /** What changes by other programs mean for our rules. */
+import type { Clock } from "../../async/clock.ts";
 import type { NftForeignChange } from "../../kernel/nftables/nftables.ts";
+import { KUBE_PROXY } from "../../kernel/process-of-thread.ts";
+import type { Logger } from "../../logging/logger.ts";
+import { someOf } from "../../logging/some-of.ts";
 import { isFixedChain, sharedSetOfAny } from "./layouts.ts";
 import { isAffinitySet, isServiceChain } from "./names.ts";
 import type { InstalledPort } from "./port-objects.ts";
@@ -90,5 +94,41 @@ export class OpenDamage {
   /** Generations wrap. */
   #isRead(generation: number): boolean {
     return this.#readIn !== undefined && ((generation - this.#readIn) | 0) <= 0;
+  }
+}
+
+/** Two programs that undo each other's changes do it many times a second: each text is a warning only once in this time. */
+const QUIET_MS = 10_000;
+
+/** Logs changes of our rules by other programs, and names another kube-proxy once. */
+export class ForeignWarnings {
+  readonly #log: Logger;
+  readonly #clock: Pick<Clock, "monotonicMs">;
+  readonly #texts = new Set<string>();
+  #sinceMs = 0;
+  readonly #kubeProxies = new Set<number>();
+
+  constructor(log: Logger, clock: Pick<Clock, "monotonicMs">) {
+    this.#log = log;
+    this.#clock = clock;
+  }
+
+  note({ chains, sets, isTotal, by }: NftForeignChange): void {
+    const facts = { chains: someOf(chains), sets: someOf(sets), wholeTable: isTotal, pid: by?.pid, process: by?.name };
+    const nowMs = this.#clock.monotonicMs();
+    if (nowMs - this.#sinceMs >= QUIET_MS) {
+      this.#texts.clear();
+      this.#sinceMs = nowMs;
+    }
+    const text = JSON.stringify(facts);
+    const message = "Another program changed our nftables rules; repairing them";
+    if (this.#texts.has(text)) this.#log.v(4, message, facts);
+    else this.#log.warn(message, facts);
+    this.#texts.add(text);
+    if (by?.name !== KUBE_PROXY || this.#kubeProxies.has(by.pid)) return;
+    this.#kubeProxies.add(by.pid);
+    this.#log.warn("Another kube-proxy seems to write the same rules on this node; end one of the two", {
+      pid: by.pid,
+    });
   }
 }
