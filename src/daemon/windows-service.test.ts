@@ -1,4 +1,4 @@
-/** What the service control manager is told, and what its commands do. Under Wine: test/windows. */
+/** What the program reports to the service control manager, and what its commands do. Under Wine: test/windows. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SERVICE_CONTROLS, type ServiceCalls } from "../kernel/windows/service-calls.ts";

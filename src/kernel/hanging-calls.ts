@@ -1,7 +1,6 @@
 /**
- * System calls that may never return, such as a read from a file server that is gone. At exit, Node.js waits for the
- * threads that make such calls, but a process that is told to stop must not hang. While such a call is under way, the
- * process exits without waiting.
+ * System calls that may never return, such as a read from a dead file server. At exit, Node.js waits for the threads that
+ * make such calls, but SIGTERM must end the process. So during such a call the process exits without waiting.
  */
 import { createRequire } from "node:module";
 

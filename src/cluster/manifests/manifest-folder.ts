@@ -232,9 +232,8 @@ export class ManifestFolder {
 
   #noteListing(listing: FolderListing): void {
     this.#directories = listing.directories;
-    const holding = [...this.#files].flatMap(([file, { objects }]) => (objects.size > 0 ? file : []));
     this.#unreadable = Array.from(listing.unreadable, ([place, reason]) => {
-      const isHolding = holding.some((file) => file === place || file.startsWith(`${place}/`));
+      const isHolding = [...this.#files].some(([file, { objects }]) => objects.size > 0 && isIn(place, file));
       return fileProblem(place, isHolding ? `${reason}${STAYS}` : reason);
     });
     this.#report();
@@ -244,7 +243,8 @@ export class ManifestFolder {
   #report(): void {
     const current = new Set<string>();
     const logged = new Map<string, number>();
-    for (const problem of this.problems()) {
+    const problems = this.problems();
+    for (const problem of problems) {
       const text = formatManifestProblem(problem);
       current.add(text);
       if (this.#logged.has(text)) continue;
@@ -257,12 +257,11 @@ export class ManifestFolder {
       if (more > 0) this.#log.warn("More problems in the same manifest file", { file, count: more });
     }
     this.#logged = current;
-    this.#noteRefused();
+    this.#noteRefused(problems.filter(({ severity }) => severity === "error"));
   }
 
   /** For `kube-proxy status`. */
-  #noteRefused(): void {
-    const errors = this.problems().filter(({ severity }) => severity === "error");
+  #noteRefused(errors: readonly ManifestProblem[]): void {
     const refused = new Set(errors.map(({ file, document, object }) => `${file} ${document} ${object}`)).size;
     if (refused === this.#refused) return;
     this.#refused = refused;
@@ -280,10 +279,12 @@ export class ManifestFolder {
 const ALL = "use all manifests";
 
 function isUnder(places: ReadonlyMap<string, string>, file: string): boolean {
-  for (const place of places.keys()) {
-    if (file === place || file.startsWith(`${place}/`)) return true;
-  }
-  return false;
+  return [...places.keys()].some((place) => isIn(place, file));
+}
+
+/** @param place of a file or directory. */
+function isIn(place: string, file: string): boolean {
+  return file === place || file.startsWith(`${place}/`);
 }
 
 function logProblem(log: Logger, problem: ManifestProblem): void {

@@ -56,15 +56,16 @@ const MAX_PROBLEMS = 1_000;
 const MAX_JSON_VALUES = 8_000_000;
 
 export function newDraft(file: string, keepsPods: boolean): ManifestDraft {
-  const draft = {
+  return {
     file,
+    keepsPods,
     objects: new Map(),
-    refusedIds: new Set<string>(),
+    refusedIds: new Set(),
     isIncomplete: false,
     problems: [],
-    keepsPods,
+    counts: { error: 0, warning: 0 },
+    ignored: [],
   };
-  return { ...draft, counts: { error: 0, warning: 0 }, ignored: [] };
 }
 
 interface ManifestDocument {

@@ -43,7 +43,7 @@ test("a held lock is told from a refused transaction, though both have status 4"
   assert.equal(errorCodeOf(1, held), "failed");
 });
 
-test("a tool that is killed from outside is told from one that crashes, which a rule may cause", () => {
+test("a tool killed from outside is not taken for one that crashed, perhaps because of a rule", () => {
   assert.equal(errorCodeOf(-1, "killed by SIGKILL"), "killed");
   assert.equal(errorCodeOf(-1, "Warning: a table\nkilled by SIGTERM"), "killed");
   for (const said of ["killed by SIGSEGV", "killed by SIGABRT", "killed after 300000 ms"]) {

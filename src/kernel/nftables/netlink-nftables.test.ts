@@ -221,7 +221,7 @@ inNetns(import.meta.url, { name: "nftnetlink" }, () => {
       );
     });
 
-    test("what others commit as soon as a loss was told is told, too", async (t) => {
+    test("commits right after the report of a loss are reported, too", async (t) => {
       const { ours } = open(t, { receiveBufferBytes: 4096 });
       await ours.transact(EXAMPLE);
       await watched(t, ours);

@@ -140,3 +140,12 @@ export function verdictText(verdict: Verdict): string {
 export function placeIn(chain: Chain, index: number): number {
   return chain.isNumbered === false ? -1 : index;
 }
+
+/** NF_IP_PRI_CONNTRACK (include/uapi/linux/netfilter_ipv4.h). */
+const TRACKING_PRIORITY = -200;
+
+/** Packets that come in again by loopback keep their connection. */
+export function isAfterTracking({ stage, priority }: BaseChain, { inInterface }: Packet): boolean {
+  const isFirst = stage === "output" || (stage === "prerouting" && inInterface !== "lo");
+  return !isFirst || priority >= TRACKING_PRIORITY;
+}

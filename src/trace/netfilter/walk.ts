@@ -12,6 +12,7 @@ import {
   type Chain,
   type Entry,
   type Hook,
+  isAfterTracking,
   NO_MATCH,
   type Program,
   placeIn,
@@ -86,15 +87,6 @@ export function walk(program: Program, packet: Packet, facts: NodeFacts, options
     answers: options.answers ?? new Map(),
   });
   return root;
-}
-
-/** NF_IP_PRI_CONNTRACK (include/uapi/linux/netfilter_ipv4.h). */
-const TRACKING_PRIORITY = -200;
-
-/** Packets that come in again by loopback keep their connection. */
-function isAfterTracking({ stage, priority }: BaseChain, { inInterface }: Packet): boolean {
-  const isFirst = stage === "output" || (stage === "prerouting" && inInterface !== "lo");
-  return !isFirst || priority >= TRACKING_PRIORITY;
 }
 
 const firstHook = ({ inInterface }: Packet): Hook => (inInterface === "" ? "output" : "prerouting");
