@@ -225,17 +225,13 @@ async function exportFlows(asked: NodesAsked, pods: readonly NodePod[], output: 
     }
   };
   out("");
-  const ends: number[] = [];
-  const left = [...pods];
-  const take = async () => {
-    for (let pod = left.shift(); pod !== undefined; pod = left.shift()) {
-      const mark = asked.node === undefined ? `${pod.node}: ` : "";
-      const err = (said: string): void => output.err(mark + said);
-      ends.push(await inPod("flows", { ...asked, rest: ["--export=-", ...rest] }, pod, { out, err }, ""));
-    }
-  };
   // A watch does not end by itself: no node can wait for it.
-  await Promise.all(Array.from({ length: rest.includes("--watch") ? pods.length : AT_ONCE }, take));
+  const atOnce = rest.includes("--watch") ? pods.length : AT_ONCE;
+  const ends = await forPods(pods, atOnce, (pod) => {
+    const mark = asked.node === undefined ? `${pod.node}: ` : "";
+    const err = (said: string): void => output.err(mark + said);
+    return inPod("flows", { ...asked, rest: ["--export=-", ...rest] }, pod, { out, err }, "");
+  });
   return Math.max(...ends);
 }
 
@@ -256,27 +252,35 @@ interface NodeAnswer {
   readonly refusal: string | undefined;
 }
 
-/** Queries many pods, some at a time. @returns the answers in the order of the pods. */
+/** Queries many pods. @returns the answers in the order of the pods. */
 async function answers(
   command: string,
   asked: NodesAsked,
   pods: readonly NodePod[],
   rest: readonly string[],
 ): Promise<readonly NodeAnswer[]> {
-  const found: NodeAnswer[] = new Array(pods.length);
-  const left = [...pods.entries()];
+  return await forPods(pods, AT_ONCE, async (pod) => {
+    const [status, stdout, stderr] = await runKubectl(podCommand(command, asked, pod, rest), text, text, LIMIT_MS);
+    // Errors of kubectl, and of a command that could not answer, leave standard output empty.
+    const reason = withoutLog(stderr).split("\n")[0] || SILENT;
+    const refusal = stdout === "" && status !== 0 ? reason : undefined;
+    return { pod, status, text: stdout, refusal };
+  });
+}
+
+/** Runs something for each pod, for some at a time. @returns the results in the order of the pods. */
+async function forPods<T>(
+  pods: readonly NodePod[],
+  atOnce: number,
+  run: (pod: NodePod) => Promise<T>,
+): Promise<readonly T[]> {
+  const results: T[] = new Array(pods.length);
+  const left = pods.entries();
   const take = async () => {
-    for (let next = left.shift(); next !== undefined; next = left.shift()) {
-      const [at, pod] = next;
-      const [status, stdout, stderr] = await runKubectl(podCommand(command, asked, pod, rest), text, text, LIMIT_MS);
-      // Errors of kubectl, and of a command that could not answer, leave standard output empty.
-      const reason = withoutLog(stderr).split("\n")[0] || SILENT;
-      const refusal = stdout === "" && status !== 0 ? reason : undefined;
-      found[at] = { pod, status, text: stdout, refusal };
-    }
+    for (const [at, pod] of left) results[at] = await run(pod);
   };
-  await Promise.all(Array.from({ length: Math.min(AT_ONCE, pods.length) }, take));
-  return found;
+  await Promise.all(Array.from({ length: Math.min(atOnce, pods.length) }, take));
+  return results;
 }
 
 async function allAnswers(
