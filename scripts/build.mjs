@@ -5,8 +5,8 @@
  * nothing of an older build is packed; `--no-check` skips the type check; `--if-older` builds only if a source is newer.
  */
 import { spawnSync } from "node:child_process";
-import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { bundle } from "./bundle.mjs";
 import { keepCompiledCode } from "./compiled-code.mjs";
@@ -21,6 +21,7 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
  * @returns whether it worked; errors have been printed on standard error.
  */
 export async function build(node = process.execPath, isChecked = true) {
+  const started = new Date();
   const compiler = join(root, "node_modules/typescript/bin/tsc");
   const check = isChecked ? [] : ["--noCheck"];
   // Several checkers each work out what they have in common: on two processors one is as fast.
@@ -32,15 +33,22 @@ export async function build(node = process.execPath, isChecked = true) {
   if (spawnSync(node, [join(root, "scripts/page-files.mjs")], { stdio: ["ignore", 2, "inherit"] }).status !== 0)
     return false;
   for (const path of PROGRAMS) placeFile(join(root, "dist", path), readFileSync(join(root, "src", path)));
-  if (!(await bundle())) console.error("not bundled, for esbuild is not installed (npm ci): starts take longer");
+  const isBundled = await bundle();
+  // bin/kube-proxy compares it with the sources, of which one may change during the build.
+  if (isBundled) utimesSync(join(root, "dist/bundle/main.js"), started, started);
+  if (!isBundled) console.error("not bundled, for esbuild is not installed (npm ci): starts take longer");
   else {
     const problem = keepCompiledCode();
     if (problem !== undefined) console.error(`compiled code is not kept, so starts take longer: ${problem}`);
   }
   if (!writeManPages(node)) return false;
-  writeFileSync(join(root, "dist/build-info.json"), `${JSON.stringify({ commit: commit() })}\n`);
+  writeFileSync(BUILD_INFO, `${JSON.stringify({ commit: commit() })}\n`);
+  utimesSync(BUILD_INFO, started, started);
   return true;
 }
+
+/** Written last. */
+const BUILD_INFO = join(root, "dist/build-info.json");
 
 /** The eBPF programs, as built by clang (`bpf.mjs`). */
 const PROGRAMS = [4, 6].map((family) => `kernel/bpf/socket-balancer/socket${family}.o`);
@@ -50,8 +58,7 @@ const SOURCES = ["src", "scripts", "package.json", "package-lock.json", "tsconfi
 
 /** {@link build}, if a source is newer than the last one. Reports that it builds. */
 async function buildIfOlder() {
-  const stamp = join(root, "dist/build-info.json");
-  const built = existsSync(stamp) ? statSync(stamp).mtimeMs : 0;
+  const built = existsSync(BUILD_INFO) ? statSync(BUILD_INFO).mtimeMs : 0;
   if (built > 0 && SOURCES.every((path) => newestIn(join(root, path)) <= built)) return true;
   const started = performance.now();
   console.error("building the program, which takes some seconds: a source is newer than the last build…");
@@ -60,10 +67,12 @@ async function buildIfOlder() {
   return true;
 }
 
+/** Tests are no part of the program. As in bin/kube-proxy, folders do not count: an editor touches them for files of its own. */
 function newestIn(path) {
-  const { mtimeMs } = statSync(path);
-  if (!statSync(path).isDirectory()) return mtimeMs;
-  return Math.max(mtimeMs, ...readdirSync(path).map((name) => newestIn(join(path, name))));
+  const stat = statSync(path);
+  if (!stat.isDirectory()) return path.endsWith(".test.ts") ? 0 : stat.mtimeMs;
+  if (basename(path) === "testing") return 0;
+  return Math.max(0, ...readdirSync(path).map((name) => newestIn(join(path, name))));
 }
 
 /** dist/man, from the help texts; package.json names the pages. Uses the pinned Node.js, which the program needs. */
