@@ -5,11 +5,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { KUBE_PROXY } from "../testkit/needs/built-program.ts";
 import { kernelSkip } from "../testkit/support/topology.ts";
 import { againstColumns } from "./against.ts";
 import { type Figures, figuresTable } from "./table.ts";
 
-const OWN = fileURLToPath(new URL("../bin/kube-proxy", import.meta.url));
 const RUN = fileURLToPath(new URL("./run.ts", import.meta.url));
 
 function folderOf(t: TestContext): string {
@@ -44,11 +44,11 @@ test("a binary that cannot be run is refused by name", { skip: kernelSkip }, (t)
   const missing = join(folder, "missing");
   for (const [words, expected] of [
     [[], "give one BINARY"],
-    [[OWN, OWN], "give one BINARY"],
+    [[KUBE_PROXY, KUBE_PROXY], "give one BINARY"],
     [[missing], `${missing} does not exist`],
     [[folder], `${folder} is not a file`],
     [[text], `${text} is not executable`],
-    [[OWN, "--sizes", "3000"], '--sizes: "3000" is not like 3000x4'],
+    [[KUBE_PROXY, "--sizes", "3000"], '--sizes: "3000" is not like 3000x4'],
   ] as const) {
     const { status, stderr } = against(...words);
     assert.deepEqual([status, stderr], [2, `${expected}\n`]);
@@ -68,7 +68,7 @@ test("a binary that ends, or never syncs, is told of with its last lines", { ski
 
 test("another program's version, start, change and memory stand beside ours", { skip: kernelSkip }, (t) => {
   const json = join(folderOf(t), "figures.json");
-  const other = program(t, `[ "$1" = --version ] && echo Kubernetes v9.9.9 || exec ${OWN} "$@"`);
+  const other = program(t, `[ "$1" = --version ] && echo Kubernetes v9.9.9 || exec ${KUBE_PROXY} "$@"`);
   const { status, stdout, stderr } = against(other, "--quick", "--changes", "2", "--layout", "Flat", "--json", json);
   assert.equal(status, 0, stderr);
   assert.match(stdout, /^nftables Flat, 15 × 4 +here +Kubernetes v9\.9\.9 +ratio$/m);

@@ -3,6 +3,7 @@
  * Everything is a function of the numbers, so two runs send the same text.
  */
 
+import "../testkit/needs/kernel-tools.ts";
 import { execFileSync } from "node:child_process";
 import type { EndpointRecord, EndpointSliceRecord, ServiceRecord } from "../src/cluster/objects.ts";
 import { type IpAddress, ipFromBytes } from "../src/net/ip.ts";

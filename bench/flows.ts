@@ -9,13 +9,12 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { openConntrack } from "../src/kernel/conntrack/netlink-conntrack.ts";
+import { KUBE_PROXY } from "../testkit/needs/built-program.ts";
 import type { Bench } from "./driver.ts";
 import { figuresOf } from "./memory.ts";
 import { type Figures, Notes } from "./table.ts";
 
-const PROGRAM = fileURLToPath(new URL("../bin/kube-proxy", import.meta.url));
 /** Each sends to every Service once before any of them sends again. */
 const SOCKETS = 64;
 const UDP_TIMEOUT = "/proc/sys/net/netfilter/nf_conntrack_udp_timeout";
@@ -152,7 +151,7 @@ class Watcher {
 }
 
 async function watched(task: FlowsTask, file: string, notes: Notes): Promise<void> {
-  const watchers = [PROGRAM, task.against].flatMap((program) =>
+  const watchers = [KUBE_PROXY, task.against].flatMap((program) =>
     program === undefined ? [] : new Watcher(program, file),
   );
   // Once they report this one, they are listening.
@@ -198,7 +197,7 @@ async function unwatched(task: FlowsTask, folder: string, file: string): Promise
   const meta = { apiVersion: "kubeproxy.config.k8s.io/v1alpha1", kind: "KubeProxyConfiguration" };
   writeFileSync(config, JSON.stringify({ ...meta, mode: "nftables", conntrack: CONNTRACK_AS_IS }));
   const args = [`--config=${config}`, `--manifests=${file}`, "--hostname-override=bench", "--inspect-socket="];
-  const child = spawn(PROGRAM, args, { stdio: "ignore" });
+  const child = spawn(KUBE_PROXY, args, { stdio: "ignore" });
   const { pid } = child;
   if (pid === undefined) throw new Error("the daemon does not start");
   try {
@@ -261,7 +260,7 @@ async function measure(task: FlowsTask): Promise<Figures> {
     writeFileSync(UDP_TIMEOUT, "600");
     await send({ ...task, rate: 100, seconds: 1, services: 1 });
     const startMs = performance.now();
-    const out = execFileSync(PROGRAM, ["flows", "bench/s0", "-o", "json", "-f", file], { encoding: "utf8" });
+    const out = execFileSync(KUBE_PROXY, ["flows", "bench/s0", "-o", "json", "-f", file], { encoding: "utf8" });
     if (!out.includes("\n")) throw new Error("flows SERVICE lists none");
     notes.add("flows SERVICE, its start included", performance.now() - startMs, 2_000);
     return notes.figures;

@@ -4,6 +4,7 @@ import { mkdirSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { cgroupMount } from "../testkit/net/client-cgroup.ts";
+import "../testkit/needs/kernel-tools.ts";
 
 let count = 0;
 

@@ -1,4 +1,5 @@
 /** The `nft` program doing what a transaction does, as upstream would use it. */
+import "../testkit/needs/kernel-tools.ts";
 import { execFileSync, spawn } from "node:child_process";
 import type { NftOperation } from "../src/kernel/nftables/nftables.ts";
 import { elementText, ruleText } from "../src/kernel/nftables/ruleset-text.ts";

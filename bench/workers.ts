@@ -4,12 +4,13 @@ import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { signalChild } from "../src/kernel/child-process.ts";
+import { KUBE_PROXY } from "../testkit/needs/built-program.ts";
 import { atExit, type Namespace, withNamespace } from "./namespace.ts";
 
 const RUN = fileURLToPath(new URL("./run.ts", import.meta.url));
 
 function startScript(): string {
-  return readFileSync(new URL("../bin/kube-proxy", import.meta.url), "utf8");
+  return readFileSync(KUBE_PROXY, "utf8");
 }
 
 /** The JavaScript engine options that the daemon runs with, from the one place that has them. */

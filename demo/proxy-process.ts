@@ -4,9 +4,9 @@ import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { MODES, type ProxyMode } from "../src/dataplane/registry.ts";
 import { signalChild } from "../src/kernel/child-process.ts";
+import { KUBE_PROXY } from "../testkit/needs/built-program.ts";
 import type { Prober } from "../testkit/net/namespace-prober.ts";
 import type { NetworkNamespace } from "../testkit/net/network-namespace.ts";
 import { isLeftover } from "../testkit/net/run-name.ts";
@@ -17,8 +17,6 @@ const METRICS_ADDRESS = "127.0.0.1:10249";
 export const PAGE_PORT = 10260;
 const LAST_SYNC = /^kubeproxy_sync_proxy_rules_last_timestamp_seconds\{[^}]*ip_family="(IPv[46])"[^}]*\} (\S+)$/gm;
 const LOG_LINES = 200;
-
-const program = fileURLToPath(new URL("../bin/kube-proxy", import.meta.url));
 
 /** How the proxy is started. */
 export interface ProxyStart {
@@ -102,7 +100,7 @@ export class ProxyProcess {
     const own = ["--hostname-override", start.nodeName, "--inspect-bind-address", `127.0.0.1:${PAGE_PORT}`];
     const args = ["--config", config, "--manifests", start.manifests, ...own];
     // In its own session, so that Ctrl-C in the terminal reaches only the demo, which then stops the proxy.
-    const child = namespace.spawn([program, ...args], { stdio: ["ignore", "pipe", "pipe"], detached: true });
+    const child = namespace.spawn([KUBE_PROXY, ...args], { stdio: ["ignore", "pipe", "pipe"], detached: true });
     return new ProxyProcess(child, folder, prober);
   }
 

@@ -1,5 +1,5 @@
 /**
- * `node scripts/bootstrap.mjs start|test|bench|soak|attack|mutate [ARGUMENT…]`: from a bare checkout to a running command. Runs on the
+ * `node scripts/bootstrap.mjs start|test|watch|bench|soak|attack|mutate [ARGUMENT…]`: from a bare checkout to a running command. Runs on the
  * machine's own Node.js (18 or newer) before anything is installed, so it has no dependencies; the command itself runs
  * on the pinned Node.js of node_modules.
  */
@@ -17,6 +17,7 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const entries = {
   start: { script: "demo/main.ts", args: [], buildsItself: true },
   test: { script: "scripts/run-tests.mjs", args: [], buildsItself: true },
+  watch: { script: "scripts/watch-tests.mjs", args: [], buildsItself: true },
   bench: { script: "bench/run.ts", args: [], mustBuild: false },
   attack: { script: "test/attack/run.ts", args: [], mustBuild: true },
   mutate: { script: "test/mutation/run.ts", args: [], mustBuild: true },
@@ -48,10 +49,12 @@ if (entry === undefined) {
   console.error(`usage: node scripts/bootstrap.mjs ${Object.keys(entries).join("|")} [ARGUMENT…]`);
   process.exit(1);
 }
+/** Files that are named say what they need (test-needs.mjs). */
+const isByFile = command === "watch" || (command === "test" && rest.some((word) => !word.startsWith("-")));
+// A test process spends half its time compiling what another one has already compiled.
+if (command === "test" || command === "watch") process.env.NODE_COMPILE_CACHE ??= join(root, ".cache", "compiled");
 try {
-  // Tests named by path, or all of them, may need more than the usual ones: qemu, and what builds an image.
-  const isUsual = rest.every((word) => word.startsWith("-") && word !== "--tier=all");
-  const tools = beginSystemTools(command === "test" && !isUsual ? "test all" : command);
+  const tools = beginSystemTools(isByFile ? [] : [rest.includes("--tier=all") ? `${command} all` : command]);
   const node = ensureNodePackages(root);
   await tools;
   if (entry.buildsItself !== true && !(await build(node)) && entry.mustBuild)

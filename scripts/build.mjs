@@ -57,12 +57,12 @@ const PROGRAMS = [4, 6].map((family) => `kernel/bpf/socket-balancer/socket${fami
 const SOURCES = ["src", "scripts", "package.json", "package-lock.json", "tsconfig.json", "tsconfig.build.json"];
 
 /** {@link build}, if a source is newer than the last one. Reports that it builds. */
-async function buildIfOlder() {
+async function buildIfOlder(isChecked) {
   const built = existsSync(BUILD_INFO) ? statSync(BUILD_INFO).mtimeMs : 0;
   if (built > 0 && SOURCES.every((path) => newestIn(join(root, path)) <= built)) return true;
   const started = performance.now();
   console.error("building the program, which takes some seconds: a source is newer than the last build…");
-  if (!(await build())) return false;
+  if (!(await build(process.execPath, isChecked))) return false;
   console.error(`built in ${((performance.now() - started) / 1_000).toFixed(1)} s`);
   return true;
 }
@@ -104,6 +104,7 @@ function git(...args) {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   if (process.argv.includes("--clean")) rmSync(join(root, "dist"), { recursive: true, force: true });
-  if (process.argv.includes("--if-older")) process.exitCode = (await buildIfOlder()) ? 0 : 1;
-  else process.exitCode = (await build(process.execPath, !process.argv.includes("--no-check"))) ? 0 : 1;
+  const isChecked = !process.argv.includes("--no-check");
+  const isBuilt = process.argv.includes("--if-older") ? buildIfOlder(isChecked) : build(process.execPath, isChecked);
+  process.exitCode = (await isBuilt) ? 0 : 1;
 }

@@ -56,14 +56,13 @@ function install(root) {
   if (result.status !== 0) throw new Error(`npm install failed:\n${errorLines(result)}\n${result.stdout.slice(-2000)}`);
 }
 
-/** The packaged Node.js, of the version that package.json pins. @returns its path */
-function pinnedNode(root) {
-  const node = join(root, "node_modules/.bin/node");
+/** Checks the packaged Node.js: it has the version that package.json pins. */
+function checkPinnedNode(root, node) {
   const wanted = readJson(join(root, "package.json"))?.optionalDependencies?.[`node-linux-${process.arch}`];
   if (wanted === undefined) throw new Error(`there is no package with a Node.js for ${process.arch} in package.json`);
   const { stdout } = spawnSync(node, ["--version"], { encoding: "utf8" });
-  if (stdout?.trim() === `v${wanted}`) return node;
-  throw new Error(`node_modules/.bin/node is not v${wanted}: remove node_modules and try again`);
+  if (stdout?.trim() !== `v${wanted}`)
+    throw new Error(`node_modules/.bin/node is not v${wanted}: remove node_modules and try again`);
 }
 
 /** koffi's binary normally comes as an optional package; otherwise its install script builds or finds one. */
@@ -77,9 +76,11 @@ function ensureKoffi(root, node) {
 
 /** Installs what is missing. @returns the path of the pinned Node.js. @throws Error that says what to do. */
 export function ensureNodePackages(root) {
-  const isReady = isInstalled(root);
-  if (!isReady) install(root);
-  const node = pinnedNode(root);
-  if (!isReady) ensureKoffi(root, node);
+  const node = join(root, "node_modules/.bin/node");
+  // npm's record has the version, so an installed one need not be asked: that is a tenth of a second before each test.
+  if (isInstalled(root) && existsSync(node)) return node;
+  install(root);
+  checkPinnedNode(root, node);
+  ensureKoffi(root, node);
   return node;
 }

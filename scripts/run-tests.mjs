@@ -1,6 +1,7 @@
 /**
  * `npm test [-- --tier=TIER,…] [PATH…] [--test-name-pattern=…]`, and a closing line `N passed, N failed, N skipped`. Runs on
- * the pinned Node.js. Without paths it runs tiers:
+ * the pinned Node.js. With paths it runs what is below them, and builds and installs only what that needs (test-needs.mjs). Without,
+ * it runs tiers:
  *
  * - `host` (the default): type check, lint, unit tests, conformance, and what this machine's own kernel does: flows and faults.
  * - `package` (`npm run test:package`): what is around the program: the npm package as another project installs it, the demo,
@@ -11,16 +12,18 @@
  * A test that needs the kernel and was skipped although the kernel can run it counts as failed.
  */
 import { spawn } from "node:child_process";
-import { existsSync, globSync, rmSync } from "node:fs";
-import { dirname, join, relative, resolve, sep } from "node:path";
+import { existsSync, rmSync } from "node:fs";
+import { dirname, join, relative, sep } from "node:path";
 import { run } from "node:test";
 import { fileURLToPath } from "node:url";
-import { filesThatReach, makeBatches, partition } from "../testkit/batches/make-batches.ts";
+import { makeBatches, partition } from "../testkit/batches/make-batches.ts";
 import { TEST_ENGINE } from "../testkit/batches/test-engine.ts";
-import { missingForTopology } from "../testkit/net/kernel-capabilities.ts";
+import { Sources } from "../testkit/needs/reach.ts";
 import { endHungTests } from "./hung-tests.mjs";
 import { ensureNextNode, NEXT_NODE } from "./next-node.mjs";
-import report, { failuresAgain } from "./test-report.mjs";
+import { allTestFiles, filesBelow, meant } from "./test-files.mjs";
+import { build, needsKernel, needsOf, provide } from "./test-needs.mjs";
+import report, { closingLine, failuresAgain } from "./test-report.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 /** For a file, and for a batch of files that share a process. */
@@ -72,21 +75,6 @@ function stripTypes(env) {
   });
 }
 
-/**
- * Builds dist/, whose program many tests start; prints errors.
- *
- * @param isChecked false if the sources' types are checked at the same time.
- * @returns a promise of whether it succeeded.
- */
-function build(isChecked) {
-  return new Promise((done) => {
-    const args = ["scripts/build.mjs", ...(isChecked ? [] : ["--no-check"])];
-    const child = spawn(process.execPath, args, { cwd: root, stdio: "inherit" });
-    child.on("close", (status) => done(status === 0));
-    child.on("error", () => done(false));
-  });
-}
-
 /** Runs a check; prints its output only if it fails. @returns whether it passed. */
 function check(title, args, node = process.execPath) {
   return new Promise((done) => {
@@ -99,6 +87,12 @@ function check(title, args, node = process.execPath) {
       done(status === 0);
     });
   });
+}
+
+/** Loads the program's modes, which takes longer than most unit tests. */
+async function missingForKernel() {
+  const { missingForTopology } = await import("../testkit/net/kernel-capabilities.ts");
+  return await missingForTopology();
 }
 
 /** Two processors have work for five: most tests wait half of their time for a kernel, a clock or another process. */
@@ -124,13 +118,10 @@ function turn(file) {
 }
 
 function testFiles(paths) {
-  const files = globSync(["{src,test,testkit,demo}/**/*.test.ts", "bench/*.test.ts"], { cwd: root }).map((file) =>
-    join(root, file),
-  );
-  const wanted = paths.map((path) => resolve(root, path));
-  return files
-    .filter((file) => paths.length === 0 || wanted.some((path) => file === path || file.startsWith(path + sep)))
-    .sort((one, other) => turn(one) - turn(other) || (one < other ? -1 : 1));
+  const files = allTestFiles(root);
+  const below = paths.map((path) => meant(root, path));
+  const named = paths.length === 0 ? files : filesBelow(files, below);
+  return named.sort((one, other) => turn(one) - turn(other) || (one < other ? -1 : 1));
 }
 
 const args = process.argv.slice(2).filter((arg) => arg !== "--");
@@ -175,24 +166,26 @@ const failures = [];
 const isWhole = paths.length === 0 && patterns.length === 0;
 const isCheckedHere = isWhole && runsHost;
 // The longest of the first steps, and half of it is sequential. If there is a build already, checking the rest takes a second.
-const built = build(!isCheckedHere || existsSync(join(root, "dist", ".tsbuildinfo")));
+const isChecked = !isCheckedHere || existsSync(join(root, "dist", ".tsbuildinfo"));
+const files = testFiles(paths).filter(isWanted);
+if (files.length === 0) {
+  console.error(`no test file under ${paths.join(" ")}`);
+  process.exit(1);
+}
+const needs = paths.length > 0 ? needsOf(root, files) : undefined;
+const built = needs === undefined ? build(root, isChecked ? [] : ["--no-check"]) : provide(root, needs);
 const stripped = isCheckedHere ? stripTypes(environment) : undefined;
 if (isCheckedHere) {
   const outcomes = await Promise.all(Object.entries(checks).map(([title, words]) => check(title, words)));
   for (const passed of outcomes) total[passed ? "passed" : "failed"] += 1;
 }
 
-const files = testFiles(paths).filter(isWanted);
-if (files.length === 0) {
-  console.error(`no test file under ${paths.join(" ")}`);
-  process.exit(1);
-}
-const missing = await missingForTopology();
+const [isBuilt] = await Promise.all([built, stripped]);
+const missing = needs === undefined || needsKernel(needs) ? await missingForKernel() : [];
 if (missing.length > 0) console.log(`tests in network namespaces are skipped: ${missing.join("; ")}`);
 
 const wronglySkipped = [];
-environment.KPTS_MISSING ??= JSON.stringify(missing);
-const [isBuilt] = await Promise.all([built, stripped]);
+if (needs === undefined || needsKernel(needs)) environment.KPTS_MISSING ??= JSON.stringify(missing);
 // While a developer tries a single test, the previous program may do.
 if (!isBuilt && isWhole) {
   console.log("✗ build: see the errors above; what starts the program has the one of an earlier build, if any");
@@ -276,7 +269,9 @@ function hostBatches() {
   const batches = [...batchesOf("unit tests", units), ...batchesOf("other tests", others)];
   if (!isWhole) return batches;
   // The tests whose computations yield only when a test says so, with the other setting. For others it would be the same test.
-  const giving = filesThatReach(root, units.filter(inFolder(join("src", "dataplane"))), YIELDER);
+  const sources = new Sources(root);
+  const planned = units.filter(inFolder(join("src", "dataplane")));
+  const giving = planned.filter((file) => sources.reachedFrom(file).has(YIELDER));
   return [...batches, ...batchesOf("KPTS_YIELD=always", giving, { KPTS_YIELD: "always" })];
 }
 
@@ -341,5 +336,5 @@ for (const title of wronglySkipped) console.log(`✗ skipped although this machi
 // A suite that was skipped as a whole is not among the counted tests.
 total.skipped = Math.max(0, total.skipped - wronglySkipped.length);
 total.failed += wronglySkipped.length;
-console.log(`${total.passed} passed, ${total.failed} failed, ${total.skipped} skipped`);
+console.log(closingLine(total));
 process.exitCode = total.failed > 0 ? 1 : 0;

@@ -50,6 +50,10 @@ const toolsOf = {
   start: demoTools,
   test: kernelTools,
   "test all": [...kernelTools, ...imageTools, ...machineTools],
+  // What single files say that they need (test-needs.mjs).
+  "kernel-tools": kernelTools,
+  "image-tools": imageTools,
+  qemu: machineTools,
   // Tests request these themselves, so that others run meanwhile.
   wine: wineTools,
   browser: ["chromium"],
@@ -99,15 +103,17 @@ function lockedApt(waiting, args) {
   return spawnSync("flock", words, { stdio: ["ignore", "ignore", "pipe"], encoding: "utf8", env });
 }
 
-const missingTools = (command) => (toolsOf[command] ?? []).filter((tool) => !isInstalled(tool));
+/** @param commands some of those above. */
+const missingTools = (commands) =>
+  [...new Set(commands.flatMap((command) => toolsOf[command] ?? []))].filter((tool) => !isInstalled(tool));
 
 /**
  * Runs {@link ensureSystemTools} in a separate process, so that other packages can be installed meanwhile. Resolves
  * when it has ended.
  */
-export async function beginSystemTools(command) {
-  if (missingTools(command).length === 0) return;
-  const child = spawn(process.execPath, [fileURLToPath(import.meta.url), command], { stdio: "inherit" });
+export async function beginSystemTools(commands) {
+  if (missingTools(commands).length === 0) return;
+  const child = spawn(process.execPath, [fileURLToPath(import.meta.url), ...commands], { stdio: "inherit" });
   await new Promise((done) => child.on("close", done).on("error", done));
 }
 
@@ -115,8 +121,8 @@ export async function beginSystemTools(command) {
  * As root on Debian, installs what is missing; otherwise lists it. Never ends the program: the command that follows
  * knows what it can do without.
  */
-function ensureSystemTools(command) {
-  const missing = () => missingTools(command);
+function ensureSystemTools(commands) {
+  const missing = () => missingTools(commands);
   if (missing().length === 0) return;
   const packages = () => [...new Set(missing().flatMap((tool) => packageOf[tool].split(" ")))];
   if (process.getuid?.() === 0 && isInstalled("apt-get")) {
@@ -134,8 +140,8 @@ function ensureSystemTools(command) {
   console.error(`missing tools: ${left.join(" ")}; install as root: apt-get install ${packages().join(" ")}`);
 }
 
-// As a program: installs the tools of one command or, with `update`, updates the package lists.
+// As a program: installs the tools of some commands or, with `update`, updates the package lists.
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   if (process.argv[2] === "update") apt("update");
-  else ensureSystemTools(process.argv[2]);
+  else ensureSystemTools(process.argv.slice(2));
 }

@@ -31,6 +31,10 @@ function cut(text) {
   return [...lines.slice(0, FIRST_LINES), `… ${left} lines are above …`, ...lines.slice(-LAST_LINES)].join("\n");
 }
 
+/** What a run ends with. @param counts of node:test. */
+export const closingLine = ({ passed, failed, cancelled = 0, skipped, todo = 0 }) =>
+  `${passed} passed, ${failed + cancelled} failed, ${skipped + todo} skipped`;
+
 /**
  * All failures once more, for readers who look at the end of the output first.
  *
@@ -137,7 +141,7 @@ class ProcessReport {
 export default async function* report(source, batches = new Map(), failures = []) {
   const processes = new Map();
   for await (const { type, data } of source) {
-    const key = data.entryFile ?? data.file;
+    const key = data?.entryFile ?? data?.file;
     if (key === undefined) {
       if (type === "test:diagnostic" && !TOTALS.test(data.message)) yield `${indent(data.message)}\n`;
       continue;

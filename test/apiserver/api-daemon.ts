@@ -6,8 +6,8 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { signalChild } from "../../src/kernel/child-process.ts";
+import { KUBE_PROXY } from "../../testkit/needs/built-program.ts";
 import { until } from "../../testkit/support/patience.ts";
 import { BusyClock } from "../../testkit/support/processor-wait.ts";
 import { node, service, serviceCidr, slice } from "./example-objects.ts";
@@ -16,7 +16,7 @@ import { RESOURCE_TYPES } from "./resource-types.ts";
 import { nodeProxierRole, TestApiServer, type TestApiServerOptions } from "./test-api-server.ts";
 
 /** The built program, as users start it. */
-export const PROGRAM: readonly string[] = [fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url))];
+export const PROGRAM: readonly string[] = [KUBE_PROXY];
 /** Generous, for several tests at once on two busy cores. */
 export const PATIENCE_MS = 30_000;
 

@@ -5,8 +5,8 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { type NftablesClient, openNftables } from "../../src/kernel/nftables/wire/nftables-client.ts";
+import { KUBE_PROXY } from "../../testkit/needs/built-program.ts";
 import { BusyClock } from "../../testkit/support/processor-wait.ts";
 import { ApiDaemon, POD_TOKEN, POD_USER, startClusterServer } from "./api-daemon.ts";
 import { service, slice } from "./example-objects.ts";
@@ -30,7 +30,6 @@ export interface RecoveryReport {
   readonly expiredErrors: readonly string[];
 }
 
-const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));
 /** Above the 65,000 Services that a run may start with. */
 const MARKERS_FROM = 65_000;
 const LIMIT_MS = 240_000;

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
+import { KUBE_PROXY } from "../../testkit/needs/built-program.ts";
 import { ApiDaemon, startClusterServer } from "./api-daemon.ts";
 import { service, slice } from "./example-objects.ts";
 import { CONFIG_CONF } from "./kubeadm-files.ts";
@@ -58,7 +58,6 @@ const CHANGING = 150;
 const CHANGE_EVERY_MS = 20;
 /** Services that show that all earlier changes have arrived. */
 const MARKERS_FROM = 2_000;
-const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));
 /** A request without a response is abandoned after 75 s, and waits grow to a minute. */
 const RECOVERY_LIMIT_MS = 240_000;
 

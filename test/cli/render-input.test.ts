@@ -6,14 +6,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { describe, type TestContext, test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { UsageError } from "../../src/cli/output.ts";
 import { render } from "../../src/cli/render.ts";
+import { KUBE_PROXY } from "../../testkit/needs/built-program.ts";
 import { examplesAsJson } from "./run-command.ts";
 
 const EXAMPLES = examplesAsJson();
-const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));
 const NODE_A = ["--hostname-override", "node-a", "--mode", "iptables"];
 const GOOD = `apiVersion: v1
 kind: Service

@@ -8,9 +8,9 @@ import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { RENDER_USAGE, render } from "../../src/cli/render.ts";
+import { KUBE_PROXY } from "../../testkit/needs/built-program.ts";
 import type { NetworkNamespace } from "../../testkit/net/network-namespace.ts";
 import { ProxyDaemon } from "../../testkit/support/proxy-daemon.ts";
 import { kernelSkip } from "../../testkit/support/topology.ts";
@@ -18,7 +18,6 @@ import { caseState } from "../conformance/conformance-case.ts";
 import { conformanceNode } from "../conformance/conformance-node.ts";
 
 const run = promisify(execFile);
-const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));
 const { node: nodeObject, services, slices } = caseState("random-002");
 const OBJECTS = [nodeObject, ...services, ...slices];
 const FAMILIES = [

@@ -1,9 +1,8 @@
 /** Runs the program as a shell would, with limits. */
 import { spawn } from "node:child_process";
-import { fileURLToPath } from "node:url";
+import { KUBE_PROXY } from "../../testkit/needs/built-program.ts";
 import { stretched } from "../../testkit/support/patience.ts";
 
-const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));
 const LIMIT_MS = 30_000;
 
 export interface Ended {

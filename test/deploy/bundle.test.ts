@@ -7,13 +7,13 @@ import { after, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { compiledCodeFile, compileProgram } from "../../src/cli/program-script.ts";
 import { readAssets } from "../../src/page/assets.ts";
+import { BUILT_MAIN } from "../../testkit/needs/built-program.ts";
 import { runCommand } from "../../testkit/net/run-command.ts";
 
 const CHECKOUT = fileURLToPath(new URL("../../", import.meta.url));
-const MAIN = join(CHECKOUT, "dist/bundle/main.js");
 const SCRIPT = join(CHECKOUT, "dist/bundle/kube-proxy.cjs");
 const SOURCE = join(CHECKOUT, "src/cli/proxy-command.ts");
-const isCurrent = existsSync(MAIN) && statSync(MAIN).mtimeMs > statSync(SOURCE).mtimeMs;
+const isCurrent = existsSync(BUILT_MAIN) && statSync(BUILT_MAIN).mtimeMs > statSync(SOURCE).mtimeMs;
 
 describe("the bundled program", { skip: isCurrent ? false : "not built: npm run build" }, () => {
   const folder = mkdtempSync(join(tmpdir(), "kpts-bundle-"));
@@ -21,7 +21,7 @@ describe("the bundled program", { skip: isCurrent ? false : "not built: npm run 
 
   test("writes to the log which line of the sources wrote", async () => {
     const args = ["--write-config-to", join(folder, "config.yaml")];
-    const { stderr } = await runCommand([process.execPath, MAIN, ...args], { timeoutMs: 60_000 });
+    const { stderr } = await runCommand([process.execPath, BUILT_MAIN, ...args], { timeoutMs: 60_000 });
     const line = /proxy-command\.ts:(\d+)\] "Wrote configuration"/.exec(stderr)?.[1];
     assert.match(readFileSync(SOURCE, "utf8").split("\n")[Number(line) - 1] ?? "", /log\.info\("Wrote configuration"/);
   });
@@ -48,7 +48,7 @@ describe("the bundled program", { skip: isCurrent ? false : "not built: npm run 
     // JSON is YAML, and its own parser is not used here.
     writeFileSync(join(folder, "service.yaml"), JSON.stringify(manifest));
     const args = ["render", "--mode", "nftables", "-f", join(folder, "service.yaml"), "--hostname-override", "node-a"];
-    const { stdout } = await runCommand([process.execPath, MAIN, ...args], { timeoutMs: 60_000 });
+    const { stdout } = await runCommand([process.execPath, BUILT_MAIN, ...args], { timeoutMs: 60_000 });
     assert.match(stdout, /shop\/web/);
   });
 
@@ -91,7 +91,7 @@ describe("the bundled program", { skip: isCurrent ? false : "not built: npm run 
         }
       };`,
     );
-    const args = ["--require", hook, MAIN, "--manifests", folder, "--hostname-override", "node-a"];
+    const args = ["--require", hook, BUILT_MAIN, "--manifests", folder, "--hostname-override", "node-a"];
     const { status, stderr } = await runCommand([process.execPath, ...args], { timeoutMs: 60_000, allowFailure: true });
     assert.equal(status, 0, stderr);
     assert.match(stderr, / signal="SIGTERM"$/m);
@@ -100,9 +100,9 @@ describe("the bundled program", { skip: isCurrent ? false : "not built: npm run 
 
   test("runs the commands, and refuses other words as kube-proxy does", async () => {
     const limits = { timeoutMs: 60_000, allowFailure: true };
-    const { stdout } = await runCommand([process.execPath, MAIN, "help"], limits);
+    const { stdout } = await runCommand([process.execPath, BUILT_MAIN, "help"], limits);
     assert.match(stdout, /^Usage: kube-proxy help/);
-    const { status, stderr } = await runCommand([process.execPath, MAIN, "foo"], limits);
+    const { status, stderr } = await runCommand([process.execPath, BUILT_MAIN, "foo"], limits);
     assert.deepEqual([status, stderr], [1, 'Error: "kube-proxy" does not take any arguments, got ["foo"]\n']);
   });
 

@@ -2,6 +2,7 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { IMAGE_TOOLS } from "../../testkit/needs/image-tools.ts";
 import { runCommand } from "../../testkit/net/run-command.ts";
 import { isExecutable } from "../../testkit/support/tools.ts";
 import { ensureLocalBases } from "./local-bases.ts";
@@ -13,7 +14,7 @@ const LIMIT_MS = 280_000;
 /** Why there can be no image here, or `false`; for the `skip` option of a test. */
 export function imageSkip(): string | false {
   if (process.getuid?.() !== 0) return "building an image needs root here";
-  const missing = ["/usr/bin/buildah", "/usr/sbin/debootstrap"].filter((tool) => !isExecutable(tool));
+  const missing = IMAGE_TOOLS.filter((tool) => !isExecutable(tool));
   return missing.length === 0 ? false : `missing ${missing.join(", ")}: install the packages of that name`;
 }
 

@@ -9,6 +9,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 import { TEST_ENGINE } from "../../testkit/batches/test-engine.ts";
+import { Sources } from "../../testkit/needs/reach.ts";
 import { mutantsOf } from "./mutate.ts";
 
 /** A line for the person who runs this. */
@@ -84,26 +85,10 @@ function draw(count: number): Place[] {
 
 /** Test files by how many imports lie between them and each module that they reach. */
 function distances(tests: readonly string[]): Map<string, Map<string, number>> {
-  const imports = new Map<string, readonly string[]>();
-  const importsOf = (file: string): readonly string[] => {
-    const known = imports.get(file);
-    if (known !== undefined) return known;
-    let text = "";
-    try {
-      text = readFileSync(join(ROOT, file), "utf8");
-    } catch {
-      // A path in a string that is no file.
-    }
-    const found = [...text.matchAll(/"(\.{1,2}\/[\w./-]+\.ts)"/g)].map(([, path = ""]) => join(dirname(file), path));
-    imports.set(file, found);
-    return found;
-  };
+  const found = new Sources(ROOT);
   const all = new Map<string, Map<string, number>>();
   for (const testFile of tests) {
-    const far = new Map([[testFile, 0]]);
-    // Grows while it is walked over.
-    for (const [file, steps] of far) for (const next of importsOf(file)) if (!far.has(next)) far.set(next, steps + 1);
-    for (const [file, steps] of far) {
+    for (const [file, steps] of found.reachedFrom(testFile)) {
       const reached = all.get(file) ?? new Map<string, number>();
       all.set(file, reached.set(testFile, steps));
     }

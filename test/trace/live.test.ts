@@ -14,12 +14,12 @@ import { fileURLToPath } from "node:url";
 import { stripVTControlCharacters } from "node:util";
 import { render } from "../../src/cli/render.ts";
 import { trace } from "../../src/cli/trace.ts";
+import { KUBE_PROXY } from "../../testkit/needs/built-program.ts";
 import { newRunName } from "../../testkit/net/run-name.ts";
 import { inNetns } from "../../testkit/support/in-netns.ts";
 import { stretched } from "../../testkit/support/patience.ts";
 import { type Ran, runCommand } from "../cli/run-command.ts";
 
-const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));
 const EXAMPLES = fileURLToPath(new URL("../../examples", import.meta.url));
 const TABLE = "kube-proxy-trace";
 const POD = newRunName("livepod");

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { stripVTControlCharacters } from "node:util";
 import { differences, processState } from "./left-behind.ts";
-import { filesThatReach, makeBatches, partition, portions } from "./make-batches.ts";
+import { makeBatches, partition, portions } from "./make-batches.ts";
 import { needsOwnProcess } from "./own-process.ts";
 
 /** What the runner does with batches: node:test runs them, and the reporter separates them again. */
@@ -103,22 +103,6 @@ test("files that measure or change their process have one of their own", (t) => 
   writeFileSync(join(root, "one.ts"), "process.chdir('/')");
   writeFileSync(join(root, "two.ts"), "");
   assert.deepEqual(partition(root, ["one.ts", "two.ts"]), { shared: ["two.ts"], alone: ["one.ts"] });
-});
-
-test("a module is reached over others, also those that are named as programs, and in circles", (t) => {
-  const root = mkdtempSync(join(tmpdir(), "kpts-batches-"));
-  t.after(() => rmSync(root, { recursive: true }));
-  const sources = {
-    "far.ts": 'import { b } from "./circle.ts";',
-    "circle.ts": 'import { c } from "./back.ts";\nimport { m } from "./module.ts";',
-    "back.ts": 'import { b } from "./circle.ts";',
-    "thread.ts": 'new Worker(new URL("module.ts", import.meta.url));',
-    "other.ts": 'import { x } from "node:fs";\nconst missing = "./nothing.ts";',
-    "module.ts": "",
-  };
-  for (const [file, source] of Object.entries(sources)) writeFileSync(join(root, file), source);
-  const files = ["far.ts", "back.ts", "thread.ts", "other.ts"];
-  assert.deepEqual(filesThatReach(root, files, "module.ts"), ["far.ts", "back.ts", "thread.ts"]);
 });
 
 test("portions are few, nearly equal, and have every item once and in its order", () => {

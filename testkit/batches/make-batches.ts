@@ -1,6 +1,6 @@
 /** Which unit-test files share a process, and the files that run them in node:test. */
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { needsOwnProcess } from "./own-process.ts";
 import type { BatchOptions } from "./run-batch.ts";
 
@@ -25,34 +25,6 @@ export function partition(
 ): { readonly shared: readonly string[]; readonly alone: readonly string[] } {
   const isAlone = new Map(files.map((file) => [file, needsOwnProcess(readFileSync(join(root, file), "utf8"))]));
   return { shared: files.filter((file) => !isAlone.get(file)), alone: files.filter((file) => isAlone.get(file)) };
-}
-
-/** A path in a source: of a module that it imports, or starts as a thread or process. */
-const PATH = /"(\.?[\w./-]+\.ts)"/g;
-
-/**
- * Those of the files that reach a module.
- *
- * @param root the checkout. @param files and `module` relative to it.
- */
-export function filesThatReach(root: string, files: readonly string[], module: string): string[] {
-  const namedIn = new Map<string, readonly string[]>();
-  const named = (file: string): readonly string[] => {
-    const known = namedIn.get(file);
-    if (known !== undefined) return known;
-    const paths = [...readFileSync(join(root, file), "utf8").matchAll(PATH)];
-    const found = paths
-      .map(([, path = ""]) => join(dirname(file), path))
-      .filter((path) => existsSync(join(root, path)));
-    namedIn.set(file, found);
-    return found;
-  };
-  return files.filter((file) => {
-    // Grows during the iteration.
-    const reached = new Set([file]);
-    for (const one of reached) for (const next of named(one)) reached.add(next);
-    return reached.has(module);
-  });
 }
 
 /** Cuts a list into as few parts of nearly equal length as the limit allows. Neighbours stay together: they load the same modules. */

@@ -5,6 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { inNetworkNamespace } from "../../src/kernel/network-namespace.ts";
 import { type CommandOptions, type CommandResult, runCommand } from "./run-command.ts";
 import { isLeftover } from "./run-name.ts";
+import "../needs/kernel-tools.ts";
 
 const NAMESPACE_FOLDER = "/run/netns";
 const CREATION_LIMIT_MS = 120_000;

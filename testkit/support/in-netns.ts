@@ -13,6 +13,7 @@ import { execFileSync, spawn } from "node:child_process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { TEST_ENGINE } from "../batches/test-engine.ts";
+import { netnsSkip } from "../needs/kernel-tools.ts";
 import { stretched } from "./patience.ts";
 
 export interface NetnsOptions {
@@ -32,7 +33,7 @@ export function inNetns(moduleUrl: string, options: NetnsOptions, body: () => vo
     body();
     return;
   }
-  test(`in a network namespace: ${options.name}`, { skip: reasonToSkip() }, async (t) => {
+  test(`in a network namespace: ${options.name}`, { skip: netnsSkip }, async (t) => {
     const reason = await options.prepare?.();
     if (typeof reason === "string") {
       t.skip(reason);
@@ -49,10 +50,6 @@ export function inNetns(moduleUrl: string, options: NetnsOptions, body: () => vo
       execFileSync("ip", ["netns", "delete", namespace]);
     }
   });
-}
-
-function reasonToSkip(): string | false {
-  return process.getuid?.() === 0 ? false : "network namespaces need root";
 }
 
 function runInside(namespace: string, file: string, timeoutMs: number): Promise<{ status: number; output: string }> {

@@ -7,8 +7,7 @@ import { inNetworkNamespace } from "../../src/kernel/network-namespace.ts";
 import { type Exec, execProcess } from "../../src/kernel/process.ts";
 import { NetworkNamespace, namespacePath } from "../net/network-namespace.ts";
 
-/** For the `skip` option of a test: why there can be no namespace here, or `false`. */
-export const netnsSkip: string | false = process.getuid?.() === 0 ? false : "network namespaces need root";
+export { netnsSkip } from "../needs/kernel-tools.ts";
 
 export interface TestNetns {
   readonly name: string;

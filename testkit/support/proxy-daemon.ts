@@ -6,13 +6,12 @@ import type { ChildProcess } from "node:child_process";
 import { mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { signalChild } from "../../src/kernel/child-process.ts";
+import { KUBE_PROXY } from "../needs/built-program.ts";
 import { type FetchAnswer, fetchInside } from "../net/fetch-inside.ts";
 import type { NetworkNamespace } from "../net/network-namespace.ts";
 import { PATIENCE, stretched, until } from "./patience.ts";
 
-const KUBE_PROXY = fileURLToPath(new URL("../../bin/kube-proxy", import.meta.url));
 /** On an idle machine. */
 const PATIENCE_MS = 30_000;
 

@@ -19,6 +19,7 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import type { HcnKind } from "../../src/kernel/hcn/hcn-calls.ts";
 import { isJsonObject, type JsonObject } from "../../src/kernel/hcn/json-fields.ts";
+import "../needs/built-program.ts";
 import { isOnPath } from "../support/tools.ts";
 import { installWine, underWine, WINE_SERVER, wine } from "./wine-root.ts";
 

@@ -6,14 +6,13 @@ import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
-import { fileURLToPath } from "node:url";
+import { KUBE_PROXY } from "../../../testkit/needs/built-program.ts";
 import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
 import { stretched } from "../../../testkit/support/patience.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { canonicalIptables } from "../../conformance/canonical-iptables.ts";
 import { faultNode, isServedAsMade, nodeObject, SYNC_PERIOD_MS, served, startDaemon } from "./fault-node.ts";
 
-const KUBE_PROXY = fileURLToPath(new URL("../../../bin/kube-proxy", import.meta.url));
 const objects = [1, 2, 3].flatMap((number) => served(`service-${number}`, number));
 
 async function iptables(node: NetworkNamespace, ...args: string[]): Promise<void> {

@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { testBpffs } from "../../../src/kernel/bpf/testing/test-bpffs.ts";
 import type { Protocol } from "../../../src/net/protocol.ts";
+import { KUBE_PROXY } from "../../../testkit/needs/built-program.ts";
 import { nodeA } from "../../../testkit/net/topology-spec.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import {
@@ -20,7 +20,6 @@ import { DESTINATIONS, type Destination, POSITIONS, type Position, sourceAddress
 import { addressOf, flowNetwork } from "./flow-network.ts";
 import { ALL_MODES, type Mode, protocolsOf, traitsOf } from "./modes.ts";
 
-const KUBE_PROXY = fileURLToPath(new URL("../../../bin/kube-proxy", import.meta.url));
 const CONNECTIONS = 6;
 
 interface Frontend {

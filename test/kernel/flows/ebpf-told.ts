@@ -1,19 +1,17 @@
 /** What the commands that inspect a node say about a daemon that runs in ebpf mode, and about its pinned maps. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import type { BpfMap } from "../../../src/kernel/bpf/bpf.ts";
 import { kernelBpf } from "../../../src/kernel/bpf/kernel-bpf.ts";
 import { frontendKey, leadingMaps, MAPS_VERSION } from "../../../src/kernel/bpf/socket-balancer/maps.ts";
 import { ip } from "../../../src/model/testing/records.ts";
 import { PROTOCOL_NUMBERS } from "../../../src/net/protocol.ts";
+import { KUBE_PROXY } from "../../../testkit/needs/built-program.ts";
 import type { CommandResult } from "../../../testkit/net/run-command.ts";
 import { nodeA } from "../../../testkit/net/topology-spec.ts";
 import { stretched } from "../../../testkit/support/patience.ts";
 import { addressesOf, SERVICE_PORT } from "./cluster-objects.ts";
 import type { FlowNetwork } from "./flow-network.ts";
-
-const KUBE_PROXY = fileURLToPath(new URL("../../../bin/kube-proxy", import.meta.url));
 
 /** As on the node, beside the daemon. */
 async function told({ daemon }: FlowNetwork, ...args: readonly string[]): Promise<CommandResult> {

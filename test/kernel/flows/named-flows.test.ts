@@ -4,8 +4,8 @@ import { type ChildProcess, execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import type { NamedFlow } from "../../../src/explain/flows.ts";
+import { KUBE_PROXY } from "../../../testkit/needs/built-program.ts";
 import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
 import { until } from "../../../testkit/support/patience.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
@@ -15,7 +15,6 @@ import { addressOf, flowNetwork } from "./flow-network.ts";
 import { HeldConnection } from "./held-connection.ts";
 import { ALL_MODES, protocolsOf, traitsOf } from "./modes.ts";
 
-const KUBE_PROXY = fileURLToPath(new URL("../../../bin/kube-proxy", import.meta.url));
 const CONNECTIONS = 20;
 
 /** Runs beside the test; its lines so far. */

@@ -3,14 +3,13 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
+import { KUBE_PROXY } from "../../../testkit/needs/built-program.ts";
 import { until } from "../../../testkit/support/patience.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { servingPods, TARGET_PORTS } from "./cluster-objects.ts";
 import { addressOf, flowNetwork } from "./flow-network.ts";
 import { ALL_MODES, protocolsOf } from "./modes.ts";
 
-const KUBE_PROXY = fileURLToPath(new URL("../../../bin/kube-proxy", import.meta.url));
 const SILENT = servingPods["remote-1"];
 
 for (const mode of ALL_MODES) {

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { fileURLToPath } from "node:url";
+import { KUBE_PROXY } from "../../../testkit/needs/built-program.ts";
 import { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
 import { PATIENCE } from "../../../testkit/support/patience.ts";
 import { canonicalIptables } from "../../conformance/canonical-iptables.ts";
@@ -14,7 +14,6 @@ import { addVirtualServer, boundAddresses, ipvsDaemon, ipvsNode, preparedNode, v
 
 /** Covers a start and some fifty tools. */
 const CLEANUP_LIMIT_MS = 20_000 * PATIENCE;
-const KUBE_PROXY = fileURLToPath(new URL("../../../bin/kube-proxy", import.meta.url));
 
 describe("start", () => {
   test("an unknown scheduler ends it with status 1, its name and its module", async (t) => {
