@@ -7,7 +7,7 @@ import type { LedFlow } from "../kernel/conntrack/conntrack.ts";
 import type { Endpoint } from "../model/endpoint.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import type { Flow } from "../net/flow.ts";
-import type { IpFamily } from "../net/ip.ts";
+import type { IpAddress, IpFamily } from "../net/ip.ts";
 
 /** Everything a sync may look at. The maps are live: they do not change while the sync runs. */
 export interface SyncInput {
@@ -29,6 +29,8 @@ export interface SyncInput {
   readonly zone: string | undefined;
   /** Union of all ServiceCIDRs, as text. */
   readonly serviceCIDRs: readonly string[];
+  /** Whether {@link SyncOutcome.formerEndpoints} are used. @default they are not */
+  readonly wantsFormerEndpoints?: () => boolean;
 }
 
 /** A service port, or a part of the rules that belongs to none, that the kernel rejected. */
@@ -54,10 +56,20 @@ export interface SyncOutcome {
    * which the model does not know. Absent if the mode cannot tell.
    */
   readonly goneFrontends?: ReadonlySet<string>;
+  /** The first sync: TCP endpoints to which the rules of an earlier process led, at least those that are gone. @default none is known */
+  readonly formerEndpoints?: Iterable<FormerEndpoint>;
   /** For display; absent if the mode does not count it. */
   readonly written?: Written;
   /** The sync checked or wrote everything, requested or not, so its duration says nothing about the changed ports. @default as requested */
   readonly wasFull?: boolean;
+}
+
+/** A TCP endpoint that an earlier process's rules had. */
+export interface FormerEndpoint {
+  /** {@link ServicePortName.key}, or where the rules do not name it, an address at which it answered. */
+  readonly owner: string | { readonly address: IpAddress; readonly port: number };
+  /** `ip:port` */
+  readonly endpoint: string;
 }
 
 /** What a sync wrote. */

@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Mutex } from "../async/mutex.ts";
+import type { LedFlow } from "../kernel/conntrack/conntrack.ts";
 import { silentLogger } from "../logging/logger.ts";
 import { ProxyState } from "../model/proxy-state.ts";
 import type { EndTcp, Flow } from "../net/flow.ts";
 import { parseIpAddress } from "../net/ip.ts";
+import type { FormerEndpoint, LedConnections } from "./backend.ts";
 import { GoneConnections } from "./gone-connections.ts";
 import { FakeClock } from "./testing/fake-clock.ts";
 import { FakeConntrack, RecordingMetrics } from "./testing/recorders.ts";
@@ -30,7 +32,7 @@ class Bench {
   readonly sockets: Flow[] = [];
   readonly errors: unknown[] = [];
 
-  constructor(endTCP: EndTcp) {
+  constructor(endTCP: EndTcp, led?: LedConnections) {
     const { clock } = this;
     const now = () => clock.now();
     this.state = new ProxyState({ family: "IPv4", nodeName: "", allowExternalIPs: true, now, log: silentLogger });
@@ -41,7 +43,7 @@ class Bench {
     this.gone = new GoneConnections({
       ...{ ending: { endTCP, afterMs: 5000, endSockets }, conntrack: this.conntrack, metrics: this.metrics, clock },
       ...{ log: { ...silentLogger, error: (_message, error) => this.errors.push(error) }, family: "IPv4" },
-      ...{ state: this.state, turns: new Mutex() },
+      ...{ state: this.state, turns: new Mutex(), led },
       signal: new AbortController().signal,
     });
   }
@@ -66,8 +68,8 @@ class Bench {
     this.state.onService({ kind: "add", object: serviceRecord(service, { ports, ...changes }) });
   }
 
-  sync(): void {
-    this.gone.note(this.state.applyChanges().changedPorts);
+  sync(former: readonly FormerEndpoint[] = []): void {
+    this.gone.note(this.state.applyChanges().changedPorts, former);
   }
 }
 
@@ -133,15 +135,61 @@ test("an endpoint that the rules still lead to is not gone, though the model has
   assert.equal(bench.conntrack.flows.length, 0);
 });
 
-test("of an earlier process's endpoints nothing is known: they count as gone from the first sync on", async () => {
+test("endpoints of an earlier process's rules count as gone from the first sync on; of others nothing is known", async () => {
   const bench = new Bench("Gone");
   bench.add("a");
-  bench.conntrack.flows = [flow(A, "10.1.0.9", 1)];
-  bench.set("a", ["10.1.0.1"]);
+  const foreign = flow(A, "10.1.0.8", 2);
+  bench.conntrack.flows = [flow(A, "10.1.0.9", 1), foreign, flow(A, "10.1.0.7", 3)];
+  bench.write("a", ["10.1.0.1"]);
+  bench.sync([
+    { owner: "ns/a:p/TCP", endpoint: "10.1.0.9:8080" },
+    { owner: { address: ip(A), port: 80 }, endpoint: "10.1.0.7:8080" },
+    { owner: "ns/b:p/TCP", endpoint: "10.1.0.8:8080" },
+  ]);
   await bench.clock.advance(4999);
-  assert.equal(bench.conntrack.flows.length, 1);
+  assert.equal(bench.conntrack.flows.length, 3);
   await bench.clock.advance(2);
-  assert.equal(bench.conntrack.flows.length, 0);
+  assert.deepEqual(bench.conntrack.flows, [foreign]);
+});
+
+test("connections that another program leads to a pod that was never the service port's stay", async () => {
+  const bench = new Bench("Gone");
+  bench.add("a");
+  bench.set("a", ["10.1.0.1", "10.1.0.2"]);
+  // A host port of the CNI, at the Service's address.
+  const foreign = [flow(A, "10.9.0.1", 1), { ...flow(A, "10.1.0.2", 2), replySourcePort: 9090 }];
+  bench.conntrack.flows = [...foreign, flow(A, "10.1.0.2", 3)];
+  bench.set("a", ["10.1.0.1"]);
+  await bench.clock.advance(600_000);
+  bench.set("a", []);
+  await bench.clock.advance(600_000);
+  assert.deepEqual(bench.conntrack.flows, foreign);
+});
+
+test("of the endpoints that left, the last thousand of a day are remembered", async () => {
+  const bench = new Bench("Gone");
+  bench.add("a");
+  const at = (index: number): string => `10.1.${index >> 8}.${index & 255}`;
+  for (let index = 0; index <= 1001; index += 1) bench.set("a", [at(index)]);
+  const forgotten = flow(A, at(0), 1);
+  bench.conntrack.flows = [forgotten, flow(A, at(1), 2), flow(A, at(1000), 3)];
+  await bench.clock.advance(60_000);
+  assert.deepEqual(bench.conntrack.flows, [forgotten]);
+  await bench.clock.advance(86_400_000);
+  const old = flow(A, at(1000), 4);
+  bench.conntrack.flows = [old, flow(A, at(1001), 5)];
+  bench.set("a", []);
+  await bench.clock.advance(60_000);
+  assert.deepEqual(bench.conntrack.flows, [old]);
+});
+
+test("of a socket that the mode redirected the record is the proof", async () => {
+  const socket: LedFlow = { ...flow(A, "10.1.0.9", 1), socket: "7" };
+  const bench = new Bench("Gone", { read: async (visit) => visit(socket) });
+  bench.add("a");
+  bench.set("a", ["10.1.0.1"]);
+  await bench.clock.advance(60_000);
+  assert.deepEqual(bench.sockets, [socket]);
 });
 
 test("a look that was not whole, or failed, is repeated: nothing need change for that", async () => {
@@ -259,7 +307,8 @@ test("the annotation goes before the setting; the table is not read where nothin
     const bench = new Bench(setting);
     bench.add("a", endTCP === undefined ? {} : { endTCP });
     bench.conntrack.flows = [flow(A, "10.1.0.9", 1)];
-    bench.set("a", ["10.1.0.1"]);
+    bench.write("a", ["10.1.0.1"]);
+    bench.sync([{ owner: "ns/a:p/TCP", endpoint: "10.1.0.9:8080" }]);
     await bench.clock.advance(60_000);
     assert.deepEqual([bench.conntrack.dumps, bench.conntrack.flows.length], [dumps, 1 - dumps], `${setting} ${endTCP}`);
   }

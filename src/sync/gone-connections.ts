@@ -1,6 +1,9 @@
 /**
  * Ends TCP connections to endpoints that are gone: otherwise their clients would wait for an answer for up to a quarter of an hour.
  * Enabled by `connections.endTCP` or a Service's annotation. A terminating endpoint is still in the slices, so it is not gone.
+ *
+ * Other programs redirect connections too, also at a Service's address. An endpoint is gone only if this service port is known to
+ * have had it: connections to any other destination are left alone.
  */
 import type { Timer } from "../async/clock.ts";
 import type { LedFlow } from "../kernel/conntrack/conntrack.ts";
@@ -8,7 +11,7 @@ import { frontendKey } from "../model/frontend.ts";
 import type { ProxyState } from "../model/proxy-state.ts";
 import type { EndTcp, Flow } from "../net/flow.ts";
 import { type IpAddress, joinHostPort } from "../net/ip.ts";
-import type { LedConnections } from "./backend.ts";
+import type { FormerEndpoint, LedConnections } from "./backend.ts";
 import type { SyncMetrics } from "./observers.ts";
 import type { LookOptions } from "./stale-flows.ts";
 
@@ -35,7 +38,12 @@ interface Noted {
   readonly sinceMs: number;
   /** `ip:port` */
   readonly endpoints: ReadonlySet<string>;
+  /** When endpoints left, by `ip:port`, the first to leave first: the last {@link MOST_LEFT} of a day. */
+  readonly left: Map<string, number>;
 }
+
+/** How many of a service port's former endpoints are remembered, and for how long. */
+const [MOST_LEFT, REMEMBERED_MS] = [1000, 86_400_000];
 
 /** Delay after an error, or a table that changed while it was read; doubled after each error, up to the latter. */
 const [RETRY_MS, LONGEST_RETRY_MS] = [1000, 60_000];
@@ -46,8 +54,10 @@ export class GoneConnections {
   readonly #options: GoneConnectionsOptions;
   /** By service port key. */
   readonly #noted = new Map<string, Noted>();
-  /** When endpoints went, by service port key and `ip:port`. */
+  /** When endpoints went that are not gone for long enough yet, by service port key and `ip:port`. */
   readonly #goneMs = new Map<string, number>();
+  /** Endpoints of an earlier process's rules, and when they were learned, by service port key. */
+  readonly #former = new Map<string, Map<string, number>>();
   /** Endpoints, by key and `ip:port`, whose pod another Service had at the last look; also those that went since then. */
   readonly #spared = new Set<string>();
   #timer: Timer | undefined;
@@ -57,10 +67,11 @@ export class GoneConnections {
     options.signal.addEventListener("abort", () => this.#timer?.cancel(), { once: true });
   }
 
-  /** Call when the rules of these service ports are in the kernel. */
-  note(changed: Iterable<string>): void {
-    const { clock, ending, state } = this.#options;
+  /** Call when the rules of these service ports are in the kernel. @param former endpoints of an earlier process's rules */
+  note(changed: Iterable<string>, former: Iterable<FormerEndpoint> = []): void {
+    const { clock, ending, led, state } = this.#options;
     const nowMs = clock.monotonicMs();
+    for (const one of former) this.#learn(one, nowMs);
     let isDue = this.#spared.size > 0;
     // Any change may be the one that takes the pod from that other Service, too.
     for (const id of this.#spared) this.#goneMs.set(id, nowMs);
@@ -71,20 +82,46 @@ export class GoneConnections {
         continue;
       }
       const endpoints = new Set(state.endpoints.get(key)?.map(({ text }) => text));
-      this.#noted.set(key, { sinceMs: before?.sinceMs ?? nowMs, endpoints });
-      isDue ||= before === undefined;
+      const left = before?.left ?? new Map(this.#former.get(key));
+      this.#noted.set(key, { sinceMs: before?.sinceMs ?? nowMs, endpoints, left });
+      isDue ||= before === undefined && (left.size > 0 || led !== undefined);
       for (const text of endpoints) {
+        left.delete(text);
         this.#goneMs.delete(`${key} ${text}`);
         this.#spared.delete(`${key} ${text}`);
       }
       for (const text of before?.endpoints ?? []) {
         if (endpoints.has(text)) continue;
+        left.set(text, nowMs);
         this.#goneMs.set(`${key} ${text}`, nowMs);
         this.#spared.add(`${key} ${text}`);
         isDue = true;
       }
+      for (const [text, atMs] of left) {
+        if (left.size <= MOST_LEFT && nowMs - atMs < REMEMBERED_MS) break;
+        left.delete(text);
+      }
     }
     if (isDue) this.#schedule(ending.afterMs);
+  }
+
+  #learn({ owner, endpoint }: FormerEndpoint, nowMs: number): void {
+    const { state } = this.#options;
+    const asNodePort = { address: undefined, port: typeof owner === "string" ? 0 : owner.port };
+    const key =
+      typeof owner === "string"
+        ? owner
+        : (state.ownerOf(frontendKey("TCP", owner)) ?? state.ownerOf(frontendKey("TCP", asNodePort)));
+    if (key === undefined || state.endpoints.get(key)?.some(({ text }) => text === endpoint) === true) return;
+    const known = this.#former.get(key) ?? new Map<string, number>();
+    known.set(endpoint, nowMs);
+    this.#former.set(key, known);
+  }
+
+  /** Whether the connections of any service port may be ended. */
+  isAskedForAny(): boolean {
+    const { ending, state } = this.#options;
+    return ending.endTCP === "Gone" || [...state.services.keys()].some((key) => this.#isAsked(key));
   }
 
   #isAsked(key: string | undefined): boolean {
@@ -152,7 +189,7 @@ export class GoneConnections {
     if (errors.length > 0) throw errors[0];
   }
 
-  /** Forgets times that are long enough ago: endpoints without one count as long gone. @returns the time left for the others. */
+  /** Forgets times that are long enough ago: they need no further look. @returns the time left for the others. */
   #forgetOld(): number[] {
     const { clock, ending } = this.#options;
     const nowMs = clock.monotonicMs();
@@ -204,6 +241,10 @@ export class GoneConnections {
     if (noted.endpoints.has(text)) return undefined;
     if (state.endpoints.get(key)?.some((endpoint) => endpoint.text === text) === true) return undefined;
     const id = `${key} ${text}`;
-    return { id, forMs: clock.monotonicMs() - (this.#goneMs.get(id) ?? noted.sinceMs) };
+    const nowMs = clock.monotonicMs();
+    const leftMs = noted.left.get(text);
+    // The mode knows of a socket only because it redirected it for this service port.
+    const isOurs = flow.socket !== undefined || (leftMs !== undefined && nowMs - leftMs < REMEMBERED_MS);
+    return isOurs ? { id, forMs: nowMs - (this.#goneMs.get(id) ?? leftMs ?? noted.sinceMs) } : undefined;
   }
 }

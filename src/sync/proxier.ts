@@ -280,7 +280,9 @@ export class Proxier {
       this.#log.v(2, `Syncing ${backend.mode} rules`, { fullSync: isFullSync });
       const portion = this.#portions.first(work.ports, isFullSync ? undefined : backend.portsAtOnce);
       const { services: all, endpoints, endpointCount } = this.state;
-      const served = { services: all, endpoints, endpointCount, zone: this.#zone, serviceCIDRs: this.#serviceCIDRs };
+      const ofNode = { zone: this.#zone, serviceCIDRs: this.#serviceCIDRs };
+      const wantsFormerEndpoints = (): boolean => this.#goneConnections?.isAskedForAny() === true;
+      const served = { services: all, endpoints, endpointCount, ...ofNode, wantsFormerEndpoints };
       const outcome = await backend.sync({ ...served, isFullSync, changedPorts: portion.now }, signal);
       wasFull ||= outcome.wasFull === true;
       record.rulesMs = clock.monotonicMs();
@@ -365,7 +367,7 @@ export class Proxier {
     await this.#syncServiceHealth(work.services.difference(unfinished));
     const gone = union(goneFrontends, outcome.goneFrontends ?? NO_WORK.goneFrontends);
     if ((staleFlows || gone.size > 0) && later.size === 0) this.#staleFlows.look(gone);
-    this.#goneConnections?.note(this.#takeInForce(work.ports.difference(later), failures));
+    this.#goneConnections?.note(this.#takeInForce(work.ports.difference(later), failures), outcome.formerEndpoints);
     if (!isComplete) throw new IncompleteSyncError(failures);
   }
 

@@ -78,7 +78,8 @@ export class SyncDriver {
     const { services, endpoints } = this.model;
     const { endpointCount = countOf(endpoints) } = this.model;
     const { zone, serviceCIDRs } = this;
-    return { isFullSync: isFull, services, endpoints, endpointCount, changedPorts: ports, zone, serviceCIDRs };
+    const ofNode = { zone, serviceCIDRs, wantsFormerEndpoints: () => true };
+    return { isFullSync: isFull, services, endpoints, endpointCount, changedPorts: ports, ...ofNode };
   }
 
   #owe(work: Partial<PendingWork>): void {

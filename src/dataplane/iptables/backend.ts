@@ -13,7 +13,7 @@ import { isDeepStrictEqual } from "../../kernel/node-util.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import type { Backend, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import type { Backend, FormerEndpoint, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { CommitCost } from "../shared/commit-cost.ts";
 import type { RestoreMetrics, RuleCountMetrics } from "../shared/iptables-metrics.ts";
 import { CHAINS, isServiceChain } from "../shared/iptables-rules/chain-names.ts";
@@ -22,7 +22,7 @@ import { OwnedRules } from "../shared/iptables-rules/owned-rules.ts";
 import { declaredChains, spell } from "../shared/iptables-rules/owner-rules.ts";
 import { staleChainOf, type WrittenRules } from "../shared/iptables-rules/payload.ts";
 import { equalStaticRules, type StaticPlan } from "../shared/iptables-rules/rules-plan.ts";
-import { readSaved } from "../shared/iptables-rules/saved-rules.ts";
+import { endpointsIn, readSaved } from "../shared/iptables-rules/saved-rules.ts";
 import { JUMP_RULES } from "../shared/iptables-rules/top-level-rules.ts";
 import type { DesiredPort, UnplannedPort } from "../shared/iptables-rules/transactions.ts";
 import { UNKNOWN_ADDRESSES } from "../shared/unknown-addresses.ts";
@@ -83,6 +83,8 @@ export class IptablesBackend implements Backend {
   #isLargeCluster = false;
   /** The last sync's facts; the same object as long as nothing changes. */
   #facts: PlanFacts | undefined;
+  /** Endpoints of an earlier process's rules, from the first full sync on. */
+  #former: FormerEndpoint[] | undefined;
   /** Whether the last attempt to read the node's addresses succeeded. */
   #knowsAddresses = true;
 
@@ -191,7 +193,7 @@ export class IptablesBackend implements Backend {
     await this.#ensureCounters();
     const facts = await this.#factsFor(input);
     const existing = new Set(natChains?.filter(isServiceChain));
-    const isFirst = existing.size === 0;
+    const isNew = existing.size === 0;
     const ports = new Map<string, DesiredPort>();
     const unplanned = new Map<string, UnplannedPort>();
     for (const key of await sortedKeys(input.services, signal)) {
@@ -203,7 +205,8 @@ export class IptablesBackend implements Backend {
       } else if (desired !== undefined) unplanned.set(key, desired);
       if (isTurnDue()) await giveTurn(signal);
     }
-    const portsPerTransaction = this.#portsPerTransaction(isFirst ? "first" : "again");
+    this.#former ??= await this.#formerEndpoints(existing, input);
+    const portsPerTransaction = this.#portsPerTransaction(isNew ? "first" : "again");
     const isSplit = portsPerTransaction !== undefined && Math.max(ports.size, existing.size) > portsPerTransaction;
     const written = await this.#rules.replace({
       plan: planStatic(config, facts),
@@ -215,6 +218,14 @@ export class IptablesBackend implements Backend {
     });
     this.#chainCheck.forget();
     return this.#outcome(input, written);
+  }
+
+  /** Where the chains of an earlier process lead that are no longer wanted. */
+  async #formerEndpoints(stale: ReadonlySet<string>, input: SyncInput): Promise<FormerEndpoint[]> {
+    if (stale.size === 0 || input.wantsFormerEndpoints?.() !== true) return [];
+    const failureText = "Failed to execute iptables-save: connections to endpoints that left meanwhile are not ended";
+    const nat = await this.#readable(failureText, () => readSaved(this.#options.iptables, "nat"));
+    return nat === undefined ? [] : [...endpointsIn(nat, stale)];
   }
 
   /** Undefined: everything in one transaction. */
@@ -252,6 +263,7 @@ export class IptablesBackend implements Backend {
     return {
       failures: [...failures.values(), ...(this.#knowsAddresses ? [] : [UNKNOWN_ADDRESSES])],
       noLocalEndpoints: installed.noLocalEndpoints,
+      formerEndpoints: this.#former?.splice(0) ?? [],
       written: { counts: { "rules in filter": filter, "rules in nat": nat }, kernelMs: this.#waits.ms },
     };
   }

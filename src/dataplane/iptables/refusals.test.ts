@@ -165,3 +165,16 @@ test("tables that the tool cannot print get each jump once, and a refused servic
   assert.match(kernel.dump("nat"), /-A KUBE-SERVICES -d 172\.16\.0\.1\/32 /);
   assert.equal(kernel.rules("filter", "FORWARD").length, 4);
 });
+
+test("the first sync tells which endpoints the rules of an earlier process had", async () => {
+  const before = new BackendBench();
+  before.set("a", clusterIP(1), 2);
+  before.set("bb", clusterIP(2), 2);
+  assert.deepEqual((await before.sync(true)).formerEndpoints, []);
+  const bench = new BackendBench({}, before.kernel);
+  bench.set("a", clusterIP(1), 1);
+  const { formerEndpoints = [] } = await bench.sync(true);
+  const left = [...formerEndpoints].map(({ owner, endpoint }) => `${JSON.stringify(owner)} ${endpoint}`).sort();
+  assert.deepEqual(left, ['"ns/a/TCP" 10.0.1.2:80', '"ns/bb/TCP" 10.0.2.1:80', '"ns/bb/TCP" 10.0.2.2:80']);
+  assert.deepEqual((await bench.sync(true)).formerEndpoints, []);
+});

@@ -54,6 +54,7 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
   readonly #watch: Watch;
   readonly #waits = new KernelWaits();
   #hasReplacedIptables = false;
+  #isFirst = true;
 
   constructor(given: IpvsOptions) {
     const options = this.#timed(given);
@@ -79,9 +80,13 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
     isMarked: false,
   };
 
-  sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
+  async sync(input: SyncInput, signal: AbortSignal): Promise<SyncOutcome> {
     this.#watch.giveWay();
-    return this.#reconciler.sync(input, signal);
+    const outcome = await this.#reconciler.sync(input, signal);
+    // Real servers of an earlier process that still have connections.
+    if (!this.#isFirst) return outcome;
+    this.#isFirst = false;
+    return { ...outcome, formerEndpoints: [...this.#graceful.endpoints()] };
   }
 
   /** Notices changes of devices and addresses at once, and all others with the next verification. */

@@ -11,6 +11,7 @@ import {
 } from "../../kernel/ipvs/ipvs.ts";
 import type { Flow } from "../../net/flow.ts";
 import { joinHostPort } from "../../net/ip.ts";
+import type { FormerEndpoint } from "../../sync/backend.ts";
 import type { IpvsOptions } from "./options.ts";
 import { mustDrain, realServerText } from "./virtual-server-step.ts";
 
@@ -36,6 +37,14 @@ export class GracefulTermination {
   /** The draining real servers of a virtual server. @param key its text. */
   of(key: string): Iterable<RealServerKey> {
     return this.#draining.get(key)?.realServers.values() ?? [];
+  }
+
+  /** The draining real servers of all TCP virtual servers. */
+  *endpoints(): Generator<FormerEndpoint> {
+    for (const { virtualServer, realServers } of this.#draining.values()) {
+      const { protocol, ...owner } = virtualServer;
+      for (const endpoint of protocol === "TCP" ? realServers.keys() : []) yield { owner, endpoint };
+    }
   }
 
   /** Whether {@link GracefulTermination.removeIdle} will perform the operation. */

@@ -16,7 +16,7 @@ import {
 import type { Logger } from "../../logging/logger.ts";
 import { someOf } from "../../logging/some-of.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
-import type { Backend, OnLostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import type { Backend, FormerEndpoint, OnLostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import { UNKNOWN_ADDRESSES } from "../shared/unknown-addresses.ts";
 import { bisectPorts, commitPorts, isAttributable } from "./bisect-ports.ts";
@@ -24,7 +24,7 @@ import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
 import { forgetClients } from "./flat/clients.ts";
 import { assessDamage, ForeignWarnings, OpenDamage } from "./foreign-damage.ts";
-import { setAside } from "./last-known-good.ts";
+import { formerEndpoints, setAside } from "./last-known-good.ts";
 import type { LayoutName } from "./layout-name.ts";
 import { LAYOUTS, type Layout } from "./layouts.ts";
 import type { LocalhostRelay } from "./localhost-relay.ts";
@@ -88,6 +88,8 @@ export class NftablesBackend implements Backend {
   /** Base chains of other programs in our table. */
   #foreign: readonly string[] = [];
   #isStarting = true;
+  /** Endpoints of an earlier process's table, from the first full sync on. */
+  #former: FormerEndpoint[] | undefined;
   readonly #warnings: ForeignWarnings;
   /** Whether the last attempt to read the node's addresses succeeded. */
   #knowsAddresses = true;
@@ -146,7 +148,8 @@ export class NftablesBackend implements Backend {
     }
     if (this.#refused.size > 0) syncFailures.inc();
     const failures = [...this.#refused.failures, ...(this.#knowsAddresses ? [] : [UNKNOWN_ADDRESSES])];
-    return { failures, noLocalEndpoints: this.#state.lacking, ...this.#committer.take(), wasFull: !isDone };
+    const found = { noLocalEndpoints: this.#state.lacking, formerEndpoints: this.#former?.splice(0) ?? [] };
+    return { failures, ...found, ...this.#committer.take(), wasFull: !isDone };
   }
 
   /** Deletes session affinity entries that lead to endpoints that are gone; the rules no longer lead there by then. */
@@ -292,6 +295,7 @@ export class NftablesBackend implements Backend {
     const { wanted, state } = await planWhole(premises, input, signal);
     if (left !== undefined) {
       this.#state = state;
+      this.#former = [];
       this.#readAt = left;
       this.#isKnown = true;
       this.#options.log.v(2, "The rules are as the previous process left them");
@@ -323,6 +327,7 @@ export class NftablesBackend implements Backend {
     const commit = (draft: TransactionDraft) => this.#committer.commit(draft);
     let content = await readPrepared(wanted, state, { ...options, commit, portsAtOnce, nft, read });
     this.#noteForeign(content);
+    this.#former ??= (content && (await this.#formerEndpoints(content, wanted, input))) ?? [];
     const draft = await reconcile(content, wanted, state, options);
     try {
       await this.#committer.commit(draft, content?.generation);
@@ -373,6 +378,19 @@ export class NftablesBackend implements Backend {
     const content = await this.#options.nft.read(expected);
     this.#damage.read((content ?? this.#readAt).generation);
     return content;
+  }
+
+  async #formerEndpoints(
+    content: NftTableContent,
+    wanted: WantedTable,
+    { wantsFormerEndpoints }: SyncInput,
+  ): Promise<FormerEndpoint[]> {
+    if (wantsFormerEndpoints?.() !== true) return [];
+    return formerEndpoints(content, wanted, this.#options.nft).catch((error: unknown) => {
+      const message = "Cannot read where the rules led: connections to endpoints that left meanwhile are not ended";
+      this.#options.log.error(message, error);
+      return [];
+    });
   }
 
   #noteForeign(content: NftTableContent | undefined): void {

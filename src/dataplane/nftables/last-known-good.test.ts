@@ -95,3 +95,27 @@ for (const [from, to] of [
     });
   }
 }
+
+for (const layout of ["Compatible", "Flat"] as const) {
+  for (const family of ["IPv4", "IPv6"] as const) {
+    test(`${layout}, ${family}: the first sync tells which endpoints an earlier process's table had`, async () => {
+      const model = newModel({ layout, family });
+      const [address, kept, gone] =
+        family === "IPv4" ? ["10.96.0.1", "10.180.0.1", "10.180.0.2"] : ["fd00:96::1", "fd00:180::1", "fd00:180::2"];
+      const a = port("a", address);
+      const udp = { ...port("b", address), name: servicePortName("ns", "b", "p", "UDP"), protocol: "UDP" } as const;
+      for (const one of [a, udp]) model.set(one, [remote(kept), remote(gone)]);
+      assert.deepEqual([...((await model.rig.sync()).formerEndpoints ?? [])], []);
+      for (const one of [a, udp]) model.set(one, [remote(kept)]);
+      model.rig.restart();
+      const { formerEndpoints = [] } = await model.rig.sync();
+      const left = [...formerEndpoints].filter(({ endpoint }) => !endpoint.includes(kept));
+      const endpoint = remote(gone).text;
+      assert.deepEqual(
+        new Set(left.map((one) => JSON.stringify(one))),
+        new Set([`{"owner":"ns/a:p/TCP","endpoint":"${endpoint}"}`]),
+      );
+      assert.deepEqual([...((await model.rig.sync({ full: true })).formerEndpoints ?? [])], []);
+    });
+  }
+}

@@ -3,10 +3,12 @@
  * ones. They are read from the kernel instead of memory: they survive a restart, and keeping them writes nothing that
  * the kernel might also reject.
  */
-import type { NftTableContent } from "../../kernel/nftables/nftables.ts";
+import type { Nftables, NftTableContent } from "../../kernel/nftables/nftables.ts";
 import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import type { ServicePortName } from "../../model/service-port-name.ts";
+import { type ServicePortName, servicePortKey } from "../../model/service-port-name.ts";
+import { joinHostPort } from "../../net/ip.ts";
+import type { FormerEndpoint } from "../../sync/backend.ts";
 import type { TransactionDraft } from "./draft.ts";
 import type { Layout } from "./layouts.ts";
 import { portText, portTextOf } from "./names.ts";
@@ -55,6 +57,38 @@ export async function setAside(
     draft = await reconcile(content, others, state, options);
     if (draft.owners().size === 0) return { draft, state, aside: [...hints.keys()] };
   }
+}
+
+/**
+ * The TCP endpoints to which a table of an earlier process leads: at least those of service ports that are to change. Sets that
+ * were compared have only the differences from what is wanted.
+ */
+export async function formerEndpoints(
+  { chains, sets }: NftTableContent,
+  { ports }: WantedTable,
+  nft: Pick<Nftables, "readTargets">,
+): Promise<FormerEndpoint[]> {
+  const found: FormerEndpoint[] = [];
+  for (const { elements, others } of sets.values()) {
+    for (const element of [...elements, ...(others?.values() ?? [])]) {
+      const { target, comment, key = [] } = element ?? {};
+      // A comment that was cut is no service port's name.
+      if (target === undefined || comment === undefined || !key.includes("tcp")) continue;
+      found.push({ owner: `${comment}/TCP`, endpoint: joinHostPort(target.ip, target.port) });
+    }
+  }
+  const owners = new Map<string, string>();
+  for (const [name, { ruleDigests }] of chains) {
+    const [namespace = "", service = "", protocol, port = ""] = portTextOf(name)?.split("/") ?? [];
+    if (protocol !== "tcp") continue;
+    const owner = servicePortKey(namespace, service, port, "TCP");
+    if (ports.get(owner)?.chains.get(name) !== chainDigest(ruleDigests)) owners.set(name, owner);
+  }
+  for (const [chain, targets] of await nft.readTargets(owners.keys())) {
+    for (const { ip, port } of targets)
+      found.push({ owner: owners.get(chain) ?? "", endpoint: joinHostPort(ip, port) });
+  }
+  return found;
 }
 
 /** A service port to look for, with hints for finding its share of the elements. */

@@ -2,7 +2,7 @@
 
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type { IpAddress } from "../../net/ip.ts";
-import { NetlinkError } from "../netlink/errors.ts";
+import { NetlinkError, undefinedIf } from "../netlink/errors.ts";
 import { ElementChecks, groupNumbers } from "./element-checks.ts";
 import { targetTypeId, writeElement } from "./netlink-sets.ts";
 import { decodeKey, type FamilyLayout, keyTypesOf } from "./netlink-values.ts";
@@ -141,6 +141,40 @@ export async function readTable(
     counters: await readCounters(client, table, layout),
   };
 }
+
+/** Where the rules of these chains translate destinations to. */
+export async function readTargets(
+  client: Pick<NftablesClient, "rules" | "elements">,
+  table: string,
+  chains: Iterable<string>,
+  layout: FamilyLayout,
+): Promise<ReadonlyMap<string, readonly NftTarget[]>> {
+  const { nfproto } = layout;
+  const found = new Map<string, NftTarget[]>();
+  for (const chain of chains) {
+    const rules = (await client.rules(nfproto, table, chain).catch(undefinedIf("ENOENT"))) ?? [];
+    const targets: NftTarget[] = [];
+    for (const { expressions = [] } of rules) {
+      if (!expressions.some(({ kind }) => kind === "nat")) continue;
+      const constants = expressions.flatMap((one) => (one.kind === "immediate" ? [one.data?.value ?? NO_BYTES] : []));
+      const fixed = targetOf(Buffer.concat(constants), layout);
+      if (fixed !== undefined) targets.push(fixed);
+      for (const one of expressions) {
+        if (one.kind !== "lookup" || one.dreg === undefined || one.set === undefined) continue;
+        const elements = (await client.elements(nfproto, table, one.set).catch(undefinedIf("ENOENT"))) ?? [];
+        for (const { data } of elements) {
+          const target = data?.value && targetOf(data.value, layout);
+          if (target !== undefined) targets.push(target);
+        }
+      }
+    }
+    if (targets.length > 0) found.set(chain, targets);
+    if (isTurnDue()) await giveTurn();
+  }
+  return found;
+}
+
+const NO_BYTES = new Uint8Array();
 
 /** Reads the packets of each named counter. */
 export async function readCounters(
@@ -312,8 +346,10 @@ function elementOf(
 
 const TARGET: readonly NftKeyType[] = ["address", "port"];
 
+/** @param bytes an address and a port, with or without the padding of a map's value */
 function targetOf(bytes: Uint8Array, layout: FamilyLayout): NftTarget | undefined {
-  const [ip, port] = decodeKey(TARGET, bytes, layout) ?? [];
+  const whole = bytes.length === layout.addressBytes + 2 ? Buffer.concat([bytes, new Uint8Array(2)]) : bytes;
+  const [ip, port] = decodeKey(TARGET, whole, layout) ?? [];
   return ip === undefined ? undefined : { ip: ip as IpAddress, port: Number(port) }; // decoded as TARGET says
 }
 

@@ -6,7 +6,7 @@
 import { Mutex } from "../../async/mutex.ts";
 import { isInterrupted, isNotFound, undefinedIf } from "../netlink/errors.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
-import { readCounters, readElements, readTable } from "./netlink-content.ts";
+import { readCounters, readElements, readTable, readTargets } from "./netlink-content.ts";
 import { fromNetlinkError, fromRefusal } from "./netlink-errors.ts";
 import { type EncodedTransaction, encodeTransaction } from "./netlink-transaction.ts";
 import { LAYOUTS } from "./netlink-values.ts";
@@ -197,6 +197,7 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
       },
       readElements: ({ name, key }) =>
         withNftErrors(readElements(client, { table, name, key }, layout).catch(undefinedIf("ENOENT"))),
+      readTargets: (chains) => withNftErrors(readTargets(client, table, chains, layout)),
       async readCounters() {
         return (await withNftErrors(readCounters(client, table, layout).catch(undefinedIf("ENOENT")))) ?? new Map();
       },

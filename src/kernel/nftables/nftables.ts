@@ -2,7 +2,17 @@
  * One nf_tables table of one family. Two implementations, the kernel over netlink and an in-memory one, pass the same
  * contract test. This layer knows chains, rules, sets and elements, but nothing about Services.
  */
-import type { NftChain, NftElement, NftFamily, NftHook, NftKeyType, NftRule, NftSet, NftValue } from "./ruleset.ts";
+import type {
+  NftChain,
+  NftElement,
+  NftFamily,
+  NftHook,
+  NftKeyType,
+  NftRule,
+  NftSet,
+  NftTarget,
+  NftValue,
+} from "./ruleset.ts";
 
 /** A chain without its rules. */
 export type NftChainHead = Omit<NftChain, "rules">;
@@ -138,6 +148,8 @@ export interface Nftables {
   generationIfUntouched(mark: NftMark): Promise<number | undefined>;
   /** Reads the elements of one set, including those that packets added; undefined if there is no such set. */
   readElements(set: NftSet): Promise<readonly NftElement[] | undefined>;
+  /** Where the rules of these chains translate destinations to; chains without such a rule, or that are gone, are left out. */
+  readTargets(chains: Iterable<string>): Promise<ReadonlyMap<string, readonly NftTarget[]>>;
   /** The packets of each named counter; empty if there is no table. */
   readCounters(): Promise<ReadonlyMap<string, number>>;
   /** Calls `onChange` for other programs' changes until the signal aborts. Rejects if watching fails. */

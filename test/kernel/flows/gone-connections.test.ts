@@ -150,3 +150,39 @@ for (const mode of ALL_MODES) {
     assert.deepEqual(await stop(), []);
   });
 }
+
+/** Modes in which another program can redirect what is sent to a Service's address. */
+for (const mode of ["iptables", "nftables", "nftables-flat"] as const) {
+  test(`${mode}: what another program leads stays; what left while the daemon was away ends`, {
+    skip: kernelSkip,
+  }, async (t) => {
+    const web = (pod: "remote-1" | "local-1"): ServiceSpec => ({ name: "web", number: 1, endpoints: [pod] });
+    const config = { connections: { endTCP: "Gone", endTCPAfter: `${AFTER_MS}ms` } };
+    const { daemon, topology } = await flowNetwork(t, mode, [web("remote-1")], { config });
+    const client = topology.namespace(namespaceAt["off-node client"]);
+    const of = (to: "external IP" | "node port") => addressOf(1, to, "TCP", "IPv4");
+    const { address, port } = of("external IP");
+    const elsewhere = `${servingPods["local-2"].ipv4}:${TARGET_PORTS.TCP}`;
+    const rule = `ip daddr ${address} tcp dport ${port} dnat to ${elsewhere}`;
+    const hook = "add table ip hostport; add chain ip hostport c { type nat hook prerouting priority -110; }";
+    await daemon.namespace.exec(["nft", `${hook}; add rule ip hostport c ${rule}`]);
+    const foreign = await Promise.all([1, 2].map(() => HeldConnection.open(client, of("external IP"))));
+    const led = await Promise.all([1, 2].map(() => HeldConnection.open(client, of("node port"))));
+    const ended = () => daemon.metric('kubeproxy_conntrack_reconciler_ended_connections_total{ip_family="IPv4"}');
+
+    assert.equal(await daemon.stop("SIGKILL"), "SIGKILL");
+    daemon.writeObjects(clusterOf([web("local-1")]));
+    const startedAt = Date.now();
+    daemon.spawn();
+    await daemon.synced(startedAt);
+    await until("ended connections", async () => (await ended()) === 2, { patienceMs: 20_000 });
+    assert.deepEqual(await Promise.all(led.map((one) => one.use())), ["read ECONNRESET", "read ECONNRESET"]);
+
+    const before = Date.now();
+    daemon.writeObjects(clusterOf([web("remote-1")]));
+    await daemon.synced(before);
+    await sleep(LATER_MS);
+    assert.deepEqual(await Promise.all(foreign.map((one) => one.use())), ["local-2", "local-2"]);
+    assert.equal(await ended(), 2);
+  });
+}

@@ -20,6 +20,7 @@ import {
   type NftElement,
   type NftFamily,
   type NftSet,
+  type NftTarget,
   targetsOf,
 } from "../../../src/kernel/nftables/ruleset.ts";
 import { chainJson, counterJson, type Json, ruleJson, setJson } from "../../../src/kernel/nftables/ruleset-json.ts";
@@ -118,6 +119,19 @@ export class MemoryNftKernel {
       readElements: async ({ name }) => {
         const set = this.#table.exists ? this.#table.sets.get(name) : undefined;
         return set && [...set.elements.values(), ...(set.set.hasTargets === true ? set.packetEntries.values() : [])];
+      },
+      readTargets: async (chains) => {
+        const found = new Map<string, NftTarget[]>();
+        for (const chain of chains) {
+          const rules = (this.#table.exists ? this.#table.chains.get(chain)?.rules : undefined) ?? [];
+          const targets = rules.flatMap(({ rule }) =>
+            rule.statements.flatMap((one) =>
+              one.kind === "dnat" ? [one.to] : one.kind === "random-dnat" ? one.targets : [],
+            ),
+          );
+          if (targets.length > 0) found.set(chain, targets);
+        }
+        return found;
       },
       readCounters: async () => this.#counters(),
       watch: (onChange, signal) => this.#watch(program, onChange, signal),

@@ -10,6 +10,7 @@ import type { ChainName } from "../../../kernel/iptables/rule.ts";
 import { chainLines } from "../../../kernel/iptables/rule-text.ts";
 import type { ServicePortName } from "../../../model/service-port-name.ts";
 import { isProtocolName } from "../../../net/protocol.ts";
+import type { FormerEndpoint } from "../../../sync/backend.ts";
 import { isServiceChain, servicePortChains } from "./chain-names.ts";
 import { NO_RULES, type OwnerRules } from "./owner-rules.ts";
 import type { ServiceTable, StaticPlan } from "./rules-plan.ts";
@@ -127,6 +128,17 @@ function ownerOf(rule: string): string | undefined {
   if (comment.endsWith(" health check node port")) return ownerText(name, "");
   const protocol = protocolOf(rule) ?? "";
   return ownerText(name, isProtocolName(protocol) ? protocol : "");
+}
+
+/** The TCP endpoints to which these chains of the nat table lead. */
+export function* endpointsIn(nat: SavedTable, chains: Iterable<string>): Generator<FormerEndpoint> {
+  for (const chain of chains) {
+    for (const rule of isEndpointChain(chain) ? (nat.get(chain)?.rules ?? []) : []) {
+      const [, endpoint] = /--to-destination (\S+)/.exec(rule) ?? [];
+      const owner = ownerOf(rule);
+      if (endpoint !== undefined && owner?.endsWith("/TCP") === true) yield { owner, endpoint };
+    }
+  }
 }
 
 function ownerText(name: string, protocol: string): string {

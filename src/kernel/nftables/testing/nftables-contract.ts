@@ -1,8 +1,9 @@
 /** The contract of {@link Nftables}, for the kernel's (in the test's own namespace) and the one in memory. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import type { NftOperation } from "../nftables.ts";
 import { ruleDigest } from "../rule-digest.ts";
-import type { NftElement, NftHook, NftSet } from "../ruleset.ts";
+import type { NftElement, NftHook, NftSet, NftStatement } from "../ruleset.ts";
 import {
   A,
   AFFINITY,
@@ -125,6 +126,31 @@ function nftablesContent(subject: NftablesSubject): void {
     assert.equal(await nft.readElements({ ...NODE_PORTS, name: "gone" }), undefined);
     await nft.transact([{ kind: "delete-table" }]);
     assert.equal(await nft.readElements(NODE_PORTS), undefined);
+  });
+
+  test("reads where the rules of chains translate destinations to", async (t) => {
+    const { nft } = await openExample(subject, t);
+    const [one, two] = [
+      { ip: ip("10.180.0.1"), port: 8080 },
+      { ip: ip("10.180.0.2"), port: 9090 },
+    ];
+    const add = (chain: string, ...statements: NftStatement[]): NftOperation[] => [
+      { kind: "add-chain", chain: { name: chain } },
+      { kind: "add-rule", chain, rule: { statements } },
+    ];
+    const tcp: NftStatement = { kind: "l4proto", protocol: "tcp" };
+    await nft.transact([
+      ...add("single", tcp, { kind: "dnat", to: one }),
+      ...add("several", tcp, { kind: "random-dnat", targets: [one, two] }),
+      ...add("none", { kind: "verdict", verdict: { kind: "drop" } }),
+    ]);
+    const targets = await nft.readTargets(["single", "several", "none", "gone"]);
+    const ports = Array.from(targets, ([chain, list]) => [chain, list.map(({ port }) => port).sort()]);
+    assert.deepEqual(ports, [
+      ["single", [8080]],
+      ["several", [8080, 9090]],
+    ]);
+    assert.deepEqual(targets.get("single"), [one]);
   });
 
   test("what exists may be added again", async (t) => {
