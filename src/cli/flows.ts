@@ -34,7 +34,7 @@ time and retransmits), and the endpoints of those that it carries (userspace mod
       --from POD|IP    only from this client: an address, or NAMESPACE/NAME of a pod that slices or Pods name
       --to POD|IP      only to this endpoint
       --state STATE    only in this state: ESTABLISHED, SYN_SENT, …; with --watch also answered, refused, "never answered"
-      --stale          only to endpoints that no slice of the Service has
+      --stale          only to endpoints that no slice of the Service has; what is refused goes to none
       --watch          goes on: connections as they begin, and as they end, with how
       --export FILE|-|otlp-http URL
                        as JSON lines, added to a file, or to a collector of OpenTelemetry as logs and metrics
@@ -48,7 +48,8 @@ ${NODES_FLAGS_HELP}
   -h, --help           this text
 
 A connection ends when the kernel forgets it, a minute or two after its last packet. It was answered, refused (by a reset)
-or never answered. What the kernel does not count (nf_conntrack_acct) or keep (nf_conntrack_timestamp) is a question mark.
+or never answered. What the kernel does not count (nf_conntrack_acct) or keep (nf_conntrack_timestamp) is a question mark. A dash: no endpoint, or
+the process that carries the connection did not say which.
 What the daemon is asked for is looked at each second: shorter connections are not seen in ebpf mode, or without their endpoint.
 
 Examples:
@@ -148,7 +149,7 @@ function askedOf(
     let read: Promise<FlowNamer> | undefined;
     const readObjectsOnce = async (): Promise<FlowNamer> => {
       const names = namesOfObjects(await readObjects({ filename }, output, input));
-      const isEndpointTracked = socket === undefined || (await modeOfDaemon(path, source)).isEndpointTracked;
+      const isEndpointTracked = socket === undefined ? undefined : (await modeOfDaemon(path, source)).isEndpointTracked;
       return new FlowNamer({ ...names, own: await source.ownAddresses(), isEndpointTracked }, choice);
     };
     return {
@@ -183,7 +184,7 @@ async function modeOfDaemon(socket: string, source: FlowSource): Promise<Pick<Fl
   }
   return isProxyMode(mode)
     ? await (await modeNamed(mode).loadInspection()).loadCounters()
-    : { isEndpointTracked: true };
+    : { isEndpointTracked: undefined };
 }
 
 /** Notes about what the kernel does not count or report. */

@@ -5,8 +5,8 @@ import { knownPods, type PodSources } from "../inspect/known-pods.ts";
 import { offlineState } from "../inspect/offline-state.ts";
 import type { LedFlow, TrackedFlow } from "../kernel/conntrack/conntrack.ts";
 import { silentLogger } from "../logging/logger.ts";
-import type { Flow } from "../net/flow.ts";
-import { IP_FAMILIES, type IpAddress, joinHostPort } from "../net/ip.ts";
+import { type Flow, isTranslated } from "../net/flow.ts";
+import { familyOf, IP_FAMILIES, type IpAddress, type IpFamily, joinHostPort } from "../net/ip.ts";
 import { PROTOCOL_NUMBERS, type Protocol } from "../net/protocol.ts";
 
 /** Packets and bytes; null if the kernel does not count them. */
@@ -28,12 +28,12 @@ export interface NamedFlow {
   readonly client: string;
   /** `namespace/name`; null: not known. */
   readonly clientPod: string | null;
-  /** Null if not known: a process relays the connection, or did. */
+  /** Null if there is none (refused, or not translated), or if it is not known: a process relays the connection, or did. */
   readonly endpoint: string | null;
   readonly endpointPod: string | null;
   /** The state in conntrack, or of the socket; null for UDP and for ended connections. */
   readonly state: string | null;
-  /** Whether no slice of the Service has the endpoint. */
+  /** Whether it goes to an endpoint that no slice of the Service has. */
   readonly isStale: boolean;
   /** Seconds since it started; null if it is older than the observation and the kernel keeps no timestamps. */
   readonly ageSeconds: number | null;
@@ -64,8 +64,8 @@ export interface FlowNames {
   readonly pods: ReadonlyMap<IpAddress, string>;
   /** The node's addresses, at which node ports answer. */
   readonly own: ReadonlySet<IpAddress>;
-  /** Whether conntrack has the endpoint; otherwise it has the process that relays the connection. */
-  readonly isEndpointTracked: boolean;
+  /** Whether conntrack has the endpoint; otherwise it has the process that relays the connection. Undefined: not known. */
+  readonly isEndpointTracked: boolean | undefined;
 }
 
 /** The endpoint that answers. */
@@ -83,8 +83,8 @@ export interface NamedPort {
 export class FlowNamer {
   readonly #names: FlowNames;
   readonly #choice: FlowChoice;
-  /** By address (`*`: any of the node), protocol and port. */
-  readonly #byFrontend = new Map<string, Map<number, NamedPort>>();
+  /** By address (or family: any of the node's addresses), protocol and port. */
+  readonly #byFrontend = new Map<IpAddress | IpFamily, Map<number, NamedPort>>();
   /** Frontends and endpoints seen in connections. */
   readonly #places = new Map<IpAddress, Map<number, AnsweringPlace>>();
   /** Endpoints of connections that a process relays, by protocol, client, and the port of the process's socket. */
@@ -97,8 +97,9 @@ export class FlowNamer {
       const named = { port, endpoints: new Set(port.endpoints.map(({ text }) => text)) };
       if (!isAsked(port, choice.service)) continue;
       for (const { address, port: number } of port.frontends) {
-        const at = this.#byFrontend.get(address ?? "*") ?? new Map<number, NamedPort>();
-        this.#byFrontend.set(address ?? "*", at.set(portKey(port.name.protocol, number), named));
+        const place = address ?? port.family;
+        const at = this.#byFrontend.get(place) ?? new Map<number, NamedPort>();
+        this.#byFrontend.set(place, at.set(portKey(port.name.protocol, number), named));
       }
     }
   }
@@ -120,7 +121,7 @@ export class FlowNamer {
         ({ address, port }) => [`${protocol} ${address ?? "*"} ${port}`, { protocol, address, port }] as const,
       ),
     );
-    // Both families share a node port.
+    // A filter without an address is for both families.
     return [...new Map(all).values()];
   }
 
@@ -129,11 +130,11 @@ export class FlowNamer {
     const key = portKey(protocol, destinationPort);
     const atAddress = this.#byFrontend.get(destinationIP)?.get(key);
     if (atAddress !== undefined || !this.#names.own.has(destinationIP)) return atAddress;
-    return this.#byFrontend.get("*")?.get(key);
+    return this.#byFrontend.get(familyOf(destinationIP))?.get(key);
   }
 
   get isEndpointTracked(): boolean {
-    return this.#names.isEndpointTracked;
+    return this.#names.isEndpointTracked !== false;
   }
 
   /** Notes the endpoints of connections that the daemon relays. @returns the others, which conntrack does not have. */
@@ -160,10 +161,19 @@ export class FlowNamer {
     return place;
   }
 
-  /** Undefined if a process relays it and does not say where. */
+  /**
+   * Undefined if there is none: the node itself refuses what rules did not translate. Also if a process relays it and does not say
+   * where.
+   */
   answering(flow: Flow): AnsweringPlace | undefined {
     const { protocol, replySourceIP: ip, replySourcePort, replyDestinationIP, replyDestinationPort } = flow;
-    if (this.isEndpointTracked) return this.#place(ip, replySourcePort);
+    if (this.isEndpointTracked) {
+      const place = this.#place(ip, replySourcePort);
+      // Where the mode is not known, an address of the node's own may be that of a process that relays.
+      const mayBeRelay = this.#names.isEndpointTracked === undefined && this.#names.own.has(ip);
+      if (isTranslated(flow) && !mayBeRelay) return place;
+      if (this.portOf(flow)?.endpoints.has(place.text) === true) return place;
+    }
     return this.#carried.get(`${protocol} ${replyDestinationIP} ${replyDestinationPort} ${replySourcePort}`);
   }
 
@@ -268,7 +278,7 @@ export function flowCells(flow: NamedFlow): readonly string[] {
 }
 
 function placeText(place: string | null, pod: string | null): string {
-  if (place === null) return "?";
+  if (place === null) return "-";
   return pod === null ? place : `${place} (${pod})`;
 }
 

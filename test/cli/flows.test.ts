@@ -150,6 +150,66 @@ test("a choice leaves the others out", async () => {
   assert.equal(await count("--count", "2"), 2);
 });
 
+test("of live, refused and stale connections, just the stale ones are stale", async () => {
+  const [own4, own6] = [ip("10.200.0.2"), ip("fd00:10:200::2")];
+  const objects = ["IPv4", "IPv6"].flatMap((family) => ({
+    ...{ apiVersion: "discovery.k8s.io/v1", kind: "EndpointSlice", addressType: family },
+    metadata: { name: `web-${family.toLowerCase()}`, namespace: "a", labels: { "kubernetes.io/service-name": "web" } },
+    endpoints: [{ addresses: family === "IPv4" ? ["10.1.0.1"] : ["fd00:1::1"] }],
+    ports: [{ name: "p", protocol: "TCP", port: 8080 }],
+  }));
+  const service = (name: string, last: number, nodePort: number) => ({
+    ...{ apiVersion: "v1", kind: "Service", metadata: { name, namespace: "a" } },
+    spec: {
+      ...{ type: "NodePort", clusterIP: `10.96.0.${last}`, clusterIPs: [`10.96.0.${last}`, `fd00:96::${last}`] },
+      ...{ ipFamilies: ["IPv4", "IPv6"], ports: [{ name: "p", port: 80, nodePort }] },
+    },
+  });
+  const items = [...objects, service("web", 1, 30_001), service("empty", 2, 30_002)];
+  const list = JSON.stringify({ apiVersion: "v1", kind: "List", items });
+  let client = 1000;
+  const to = (destination: string, destinationPort: number, reply: string, replySourcePort: number): TrackedFlow => {
+    client += 1;
+    const [destinationIP, replySourceIP] = [ip(destination), ip(reply)];
+    const sourceIP = ip(familyOf(destinationIP) === "IPv4" ? "10.9.0.9" : "fd00:9::9");
+    return flow("10.1.0.1", {
+      sourceIP,
+      sourcePort: client,
+      destinationIP,
+      destinationPort,
+      replySourceIP,
+      replySourcePort,
+    });
+  };
+  const live = [
+    ...[to("10.96.0.1", 80, "10.1.0.1", 8080), to("fd00:96::1", 80, "fd00:1::1", 8080)],
+    ...[to(own4, 30_001, "10.1.0.1", 8080), to(own6, 30_001, "fd00:1::1", 8080)],
+  ];
+  const refused = [
+    ...[to("10.96.0.2", 80, "10.96.0.2", 80), to("fd00:96::2", 80, "fd00:96::2", 80)],
+    ...[to(own4, 30_002, own4, 30_002), to(own6, 30_002, own6, 30_002)],
+  ].map((one) => ({ ...one, state: "SYN_SENT", isAnswered: false }));
+  const gone = [
+    ...[to("10.96.0.1", 80, "10.1.0.2", 8080), to("fd00:96::1", 80, "fd00:1::2", 8080)],
+    ...[to(own4, 30_001, "10.1.0.1", 8081), to(own6, 30_001, "fd00:1::2", 8080)],
+    ...[to(own4, 30_002, "10.1.0.1", 8080), { ...to("10.96.0.2", 80, "10.1.0.1", 8080), state: "SYN_SENT" }],
+  ];
+  const relayed = [to("10.96.0.1", 80, own4, 41_000), to(own6, 30_001, own6, 41_000)];
+  const source = {
+    ...kernel([...live, ...refused, ...gone, ...relayed]),
+    ownAddresses: async () => new Set([own4, own6]),
+  };
+  const command: typeof flows = (argv, output, input) => flows(argv, output, input, source);
+  const clients = (told: readonly NamedFlow[]) => told.map((one) => Number(one.client.split(":").at(-1))).sort();
+  const told = async (...args: readonly string[]) =>
+    parsed((await runCommand(command, [...args, "-o", "json", "-f", "-"], list)).out);
+  const ports = (flows: readonly TrackedFlow[]) => flows.map(({ sourcePort }) => sourcePort).sort();
+  assert.deepEqual(clients(await told("--stale")), ports(gone));
+  const all = await told();
+  assert.deepEqual(clients(all), ports([...live, ...refused, ...gone, ...relayed]));
+  assert.deepEqual(clients(all.filter(({ endpoint }) => endpoint === null)), ports([...refused, ...relayed]));
+});
+
 test("a state that no connection has, or only an end", async () => {
   const refusal = async (state: string) => (await run(["--state", state], kernel(WEB))).err;
   assert.match(

@@ -5,11 +5,12 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { NamedFlow } from "../../../src/explain/flows.ts";
+import { joinHostPort } from "../../../src/net/ip.ts";
 import { KUBE_PROXY } from "../../../testkit/needs/built-program.ts";
 import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
 import { until } from "../../../testkit/support/patience.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
-import { FAMILIES, type ServiceSpec, servingPods } from "./cluster-objects.ts";
+import { clusterOf, FAMILIES, type ServiceSpec, servingPods } from "./cluster-objects.ts";
 import { namespaceAt, type Position, sourceAddress } from "./expected.ts";
 import { addressOf, flowNetwork } from "./flow-network.ts";
 import { HeldConnection } from "./held-connection.ts";
@@ -192,7 +193,45 @@ for (const mode of ALL_MODES) {
       assert.deepEqual(silent, []);
     };
 
+    const stale = async (): Promise<void> => {
+      const held: { readonly place: string; readonly connection: HeldConnection }[] = [];
+      for (const family of FAMILIES) {
+        for (const to of ["cluster IP", "load balancer", "node port"] as const) {
+          const position = to === "cluster IP" ? "pod" : "off-node client";
+          const target = addressOf(1, to, "TCP", family);
+          for (let count = 0; count < CONNECTIONS; count += 1) {
+            const inside = position === "pod" ? cgroup : undefined;
+            const connection = await HeldConnection.open(topology.namespace(namespaceAt[position]), target, inside);
+            held.push({ place: joinHostPort(target.address, target.port), connection });
+          }
+          // Refused, or without an answer: there is no endpoint.
+          for (const prober of [probers.node, probers[position]]) {
+            await prober.connect({ ...addressOf(2, to, "TCP", family), count: 2, timeoutMs: 200 });
+          }
+        }
+      }
+      assert.deepEqual(await ask("--stale", "--socket", socket), [], "all live, or are refused");
+      assert.deepEqual(await ask("--stale", "-f", daemon.manifests), [], "the mode is not known");
+      const [kept, gone] = ["local-1", "remote-1"] as const;
+      const [first, ...rest] = services;
+      assert.ok(first !== undefined);
+      daemon.writeObjects(clusterOf([{ ...first, endpoints: [kept] }, ...rest]));
+      const areFound = async () => (await ask("--stale", "--state", "ESTABLISHED", "--socket", socket)).length > 0;
+      await until("the change", areFound);
+      const found = await ask("--stale", "--state", "ESTABLISHED", "--socket", socket);
+      const used = await Promise.all(
+        held.map(async ({ place, connection }) => ({ place, pod: await connection.use() })),
+      );
+      const count = (places: readonly string[]) => [...places].sort();
+      assert.deepEqual(
+        count(found.map(({ frontend }) => frontend)),
+        count(used.flatMap(({ place, pod }) => (pod === gone ? [place] : []))),
+        "those to the pod that is gone, by what clients say",
+      );
+    };
+
     if (isLooked) await t.test("beginnings and ends of those that last, and where they led", lasting);
     else await t.test("beginnings and ends as clients met them", short);
+    await t.test("of live, refused and stale ones of each kind, just the stale ones are stale", stale);
   });
 }
