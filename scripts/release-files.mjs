@@ -131,8 +131,8 @@ function debianPackage(program, arch) {
     filter: (path) => !path.includes("/dist/man"),
   });
   mkdirSync(join(deb, "usr/bin"), { recursive: true });
-  const links = { "kube-proxy-ts": "kube-proxy", "kubectl-kube_proxy": "kubectl-kube_proxy" };
-  for (const [name, to] of Object.entries(links))
+  const plugin = ["kubectl-kube_proxy", "kubectl_complete-kube_proxy"];
+  for (const [name, to] of [["kube-proxy-ts", "kube-proxy"], ...plugin.map((name) => [name, name])])
     run("ln", ["-s", `../lib/kube-proxy-ts/bin/${to}`, join(deb, "usr/bin", name)]);
   for (const page of readdirSync(join(root, "dist/man"))) {
     mkdirSync(join(deb, "usr/share/man/man1"), { recursive: true });
@@ -180,15 +180,17 @@ function windowsZip() {
 function kubectlPlugin() {
   const folder = join(work, "plugin");
   copyBundle(folder);
-  for (const name of ["kubectl-service_proxy", "kubectl-service_proxy.cmd"])
+  for (const name of ["kubectl-kube_proxy", "kubectl-kube_proxy.cmd", "start.cjs"])
     cpSync(join(root, "deploy/krew", name), join(folder, name));
-  const name = `kubectl-service_proxy-${version}.tar.gz`;
+  const complete = "kubectl_complete-kube_proxy";
+  cpSync(join(root, "bin", complete), join(folder, complete));
+  const name = `kubectl-kube_proxy-${version}.tar.gz`;
   tarball(folder, name, ".");
   const sha = createHash("sha256")
     .update(readFileSync(join(out, name)))
     .digest("hex");
-  const manifest = readFileSync(join(root, "deploy/krew/service-proxy.yaml"), "utf8");
-  writeFileSync(join(out, "service-proxy.yaml"), manifest.replaceAll("VERSION", version).replaceAll("SHA256", sha));
+  const manifest = readFileSync(join(root, "deploy/krew/kube-proxy.yaml"), "utf8");
+  writeFileSync(join(out, "kube-proxy.yaml"), manifest.replaceAll("VERSION", version).replaceAll("SHA256", sha));
 }
 
 /** CycloneDX, for the locked dependencies and Node.js. npm gives each a random number, today's time, and the folder's name. */

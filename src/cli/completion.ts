@@ -1,4 +1,4 @@
-/** `kube-proxy completion bash|zsh|fish`: a shell script, made from the commands, their help texts and the flags. */
+/** `kube-proxy completion bash|zsh|fish`: a shell script; and what kubectl asks its plugin for. Made from the commands, their help texts and the flags. */
 import { MODES } from "../dataplane/registry.ts";
 import { COMMANDS } from "./commands.ts";
 import { FLAGS } from "./flags/table.ts";
@@ -6,8 +6,10 @@ import { COLOURS, EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
 import { didYouMean } from "./suggestion.ts";
 
 export const COMPLETION_USAGE = `Usage: kube-proxy completion bash|zsh|fish
+       kube-proxy completion kubectl WORD…
 
-Prints a script that lets the shell complete commands, flags and their values.
+Prints a script that lets the shell complete commands, flags and their values. kubectl completes the same of its plugin by itself, if
+it finds kubectl_complete-kube_proxy in PATH: that asks for the words that may follow.
 
 Examples:
   source <(kube-proxy completion bash)
@@ -40,6 +42,10 @@ export async function completion(argv: readonly string[], output: Output): Promi
     output.out(COMPLETION_USAGE);
     return EXIT_SUCCESS;
   }
+  if (shell === "kubectl") {
+    output.out(wordsForKubectl(await wordsOf(), more));
+    return EXIT_SUCCESS;
+  }
   const script = Object.hasOwn(SCRIPTS, shell) ? SCRIPTS[shell] : undefined;
   if (script === undefined || more.length > 0) {
     const known = Object.keys(SCRIPTS);
@@ -70,6 +76,25 @@ function formsIn(usage: string): readonly string[] {
 /** The flags that a help text explains: those at the start of a line. */
 function flagsIn(usage: string): readonly string[] {
   return Array.from(usage.matchAll(/^ +(?:-\w, )?(--[a-z-]+)/gm), ([, flag = ""]) => flag).sort();
+}
+
+/** Directives to kubectl, as the library of its command line numbers them: files may follow; no files. */
+const [FILES, NO_FILES] = [":0", ":4"];
+
+/** @param line the words after `kubectl kube-proxy`; the last one is to be completed. */
+function wordsForKubectl({ commands, flags, forms }: Words, line: readonly string[]): string {
+  const [command = ""] = line;
+  const last = line.at(-1) ?? "";
+  const [, flag = line.at(-2) ?? "", typed = last] = /^(--[a-z-]+)=(.*)$/.exec(last) ?? [];
+  const values = flag === "-o" || flag === "--output" ? forms.get(command) : VALUES[flag];
+  const isOption = typed.startsWith("-");
+  const words =
+    line.length < 2
+      ? commands.map(({ name, summary }) => ({ name, text: `${name}\t${summary}` }))
+      : (values ?? (isOption ? (flags.get(command) ?? []) : [])).map((name) => ({ name, text: name }));
+  const fitting = words.filter(({ name }) => name.startsWith(typed)).map(({ text }) => text);
+  const isFile = line.length > 1 && values === undefined && !isOption;
+  return `${[...fitting, isFile ? FILES : NO_FILES].join("\n")}\n`;
 }
 
 const SCRIPTS: Readonly<Record<string, (words: Words) => string>> = {

@@ -19,6 +19,44 @@ Examples:
 Exit status: 0; 1 when there is no such command.
 `;
 
+/**
+ * `kubectl kube-proxy` without a command that it has. It starts no daemon: that would be a second one beside the node's.
+ *
+ * @returns the exit status. @throws UsageError for a word that is no command, and for flags before the command
+ */
+export function pluginWithoutCommand(argv: readonly string[], output: Pick<Output, "out">): number {
+  const [first = "--help"] = argv;
+  const known = COMMANDS.map(({ name }) => name);
+  if (!first.startsWith("-")) {
+    const own = "It says what kube-proxy does with Services on a node, and why.";
+    const near = didYouMean(first, known, "kubectl kube-proxy ") ?? `Its commands: ${known.join(", ")}.`;
+    throw new UsageError(`unknown command "${first}" for "kubectl kube-proxy"`, `${own} ${near}`);
+  }
+  const at = argv.findIndex((word) => known.includes(word));
+  if (at > 0) {
+    const inOrder = [...argv.slice(at), ...argv.slice(0, at)].join(" ");
+    throw new UsageError(`${first} comes after the command`, `kubectl kube-proxy ${inOrder}`);
+  }
+  output.out(`kubectl kube-proxy says what kube-proxy does with Services on a node, and why.
+
+Usage: kubectl kube-proxy COMMAND [options]
+
+Commands:
+${commandList()}
+
+Options come after the command, kubectl's (--context, --kubeconfig, -n) too. kubectl kube-proxy help COMMAND says which there are.
+
+Examples:
+  kubectl kube-proxy explain svc/web -n shop
+  kubectl kube-proxy status --all-nodes
+`);
+  return EXIT_SUCCESS;
+}
+
+function commandList(): string {
+  return COMMANDS.map(({ name, summary }) => `  ${name.padEnd(12)}${summary}`).join("\n");
+}
+
 /** Runs the command. @param argv without the word `help`. @returns the exit status. @throws UsageError */
 export async function help(argv: readonly string[], output: Output): Promise<number> {
   const [word, ...more] = argv;
@@ -27,8 +65,9 @@ export async function help(argv: readonly string[], output: Output): Promise<num
     return EXIT_SUCCESS;
   }
   if (word === undefined) {
-    const commands = COMMANDS.map(({ name, summary }) => `  ${name.padEnd(16)}${summary}`).join("\n");
-    output.out(`${HELP_USAGE}\nCommands:\n${commands}\n\nkube-proxy --help lists the flags of the proxy itself.\n`);
+    output.out(
+      `${HELP_USAGE}\nCommands:\n${commandList()}\n\nkube-proxy --help lists the flags of the proxy itself.\n`,
+    );
     return EXIT_SUCCESS;
   }
   const found = await findCommand(word)?.load();

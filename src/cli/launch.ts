@@ -8,7 +8,8 @@ import { compileProgram, runProgram } from "./program-script.ts";
 
 takeBackEngineOptions();
 const [word = "-"] = process.argv.slice(2);
-if (word.startsWith("-")) {
+// The kubectl plugin starts no daemon.
+if (word.startsWith("-") && process.env.KUBE_PROXY_TS_PLUGIN !== "1") {
   // PID 1 would lose a signal now. With a listener it reaches the handler that this same turn of the loop adds (proxy-command.ts).
   for (const name of ["SIGTERM", "SIGINT"] as const) process.on(name, () => {});
   const file = fileURLToPath(new URL("./kube-proxy.cjs", import.meta.url));

@@ -26,6 +26,9 @@ async function main(argv: readonly string[]): Promise<number> {
     }
     return await (await command.load()).run(own, seen);
   }
+  if (process.env.KUBE_PROXY_TS_PLUGIN === "1" && !/^--version(?:=|$)/.test(name)) {
+    return (await import("./help.ts")).pluginWithoutCommand(argv, output);
+  }
   if (/^[a-z]/.test(name)) await suggestCommand(name);
   return await (await import("./proxy-command.ts")).proxyCommand(argv, output);
 }

@@ -121,6 +121,7 @@ describe("the npm package", () => {
       "README.md",
       "bin/kube-proxy",
       "bin/kubectl-kube_proxy",
+      "bin/kubectl_complete-kube_proxy",
       "dist/build-info.json",
       "dist/bundle/kube-proxy.cjs",
       `dist/bundle/kube-proxy.cjs.${process.platform}-${process.arch}.cache`,

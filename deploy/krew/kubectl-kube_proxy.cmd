@@ -1,3 +1,3 @@
 @echo off
 set KUBE_PROXY_TS_PLUGIN=1
-node "%~dp0dist\bundle\main.js" %*
+node "%~dp0start.cjs" %*
