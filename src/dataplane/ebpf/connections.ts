@@ -29,6 +29,11 @@ const PRESENT = new Uint8Array(4);
 export class Connections {
   readonly #family: IpFamily;
   readonly #maps: () => ConnectionMaps;
+  /**
+   * By cookie: the record about which nothing more can be done. Only programs delete records: between a look-up and a
+   * deletion here, the disconnected client may write its next one, and would never be told again.
+   */
+  #told = new Map<bigint, Uint8Array>();
 
   /** @param maps returns the current maps, because growing replaces arrays. {@link lost} is empty without `backends`. */
   constructor(family: IpFamily, maps: () => ConnectionMaps) {
@@ -36,15 +41,18 @@ export class Connections {
     this.#maps = maps;
   }
 
-  /** Number of redirected sockets. */
+  /** Number of redirected sockets, without those that were disconnected. */
   get count(): number {
-    return this.#maps().connected.entries().length;
+    return this.#untold().length;
   }
 
   /** Sockets whose backend no longer has the identity with which it was chosen. */
   lost(): readonly LostConnection[] {
     const { connected, backends } = this.#maps();
-    const elements = connected.entries();
+    const all = connected.entries();
+    const told = all.filter((element) => this.#isTold(element));
+    this.#told = new Map(told.map(([key, value]) => [cookieOf(key), value]));
+    const elements = told.length === 0 ? all : all.filter((element) => !this.#isTold(element));
     if (elements.length === 0 || backends === undefined) return [];
     const words = backends.words();
     const perBackend = BACKEND_VALUE[this.#family].size / 8;
@@ -58,17 +66,14 @@ export class Connections {
       .map((element) => this.#read(element));
   }
 
+  /** Redirected sockets, without those that were disconnected. */
   all(): readonly LostConnection[] {
-    return this.#maps()
-      .connected.entries()
-      .map((element) => this.#read(element));
+    return this.#untold().map((element) => this.#read(element));
   }
 
-  /** Deletes the socket's record, unless the socket has connected again and so has a new one. */
-  forget({ element: [key, value] }: LostConnection): void {
-    const { connected } = this.#maps();
-    const now = connected.lookup(key);
-    if (now !== undefined && Buffer.compare(now, value) === 0) connected.delete(key);
+  /** {@link lost} leaves out this record from now on. The socket's next record differs: it has a serving backend's identity. */
+  setTold({ cookie, element: [, value] }: LostConnection): void {
+    this.#told.set(cookie, value);
   }
 
   /** The highest id of a list from which a socket got its endpoint; 0 if there are no sockets. */
@@ -90,11 +95,21 @@ export class Connections {
     }
   }
 
+  #untold(): readonly (readonly [Uint8Array, Uint8Array])[] {
+    const all = this.#maps().connected.entries();
+    return all.filter((element) => !this.#isTold(element));
+  }
+
+  #isTold([key, value]: readonly [Uint8Array, Uint8Array]): boolean {
+    const told = this.#told.size === 0 ? undefined : this.#told.get(cookieOf(key));
+    return told !== undefined && Buffer.compare(told, value) === 0;
+  }
+
   #read(element: readonly [Uint8Array, Uint8Array]): LostConnection {
     const [key, value] = element;
     const { netns, address, port } = CONNECTED_VALUE[this.#family].fields;
     return {
-      cookie: takeWide(key, CONNECTED_KEY.fields.cookie),
+      cookie: cookieOf(key),
       netns: takeWide(value, netns),
       remote: ipFromBytes(value.slice(address.at, address.at + address.bytes)),
       remotePort: takeNumber(value, port),
@@ -102,3 +117,5 @@ export class Connections {
     };
   }
 }
+
+const cookieOf = (key: Uint8Array): bigint => takeWide(key, CONNECTED_KEY.fields.cookie);

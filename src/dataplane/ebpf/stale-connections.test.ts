@@ -60,7 +60,7 @@ function rig(cookies: readonly number[], outcomes: readonly (Outcome | Promise<O
     log: recordingLogger(log),
     clock,
   });
-  return { stale, connections, carry, connect, barred, asked, log, disconnected: () => disconnected };
+  return { stale, connected, connections, carry, connect, barred, asked, log, disconnected: () => disconnected };
 }
 
 const index = (number: number): Uint8Array => new Uint8Array(Uint32Array.of(number).buffer);
@@ -181,14 +181,42 @@ test("where no room is left for one more such namespace, its sockets are forgott
   assert.deepEqual([connections.count, barred.entries().length], [0, there]);
 });
 
-test("a socket that connected again while it was looked for keeps its new record", async () => {
-  const subject = rig([71], ["disconnected"]);
-  const { connections, carry, connect } = subject;
+test("a socket that connects again at any moment keeps its new record", async () => {
+  const subject = rig([71, 72], ["disconnected", "disconnected"]);
+  const { stale, connected, connections, carry, connect, asked } = subject;
+  // The client wakes up from its disconnection between any two calls of ours.
+  for (const call of ["lookup", "delete"] as const) {
+    const work = connected[call].bind(connected);
+    connected[call] = (key: Uint8Array): never => {
+      const result = work(key);
+      if (call === "lookup") connect(71);
+      return result as never;
+    };
+  }
   carry(9, 2);
-  const lost = connections.lost();
+  await stale.disconnect();
+  connect(72);
+  assert.equal(connected.entries().length, 2);
+  carry(9, 3);
   connect(71);
-  for (const one of lost) connections.forget(one);
-  assert.equal(connections.count, 1);
+  carry(9, 4);
+  await stale.disconnect();
+  assert.deepEqual(
+    asked.map((sockets) => sockets.length),
+    [2, 2],
+  );
+  assert.equal(connections.count, 0);
+});
+
+test("user space deletes no record: the program does, once the socket closes or connects elsewhere", async () => {
+  const { stale, connected, connections, carry, asked } = rig([71], ["disconnected"]);
+  carry(9, 2);
+  await stale.disconnect();
+  await stale.disconnect();
+  assert.deepEqual([asked.length, connections.count, connected.entries().length], [1, 0, 1], "told once, not counted");
+  connected.delete(cookieOf(71));
+  carry(9, 3);
+  assert.deepEqual(connections.lost(), []);
 });
 
 test("at the end all are told, and nothing is looked for later", async () => {

@@ -97,7 +97,7 @@ export class StaleConnections {
         left.push(record);
         continue;
       }
-      connections.forget(one);
+      connections.setTold(one);
     }
     if (disconnected > 0) onDisconnected(disconnected);
     for (const netns of unreachable) connections.bar(netns);

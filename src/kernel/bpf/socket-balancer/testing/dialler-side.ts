@@ -17,7 +17,14 @@ export type Request =
       readonly count: number;
     }
   /** Keeps a UDP socket under a name; reconnects an existing one. */
-  | { readonly what: "hold"; readonly name: string; readonly address: string; readonly port: number }
+  | {
+      readonly what: "hold";
+      readonly name: string;
+      readonly address: string;
+      readonly port: number;
+      /** Whether it connects again by itself as soon as it is disconnected. */
+      readonly isResolver?: boolean | undefined;
+    }
   | { readonly what: "ask"; readonly name: string }
   | { readonly what: "drop"; readonly name: string }
   | { readonly what: "send besides"; readonly args: Parameters<typeof sendBesides> }
@@ -145,11 +152,12 @@ const held = new Map<string, Socket>();
 /** Errors of held sockets with no request in progress. */
 const failures = new Map<string, Error>();
 
-async function hold(name: string, address: string, port: number): Promise<DialReport> {
+async function hold(name: string, address: string, port: number, isResolver: boolean): Promise<DialReport> {
   const before = held.get(name);
   const socket = before ?? createSocket(address.includes(":") ? "udp6" : "udp4");
-  if (before === undefined) socket.on("error", (error) => void failures.set(name, error));
-  else socket.disconnect();
+  if (before !== undefined) socket.disconnect();
+  else if (!isResolver) socket.on("error", (error) => void failures.set(name, error));
+  else socket.on("error", () => void hold(name, address, port, isResolver));
   failures.delete(name);
   held.set(name, socket);
   return await new Promise((resolve) => {
@@ -194,8 +202,10 @@ process.on("message", async (request: Request) => {
   else if (request.what === "netns cookie") process.send?.(`${ownNetnsCookie()}`);
   else if (request.what === "dial in turn")
     process.send?.(await dialInTurn(request.address, request.ports, request.count));
-  else if (request.what === "hold") process.send?.(await hold(request.name, request.address, request.port));
-  else if (request.what === "ask") process.send?.(await ask(request.name));
+  else if (request.what === "hold") {
+    const { name, address, port, isResolver = false } = request;
+    process.send?.(await hold(name, address, port, isResolver));
+  } else if (request.what === "ask") process.send?.(await ask(request.name));
   else if (request.what === "send besides") process.send?.(await sendBesides(...request.args));
   else if (request.what === "dial in succession") process.send?.(dialInSuccession(...request.args));
   else if (request.what === "drop") {

@@ -18,8 +18,11 @@ export interface Dialler {
   netnsCookie(): Promise<bigint>;
   /** Connects over TCP to the ports in turn. @returns for each port, how often each reached port or error code occurred. */
   dialInTurn(address: string, ports: readonly number[], count: number): Promise<Record<number, Record<string, number>>>;
-  /** Connects a UDP socket and keeps it under this name; reconnects an existing one. */
-  hold(name: string, to: Pick<Place, "port"> & { readonly address: string }): Promise<DialReport>;
+  /**
+   * Connects a UDP socket and keeps it under this name; reconnects an existing one.
+   * @param isResolver whether it connects again by itself as soon as it is disconnected. @default false
+   */
+  hold(name: string, to: Pick<Place, "port"> & { readonly address: string }, isResolver?: boolean): Promise<DialReport>;
   /** Sends over a held socket and waits for the answer. Also reports an error that occurred before. */
   ask(name: string): Promise<DialReport>;
   drop(name: string): Promise<unknown>;
@@ -66,7 +69,8 @@ export async function startDialler(t: TestContext, cgroup: string): Promise<Dial
     netnsCookie: async () => BigInt(String(await ask({ what: "netns cookie" }))),
     dialInTurn: async (address, ports, count) =>
       (await ask({ what: "dial in turn", address, ports, count })) as Record<number, Record<string, number>>,
-    hold: async (name, { address, port }) => (await ask({ what: "hold", name, address, port })) as DialReport,
+    hold: async (name, { address, port }, isResolver) =>
+      (await ask({ what: "hold", name, address, port, isResolver })) as DialReport,
     ask: async (name) => (await ask({ what: "ask", name })) as DialReport,
     sendBesides: async (...args) => (await ask({ what: "send besides", args })) as DialReport,
     dialInSuccession: async (...args) => (await ask({ what: "dial in succession", args })) as readonly string[],
