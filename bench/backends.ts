@@ -126,6 +126,7 @@ export function ebpfBackend(packetPath: Backend, cgroup: string, bpf: Bpf = kern
     addressWatch: { watch: () => Promise.resolve() },
     clock: systemClock,
     monotonicNs: process.hrtime.bigint,
+    identity: () => ({ owner: ownNetnsCookie(), start: 1n }),
     metrics: { attached: { set() {} }, passedPorts: { set() {} }, disconnected: { inc() {} } },
     log,
   });

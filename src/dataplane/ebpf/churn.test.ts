@@ -35,7 +35,7 @@ test("connections meet an endpoint of their own service, while all endpoints cha
     { bpf, family: "IPv4", onMoved: (open) => programs.load(open), nowMs: () => (nowMs += REST_MS) },
     { services: 2, endpoints: 4 },
   );
-  maps.renew(2n ** 63n);
+  maps.renew({ until: 2n ** 63n });
   t.after(() => {
     programs.close();
     maps.close();

@@ -35,7 +35,7 @@ test("no connected UDP socket stays without a record or with another Service's p
     { bpf, family: "IPv4", onMoved: (open) => programs.load(open), nowMs: () => performance.now() },
     { services: 2, endpoints: 8 },
   );
-  maps.renew(2n ** 63n);
+  maps.renew({ until: 2n ** 63n });
   let disconnected = 0;
   const stale = new StaleConnections({
     connections: maps.connections,

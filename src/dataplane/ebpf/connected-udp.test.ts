@@ -40,7 +40,7 @@ describe("connected UDP", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, 
         { bpf, family, onMoved: (open) => programs.load(open), nowMs: () => performance.now() },
         { services: 1, endpoints: 2 },
       );
-      maps.renew(2n ** 63n);
+      maps.renew({ until: 2n ** 63n });
       let disconnected = 0;
       const stale = new StaleConnections({
         connections: maps.connections,

@@ -20,7 +20,7 @@ export interface LostConnection extends StaleSocket {
 
 interface ConnectionMaps {
   readonly connected: BpfMap;
-  readonly barred: BpfMap;
+  readonly barred?: BpfMap;
   readonly backends?: BpfMap;
 }
 
@@ -88,7 +88,7 @@ export class Connections {
   /** From now on, programs do not redirect connected UDP of this network namespace. */
   bar(netns: bigint): void {
     try {
-      this.#maps().barred.update(new Uint8Array(BigUint64Array.of(netns).buffer), PRESENT);
+      this.#maps().barred?.update(new Uint8Array(BigUint64Array.of(netns).buffer), PRESENT);
     } catch (error) {
       // The map is full of other namespaces; what was logged remains true for those.
       if (!hasBpfCode(error, "E2BIG")) throw error;

@@ -3,7 +3,9 @@ import { statSync } from "node:fs";
 import { resolve } from "node:path";
 import type { KubeProxyConfig } from "../../config/config.ts";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
-import { type FoundFolder, findCgroupRoot, findPinFolder, USUAL_FOLDER } from "../../kernel/bpf/places.ts";
+import { takeWide } from "../../kernel/bpf/layout.ts";
+import { type FoundFolder, findPinFolder, USUAL_FOLDER } from "../../kernel/bpf/places.ts";
+import { VALID_UNTIL, VALIDITY } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { FolderLock } from "../../kernel/folder-lock.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
@@ -76,38 +78,63 @@ function isSameFolder(one: string, other: string): boolean {
   return first !== undefined && first.ino === second?.ino && first.dev === second.dev;
 }
 
+/** Which programs are this process's, and what time it is by CLOCK_MONOTONIC. */
+export interface Detaching {
+  readonly owner: bigint;
+  readonly start: bigint;
+  readonly nowNs: bigint;
+}
+
+/** A process that has not reported for so long is dead: it does so every ten seconds. */
+const DEAD_AFTER_NS = 25_000_000_000n;
+/** The first word of an earlier version's map, which says no more than that. */
+const UNTIL_BYTES = 8;
+
 /**
- * Detaches programs that earlier processes left at the cgroup, pinned in a folder that is no longer configured: they
- * would run before the current ones.
- * @param own folder whose links stay.
+ * What to do about programs by the {@link VALIDITY} of their maps: those of a dead process of this network namespace, and those that
+ * decide nothing any more, are detached; those of another network namespace stay, also if nothing says whose they are.
  */
-export function detachStale(
-  bpf: Bpf,
-  { config, log }: { readonly config?: KubeProxyConfig | undefined; readonly log: Logger },
-  own?: string,
-): void {
-  const cgroup = findCgroupRoot(config?.ebpf.cgroupRoot ?? "");
-  if (!cgroup.ok) return;
+function fateOf(value: Uint8Array | undefined, { owner, start, nowNs }: Detaching): "detach" | "leave" | "ask later" {
+  if (value === undefined || value.length < UNTIL_BYTES) return "leave";
+  const { fields, size } = VALIDITY;
+  const until = takeWide(value, fields.until);
+  // 0: its process has only begun.
+  const byTime = until !== 0n && nowNs > until ? "detach" : "leave";
+  if (value.length !== size || takeWide(value, fields.owner) !== owner) return byTime;
+  if (takeWide(value, fields.start) === start) return "leave";
+  return nowNs - takeWide(value, fields.beat) > DEAD_AFTER_NS ? "detach" : "ask later";
+}
+
+/**
+ * Detaches programs of earlier processes, at any cgroup and pinned in any folder: they would run before the current ones.
+ * @param own folder whose links stay.
+ * @returns whether some may be a dead process's, which shows only later.
+ */
+export function detachStale(bpf: Bpf, log: Logger, detaching: () => Detaching, own?: string): boolean {
+  const left: string[] = [];
   try {
+    const by = detaching();
     const folders = own === undefined ? [] : IP_FAMILIES.map((family) => new SocketPins(bpf.pins, own, family));
     const kept = new Set(folders.flatMap((pins) => pins.linkIds()));
     let programs = 0;
-    for (const link of bpf.findLinks(cgroup.path, OWN_PREFIX)) {
-      if (kept.has(link.id)) {
-        link.release();
-        continue;
-      }
-      link.close();
-      programs++;
+    for (const { link, value } of bpf.findLinks(OWN_PREFIX, VALID_UNTIL)) {
+      const fate = kept.has(link.id) ? "leave" : fateOf(value, by);
+      if (fate === "ask later") left.push(`${link.id}`);
+      if (fate === "detach") {
+        link.close();
+        programs++;
+      } else link.release();
     }
-    if (programs > 0) log.warn(DETACHED, { cgroup: cgroup.path, programs });
+    if (programs > 0) log.warn(DETACHED, { programs });
   } catch (error) {
-    log.v(1, "Could not list the programs that decide at the socket", {
-      cgroup: cgroup.path,
-      reason: messageOf(error),
-    });
+    log.v(1, "Could not list the programs that decide at the socket", { reason: messageOf(error) });
   }
+  if (left.length > 0)
+    log.info(PERHAPS_ALIVE, { programs: left.length, seconds: Number(DEAD_AFTER_NS / 1_000_000_000n) });
+  return left.length > 0;
 }
 
 /** Logged once at start. */
 const DETACHED = "Detached programs of an earlier process that decided at the socket";
+const PERHAPS_ALIVE =
+  "Programs at the socket belong to another process of this network namespace; they are detached unless it reports within this time";

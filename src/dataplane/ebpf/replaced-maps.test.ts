@@ -20,7 +20,7 @@ test("when maps are made again, programs of the same build that an earlier proce
   const first = node.start();
   await cluster.driver.sync(first.backend);
   first.kill();
-  memoryBpf(node.machine).pins.remove(`${OWN}/v4/slots4`);
+  memoryBpf(node.machine).pins.remove(`${OWN}/v5/slots4`);
   cluster.setEndpoints(port("web", "10.96.0.1"), [remote("10.180.1.2")]);
   const next = node.start();
   cluster.driver.forget();

@@ -1,5 +1,6 @@
 /** Assembles the eBPF mode: the packet path of the nftables mode, and programs at the sockets of the node's processes. */
 import { readFileSync } from "node:fs";
+import type { Timer } from "../../async/clock.ts";
 import { COUNTED, type KubeProxyConfig } from "../../config/config.ts";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
 import { kernelBpf } from "../../kernel/bpf/kernel-bpf.ts";
@@ -38,7 +39,12 @@ async function open(node: NodeContext): Promise<OpenMode> {
   // Remove pins of families no longer served, of a time when pinning was enabled, or in another folder.
   const isKept = cgroup.ok && folder !== undefined;
   await removePins(bpf, node, isKept ? { path: folder, families: node.families } : undefined);
-  if (cgroup.ok) detachStale(bpf, node, folder);
+  const look = (): boolean => detachStale(bpf, log, detaching, isKept ? folder : undefined);
+  let later: Timer | undefined;
+  const lookAgain = (): void => {
+    later = look() ? node.clock.setTimer(LOOK_AGAIN_MS, lookAgain) : undefined;
+  };
+  lookAgain();
   const lock = isKept ? new FolderLock(folder) : undefined;
   const hold = (): void => {
     try {
@@ -72,17 +78,27 @@ async function open(node: NodeContext): Promise<OpenMode> {
         addressWatch: node.addressWatch,
         clock: node.clock,
         monotonicNs: process.hrtime.bigint,
+        identity,
         metrics: metricsOf(family.family),
         log: family.log,
       });
       return new EbpfBackend(packetPath, sockets);
     },
     async close() {
+      later?.cancel();
       lock?.release();
       await under.close();
     },
   };
 }
+
+/** The number of this process's start. */
+const START = process.hrtime.bigint();
+/** After that, another process of this network namespace has reported again, or is dead. */
+const LOOK_AGAIN_MS = 30_000;
+
+const identity = () => ({ owner: ownNetnsCookie(), start: START });
+const detaching = () => ({ ...identity(), nowNs: process.hrtime.bigint() });
 
 /** Why programs cannot be used here; for demo and tests. */
 function missingForSockets(bpf: Bpf): string | undefined {
@@ -152,8 +168,7 @@ export const ebpfRuntime: ModeRuntime = {
   // Removes the programs; the nftables mode removes the rules, which are its own.
   async cleanUp(log, config) {
     const isRemoved = await removePins(kernelBpf(), { log, config });
-    detachStale(kernelBpf(), { log, config });
-    return isRemoved;
+    return !detachStale(kernelBpf(), log, detaching) && isRemoved;
   },
   // The nftables mode defines those of the packet path.
   defineMetrics: (families) => void defineEbpfMetrics(families),

@@ -4,8 +4,15 @@
  */
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
 import { hasBpfCode } from "../../kernel/bpf/bpf-error.ts";
+import { encode, putNumber } from "../../kernel/bpf/layout.ts";
 import { EndpointLists, NoRoom } from "../../kernel/bpf/socket-balancer/endpoint-lists.ts";
-import type { BalancerCapacity, CountingMaps, LeadingMaps, MemoryMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
+import {
+  type BalancerCapacity,
+  type CountingMaps,
+  type LeadingMaps,
+  type MemoryMaps,
+  VALIDITY,
+} from "../../kernel/bpf/socket-balancer/maps.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import type { FrontendAddress } from "../../model/frontend.ts";
@@ -41,6 +48,9 @@ interface SocketMapsOptions extends LastingRoom {
   /** The minimum capacity. @default for a small cluster */
   readonly least?: BalancerCapacity | undefined;
 }
+
+/** Values of {@link VALIDITY}. */
+export type Validity = { readonly until: bigint } & Partial<Readonly<Record<keyof typeof VALIDITY.fields, bigint>>>;
 
 export class SocketMaps {
   readonly #options: SocketMapsOptions;
@@ -116,9 +126,17 @@ export class SocketMaps {
     return this.#refused;
   }
 
-  /** Programs decide until then, and let all pass after it. @param untilNs of CLOCK_MONOTONIC. @throws BpfError */
-  renew(untilNs: bigint): void {
-    this.#memory.validUntil.update(new Uint8Array(4), new Uint8Array(BigUint64Array.of(untilNs).buffer));
+  /** Programs decide until then, and let all pass after it. @throws BpfError */
+  renew(validity: Validity): void {
+    this.#memory.validUntil.update(new Uint8Array(4), encode(VALIDITY, validity));
+  }
+
+  /** Says that this process has ended; programs stay in force as long as before. @throws BpfError */
+  endBeat(): void {
+    const { validUntil } = this.#memory;
+    const value = validUntil.lookup(new Uint8Array(4));
+    if (value !== undefined) putNumber(value, VALIDITY.fields.beat, 0n);
+    if (value !== undefined) validUntil.update(new Uint8Array(4), value);
   }
 
   /** Programs serve node ports at exactly these addresses; where the map has no room, the rules do. @throws BpfError */

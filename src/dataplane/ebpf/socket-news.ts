@@ -11,6 +11,9 @@ export const NOT_KEPT = "Nothing is decided at the socket while this process is 
 /** Logged if names of an earlier process cannot be removed. */
 export const STUCK = "Programs that decide at the socket could not be removed and may lead to endpoints that are gone";
 
+/** Logged at the end of a mode or of a version, if sockets cannot be told that nothing looks after them any more. */
+export const UNTOLD = "Could not disconnect UDP sockets that were led at the socket";
+
 /** Logged, and part of `status` while it lasts. */
 export const KNOWN_ADDRESSES = "The node's addresses cannot be read; the last known ones stay in use at the socket";
 

@@ -21,8 +21,8 @@ import { type IpAddress, type IpFamily, isLoopback } from "../../net/ip.ts";
 import type { LedConnections, SyncFailure, SyncInput } from "../../sync/backend.ts";
 import { endLedSockets, readLedSockets } from "./led-sockets.ts";
 import type { EbpfMetrics } from "./metrics.ts";
-import { SocketMaps } from "./socket-maps.ts";
-import { AT_SOCKET, KNOWN_ADDRESSES, NOT_REFUSED, SocketNews, STUCK } from "./socket-news.ts";
+import { SocketMaps, type Validity } from "./socket-maps.ts";
+import { AT_SOCKET, KNOWN_ADDRESSES, NOT_REFUSED, SocketNews, STUCK, UNTOLD } from "./socket-news.ts";
 import type { SocketPins } from "./socket-pins.ts";
 import { SocketPrograms } from "./socket-programs.ts";
 import { StaleConnections } from "./stale-connections.ts";
@@ -55,6 +55,8 @@ interface SocketPathOptions {
   readonly clock: Clock;
   /** CLOCK_MONOTONIC, as programs read it. */
   readonly monotonicNs: () => bigint;
+  /** Whose programs these are: of which network namespace, and of which start. */
+  readonly identity: () => Pick<Required<Validity>, "owner" | "start">;
 }
 
 /** Interval of checks for changes without notifications. */
@@ -185,6 +187,8 @@ export class SocketPath {
     if (!this.#hasBegun) return;
     // Pins stay in force, and the next process tells connected UDP sockets when their endpoint goes.
     if (this.#sockets?.programs.release() !== true) return this.#end();
+    const { maps } = this.#sockets;
+    attempt(() => maps.endBeat());
     this.#sockets.stale.close();
     this.#sockets.maps.close();
     this.#sockets = undefined;
@@ -256,9 +260,10 @@ export class SocketPath {
     maps.settle();
     if (isFull) this.#renew(maps);
     if ((this.#mayBeOrphaned || input.isFullSync) && programs.isOrphaned) {
-      this.#options.log.error("The cgroup is gone, and with it the programs that decided at the socket", undefined, {
-        cgroup,
-      });
+      const { log } = this.#options;
+      if (programs.wereDetached(cgroup))
+        log.error("Another program has detached those that decided at the socket", undefined, { cgroup });
+      else log.error("The cgroup is gone, and with it the programs that decided at the socket", undefined, { cgroup });
       programs.close();
       programs.load(maps.open);
     }
@@ -269,8 +274,9 @@ export class SocketPath {
   }
 
   #renew(maps: SocketMaps): void {
-    const { validForMs, monotonicNs } = this.#options;
-    maps.renew(monotonicNs() + BigInt(Math.round(validForMs * 1e6)));
+    const { validForMs, monotonicNs, identity } = this.#options;
+    const beat = monotonicNs();
+    maps.renew({ until: beat + BigInt(Math.round(validForMs * 1e6)), beat, ...identity() });
   }
 
   #open({ services, endpointCount }: SyncInput, cgroup: string, connectedUdp: DisconnectReach["of"]): Sockets {
@@ -310,11 +316,14 @@ export class SocketPath {
   }
 
   #attach(programs: SocketPrograms, cgroup: string): void {
+    const { pins, disconnector, log } = this.#options;
+    const former = pins?.formerSockets() ?? [];
     programs.attach(cgroup);
+    if (former.length > 0) void disconnector.disconnect(former).catch((error: unknown) => log.error(UNTOLD, error));
     this.#news.forget("all");
     this.#mayEnd = false;
     this.#mayBeOrphaned = false;
-    this.#options.log.info("Connections to services are decided at the socket", { can: AT_SOCKET, cgroup });
+    log.info("Connections to services are decided at the socket", { can: AT_SOCKET, cgroup });
   }
 
   /** If they cannot be read, the last known ones stay in use. @throws if there are none. */

@@ -15,7 +15,7 @@ import {
   memoryMaps,
 } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { FolderInUse } from "../../kernel/folder-lock.ts";
-import type { UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
+import type { StaleSocket, UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
 import { attempt } from "../../logging/attempt.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { Connections } from "./connections.ts";
@@ -92,6 +92,20 @@ export class SocketPins {
     });
   }
 
+  /** Connected UDP sockets that programs of another version redirected: their records end with that version's maps. */
+  formerSockets(): readonly StaleSocket[] {
+    const folders = (this.#pins.list(this.#folder) ?? []).filter(
+      (name) => VERSION_FOLDER.test(name) && name !== OWN_VERSION,
+    );
+    return folders.flatMap((folder) => {
+      const path = this.#pathOf(folder, memoryMaps(this.#family).connected.name);
+      const connected = attempt(() => this.#pins.map(path, (entries) => memoryMaps(this.#family, entries).connected));
+      const all = connected === undefined ? [] : new Connections(this.#family, () => ({ connected })).all();
+      connected?.close();
+      return all;
+    });
+  }
+
   /** Pins everything that is not pinned yet and removes our other pins. A failure sets {@link problem}. */
   keep(maps: Opened<BalancerMaps>, programs: readonly KeptProgram[]): void {
     const [own, ofLinks] = [this.#pathOf(OWN_VERSION), this.#pathOf(LINKS)];
@@ -139,7 +153,8 @@ export class SocketPins {
   async endWithSockets(disconnector: Pick<UdpDisconnector, "disconnect">): Promise<void> {
     const found = this.findMaps();
     const { memory } = found;
-    const led = memory === undefined ? [] : new Connections(this.#family, () => memory).all();
+    const own = memory === undefined ? [] : new Connections(this.#family, () => memory).all();
+    const led = [...own, ...this.formerSockets()];
     for (const maps of Object.values(found)) closeAll(maps ?? {});
     this.#names.clear();
     try {

@@ -3,6 +3,7 @@ import type { Bpf, BpfLink, BpfProgram } from "../../kernel/bpf/bpf.ts";
 import type { Hook } from "../../kernel/bpf/hooks.ts";
 import type { BalancerMaps } from "../../kernel/bpf/socket-balancer/maps.ts";
 import { type SocketProgramOptions, socketPrograms } from "../../kernel/bpf/socket-balancer/programs.ts";
+import { attempt } from "../../logging/attempt.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { OpenMaps } from "./open-maps.ts";
 import type { SocketPins } from "./socket-pins.ts";
@@ -23,6 +24,8 @@ export class SocketPrograms {
   readonly #assemble: typeof socketPrograms;
   #all: readonly Attached[] = [];
   #open: OpenMaps | undefined;
+  /** Of the cgroup at which they were attached last. */
+  #cgroupId: bigint | undefined;
 
   /**
    * @param pins where maps and links are found and kept; without them, everything ends with the process.
@@ -85,6 +88,7 @@ export class SocketPrograms {
       throw error;
     }
     this.#all = attached;
+    this.#cgroupId = cgroupId;
     this.keep();
   }
 
@@ -93,7 +97,12 @@ export class SocketPrograms {
     if (this.#open !== undefined) this.#pins?.keep(this.#open.maps, this.#all);
   }
 
-  /** Whether their cgroup is gone. */
+  /** Whether they are {@link isOrphaned} although their cgroup is still there: another folder of that name is another cgroup. */
+  wereDetached(cgroup: string): boolean {
+    return attempt(() => this.#bpf.cgroupId(cgroup)) === this.#cgroupId;
+  }
+
+  /** Whether their cgroup is gone, or another program has detached them. */
   get isOrphaned(): boolean {
     return this.#all.some(({ link }) => link?.cgroupId === 0n);
   }

@@ -7,6 +7,7 @@ import { Mutex } from "../../async/mutex.ts";
 import type { UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { Connections, LostConnection } from "./connections.ts";
+import { UNTOLD } from "./socket-news.ts";
 
 interface StaleConnectionsOptions {
   readonly connections: Connections;
@@ -71,7 +72,7 @@ export class StaleConnections {
         const all = this.#options.connections.all();
         if (all.length > 0) await this.#options.disconnector.disconnect(all);
       } catch (error) {
-        this.#options.log.error("Could not disconnect UDP sockets that were led at the socket", error);
+        this.#options.log.error(UNTOLD, error);
       }
     });
   }

@@ -11,6 +11,7 @@ export const COMMANDS = {
   OBJ_GET: 7,
   PROG_TEST_RUN: 10,
   PROG_GET_FD_BY_ID: 13,
+  MAP_GET_FD_BY_ID: 14,
   OBJ_GET_INFO_BY_FD: 15,
   PROG_QUERY: 16,
   MAP_LOOKUP_BATCH: 24,
@@ -71,7 +72,14 @@ export const OBJECT_INFO = layout("OBJ_GET_INFO_BY_FD", ATTRIBUTE_BYTES, {
   info: u64(8),
 });
 
-export const PROGRAM_INFO = layout("bpf_prog_info", 232, { id: u32(4), tag: bytes(8, 8), name: bytes(64, 16) });
+export const PROGRAM_INFO = layout("bpf_prog_info", 232, {
+  id: u32(4),
+  tag: bytes(8, 8),
+  /** In: capacity of the buffer; out: number of ids. */
+  mapCount: u32(52),
+  mapIds: u64(56),
+  name: bytes(64, 16),
+});
 
 /** For `…_GET_FD_BY_ID` and `…_GET_NEXT_ID`, which require CAP_SYS_ADMIN. */
 export const OBJECT_ID = layout("GET_ID", ATTRIBUTE_BYTES, {

@@ -49,6 +49,13 @@ export interface BpfLink {
   release(): void;
 }
 
+/** A link of any process. */
+export interface FoundLink {
+  readonly link: BpfLink;
+  /** The first value of the array that its program uses, or another program that shares a map with it. */
+  readonly value: Uint8Array | undefined;
+}
+
 /**
  * Names in a bpf file system: named objects outlive this process, and the next one finds them. Paths are absolute;
  * folders must be on such a file system. Everything throws BpfError with the errno of the file system or of bpf(2).
@@ -88,10 +95,10 @@ export interface Bpf {
   /** Ids of the programs attached to the cgroup itself, not to its ancestors. */
   attached(hook: Hook, cgroup: string): readonly number[];
   /**
-   * Links at the cgroup itself, of any process, whose programs' names have the prefix. @throws BpfError `EPERM` without
-   * CAP_SYS_ADMIN, if anything is attached.
+   * Links at any cgroup, of any process, whose programs' names begin with the prefix.
+   * @param mapPrefix of the name of the map whose first value is wanted. @throws BpfError `EPERM` without CAP_SYS_ADMIN.
    */
-  findLinks(cgroup: string, prefix: string): readonly BpfLink[];
+  findLinks(prefix: string, mapPrefix: string): readonly FoundLink[];
   /** The inode number of a cgroup's directory. @throws BpfError if there is none. */
   cgroupId(cgroup: string): bigint;
   readonly pins: BpfPins;

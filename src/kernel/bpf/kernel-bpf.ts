@@ -4,7 +4,7 @@ import { closeSync, constants as fileConstants, openSync, statSync } from "node:
 import { constants } from "node:os";
 import { errnoName } from "../netlink/errors.ts";
 import * as attributes from "./attributes.ts";
-import type { Bpf, BpfMap, BpfProgram } from "./bpf.ts";
+import type { Bpf, BpfMap, BpfProgram, FoundLink } from "./bpf.ts";
 import { BpfError } from "./bpf-error.ts";
 import { HOOKS, type Hook } from "./hooks.ts";
 import { KernelMap } from "./kernel-map.ts";
@@ -17,6 +17,8 @@ import { addressOf, bpf, failure, fixedBytes, fixedCopy, objectInfo, tryBpf } fr
 /** We use no helpers that require a GPL program (reference ebpf-programs.md §4.3). */
 const LICENSE = "Apache-2.0";
 const LOG_BYTES = 1 << 20;
+/** The type of an array (reference ebpf-programs.md §3.4). */
+const ARRAY = 2;
 /** Maximum number of programs at one cgroup and hook. */
 const MOST_ATTACHED = 64;
 const { O_RDONLY, O_DIRECTORY } = fileConstants;
@@ -117,24 +119,26 @@ function attached(hook: Hook, cgroup: string): readonly number[] {
   });
 }
 
-function findLinks(cgroup: string, prefix: string): readonly KernelLink[] {
-  const hooks = Object.keys(HOOKS) as Hook[]; // the object's own keys
-  const programs = new Set(hooks.flatMap((hook) => attached(hook, cgroup)));
-  const named = new Set([...programs].filter((id) => programNameOf(id)?.startsWith(prefix)));
-  if (named.size === 0) return [];
-  const ino = cgroupId(cgroup);
-  const found: KernelLink[] = [];
+function findLinks(prefix: string, mapPrefix: string): readonly FoundLink[] {
+  const found: { readonly link: KernelLink; readonly maps: readonly number[] }[] = [];
+  const { type, cgroupId: cgroup, programId } = attributes.LINK_INFO.fields;
   for (let id = nextLink(0); id !== undefined; id = nextLink(id)) {
     const fd = openById("LINK_GET_FD_BY_ID", id);
     if (fd === undefined) continue;
     const info = objectInfo(fd, attributes.LINK_INFO.size, `link ${id}`);
-    const { fields } = attributes.LINK_INFO;
-    const isOne = takeNumber(info, fields.type) === CGROUP_LINK && takeWide(info, fields.cgroupId) === ino;
-    if (isOne && named.has(takeNumber(info, fields.programId)))
-      found.push(new KernelLink(fd, `link ${id} at ${cgroup}`));
-    else closeSync(fd);
+    const isAttached = takeNumber(info, type) === CGROUP_LINK && takeWide(info, cgroup) !== 0n;
+    const program = isAttached ? programWithId(takeNumber(info, programId)) : undefined;
+    if (program?.name.startsWith(prefix) === true) {
+      found.push({ link: new KernelLink(fd, `link ${id}`), maps: program.maps });
+    } else closeSync(fd);
   }
-  return found;
+  // Not every program of a process uses the map, but all of its programs share maps.
+  const values = new Map<number, Uint8Array>();
+  for (const { maps } of found) {
+    const value = maps.map((id) => firstValueOf(id, mapPrefix)).find((one) => one !== undefined);
+    if (value !== undefined) for (const id of maps) values.set(id, value);
+  }
+  return found.map(({ link, maps }) => ({ link, value: values.get(maps.find((id) => values.has(id)) ?? 0) }));
 }
 
 function nextLink(id: number): number | undefined {
@@ -146,20 +150,47 @@ function nextLink(id: number): number | undefined {
 }
 
 /** Undefined if it is gone. */
-function openById(command: "LINK_GET_FD_BY_ID" | "PROG_GET_FD_BY_ID", id: number): number | undefined {
+function openById(command: `${"LINK" | "PROG" | "MAP"}_GET_FD_BY_ID`, id: number): number | undefined {
   const { result, errno } = tryBpf(command, encode(attributes.OBJECT_ID, { id }));
   if (result >= 0) return result;
   if (errno === constants.errno.ENOENT) return undefined;
   throw failure(command, errno);
 }
 
-function programNameOf(id: number): string | undefined {
+/** The maximum number of maps of one program. */
+const MOST_MAPS = 64;
+
+function programWithId(id: number): { readonly name: string; readonly maps: readonly number[] } | undefined {
   const fd = openById("PROG_GET_FD_BY_ID", id);
   if (fd === undefined) return undefined;
   try {
-    const { name } = attributes.PROGRAM_INFO.fields;
-    const info = objectInfo(fd, attributes.PROGRAM_INFO.size, `program ${id}`);
-    return Buffer.from(info.subarray(name.at, name.at + name.bytes)).toString("latin1");
+    const { fields, size } = attributes.PROGRAM_INFO;
+    const ids = fixedBytes(MOST_MAPS * 4);
+    const info = objectInfo(fd, size, `program ${id}`, () =>
+      encode(attributes.PROGRAM_INFO, { mapCount: MOST_MAPS, mapIds: addressOf(ids) }),
+    );
+    return {
+      name: Buffer.from(info.subarray(fields.name.at, fields.name.at + fields.name.bytes)).toString("latin1"),
+      maps: [...new Uint32Array(ids.buffer, 0, Math.min(takeNumber(info, fields.mapCount), MOST_MAPS))],
+    };
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** The first value of an array, if its name begins with the prefix. */
+function firstValueOf(id: number, prefix: string): Uint8Array | undefined {
+  const fd = openById("MAP_GET_FD_BY_ID", id);
+  if (fd === undefined) return undefined;
+  try {
+    const info = objectInfo(fd, attributes.MAP_INFO.size, `map ${id}`);
+    const { mapName, mapType, keySize, valueSize } = attributes.MAP_INFO.fields;
+    const name = Buffer.from(info.subarray(mapName.at, mapName.at + mapName.bytes)).toString("latin1");
+    if (!name.startsWith(prefix) || takeNumber(info, mapType) !== ARRAY || takeNumber(info, keySize) !== 4)
+      return undefined;
+    const [key, value] = [fixedBytes(4), fixedBytes(takeNumber(info, valueSize))];
+    const wanted = encode(attributes.MAP_ELEMENT, { mapFd: fd, key: addressOf(key), value: addressOf(value) });
+    return tryBpf("MAP_LOOKUP_ELEM", wanted).result < 0 ? undefined : value;
   } finally {
     closeSync(fd);
   }

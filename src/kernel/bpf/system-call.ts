@@ -111,9 +111,12 @@ export function tryBpf(
   }
 }
 
-/** The kernel's information about an open map, program or link. @param size of the requested struct. @throws BpfError */
-export function objectInfo(fd: number, size: number, what: string): Uint8Array {
-  const info = fixedBytes(size);
+/**
+ * The kernel's information about an open map, program or link.
+ * @param size of the requested struct. @param asked what the struct holds before the call. @throws BpfError
+ */
+export function objectInfo(fd: number, size: number, what: string, asked?: () => Uint8Array): Uint8Array {
+  const info = asked === undefined ? fixedBytes(size) : fixedCopy(asked());
   bpf("OBJ_GET_INFO_BY_FD", encode(OBJECT_INFO, { fd, infoLength: info.length, info: addressOf(info) }), what);
   return info;
 }

@@ -82,10 +82,20 @@ export function memoryBpf(
       return opened(link);
     },
     cgroupId,
-    findLinks(cgroup, prefix) {
-      const id = cgroupId(cgroup);
-      const there = [...kernel.links].filter((link) => link.isThere && link.cgroupId === id);
-      return there.filter(({ program }) => program.name.startsWith(prefix)).map(opened);
+    findLinks(prefix, mapPrefix) {
+      const cgroups = new Set(kernel.cgroups.values());
+      const found = [...kernel.links].filter(
+        ({ isThere, program, cgroupId: id }) => isThere && cgroups.has(id) && program.name.startsWith(prefix),
+      );
+      const values = new Map<MemoryMap, Uint8Array>();
+      for (const { program } of found) {
+        const [, map] = [...program.maps].find(([name]) => name.startsWith(mapPrefix)) ?? [];
+        const value = map?.lookup(new Uint8Array(4))?.bytes.slice();
+        if (value !== undefined) for (const one of program.maps.values()) values.set(one, value);
+      }
+      const firstValue = ({ program }: AttachedLink) =>
+        [...program.maps.values()].map((map) => values.get(map)).find((value) => value !== undefined);
+      return found.map((link) => ({ link: opened(link), value: firstValue(link) }));
     },
     attached: (hook, cgroup) => kernel.attached(hook, cgroup),
     pins: memoryPins(kernel.names, {

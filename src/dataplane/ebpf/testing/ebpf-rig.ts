@@ -78,6 +78,7 @@ export class EbpfRig {
       validForMs,
       rememberedSockets,
       monotonicNs: () => this.monotonicNs,
+      identity: () => ({ owner: 1n, start: 1n }),
       disconnector: {
         reach: async () => this.reach,
         disconnect: async (sockets) => {

@@ -135,6 +135,7 @@ export class PinnedNode {
       leastRoom: { frontends: 8, slots: 16, backends: 16 },
       clock: { ...HURRIED, monotonicMs: () => 0 },
       monotonicNs: process.hrtime.bigint,
+      identity: () => ({ owner: 1n, start: 1n }),
     });
     const backend = new EbpfBackend(NO_PACKET_PATH, sockets);
     return {

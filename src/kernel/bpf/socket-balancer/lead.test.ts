@@ -8,11 +8,11 @@ import { PATIENCE } from "../../../../testkit/support/patience.ts";
 import { type IpAddress, ipFromBytes, unspecifiedAddress } from "../../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../../net/protocol.ts";
 import { kernelBpf } from "../kernel-bpf.ts";
-import { putNumber, takeNumber } from "../layout.ts";
+import { encode, putNumber, takeNumber } from "../layout.ts";
 import type { Program } from "../map-definition.ts";
 import { runnable } from "../testing/run-program.ts";
 import { reasonToSkip, testCgroup } from "../testing/test-cgroup.ts";
-import { BACKEND_VALUE, type BalancerMaps, CONNECTED_KEY, CONNECTED_VALUE } from "./maps.ts";
+import { BACKEND_VALUE, type BalancerMaps, CONNECTED_KEY, CONNECTED_VALUE, VALIDITY } from "./maps.ts";
 import { socketPrograms } from "./programs.ts";
 import { startDialler } from "./testing/dialler.ts";
 import {
@@ -484,7 +484,7 @@ describe("connect: a process in a cgroup", { skip: reasonToSkip(), timeout: 60_0
         const { peer } = await dialler.dial("tcp", { address: dialled, port: 80 });
         assert.equal(peer, `${dialled} 80`, "the peer has the address that was dialled");
         const validity = maps.validUntil.lookup(new Uint8Array(4)) ?? assert.fail("an array has its elements");
-        maps.validUntil.update(new Uint8Array(4), new Uint8Array(BigUint64Array.of(process.hrtime.bigint()).buffer));
+        maps.validUntil.update(new Uint8Array(4), encode(VALIDITY, { until: process.hrtime.bigint() }));
         assert.deepEqual(await dialler.dial("tcp", { address: dialled, port: 80 }), { code: "ENETUNREACH" });
         assert.deepEqual(await dialler.dial("tcp", { address: dialled, port: 81 }), { code: "ENETUNREACH" });
         maps.validUntil.update(new Uint8Array(4), validity);

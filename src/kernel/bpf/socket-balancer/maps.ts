@@ -11,7 +11,7 @@ import type { MapDefinition } from "../map-definition.ts";
  * Version of the maps' keys and values. Programs would misread maps of another version: increment it for every change
  * that does not show in the maps' sizes.
  */
-export const MAPS_VERSION = 4;
+export const MAPS_VERSION = 5;
 
 /** A layout per family, from the length of an address and of `struct place`, an address and its port in whole words. */
 const forFamilies = <T>(layoutOf: (address: number, place: number) => T): Readonly<Record<IpFamily, T>> => ({
@@ -86,7 +86,7 @@ export const TCP_PEER = forFamilies((address, place) =>
 /** The same for UDP: a socket's flow to one destination. */
 export const UDP_FLOW_KEY = layout("flow", 16, { cookie: u64(0) });
 export const UDP_FLOW = forFamilies((address) =>
-  layout("flow value", 24 + 2 * address, {
+  layout("flow value", address === 4 ? 32 : 72, {
     ...{ address: bytes(16, address), port: be16(16 + address), dialledPort: be16(18 + address) },
     dialled: bytes(20 + address, address),
   }),
@@ -100,6 +100,15 @@ export const COUNT_KEY = forFamilies((address, place) =>
   }),
 );
 
+/**
+ * Until when programs are in force (the only word that they read), and whose they are: the cookie of the process's network
+ * namespace, its last sign of life, 0 once it has ended, and the number of its start. Times are in ns of CLOCK_MONOTONIC.
+ */
+export const VALIDITY = layout("validity", 32, { until: u64(0), owner: u64(8), beat: u64(16), start: u64(24) });
+
+/** The beginning of the map's name. */
+export const VALID_UNTIL = "valid_until";
+
 /** Maps that lead from frontends to backends. */
 export interface LeadingMaps {
   readonly frontends: MapDefinition;
@@ -111,10 +120,7 @@ export interface LeadingMaps {
 export interface MemoryMaps {
   /** The addresses that serve node ports. */
   readonly nodeAddresses: MapDefinition;
-  /**
-   * One element: until when programs are in force, in ns of CLOCK_MONOTONIC. A process that has not renewed it in time
-   * is dead or hangs, and the maps are outdated.
-   */
+  /** One element, a {@link VALIDITY}. A process that has not renewed it in time is dead or hangs, and the maps are outdated. */
   readonly validUntil: MapDefinition;
   /** The last backend of a client with session affinity, by the cookie of its network namespace and the list's id. */
   readonly clients: MapDefinition;
@@ -185,7 +191,7 @@ export function memoryMaps(family: IpFamily, remembered = REMEMBERED): MemoryMap
   const suffix = suffixOf(family);
   return {
     nodeAddresses: hash(`node_addrs${suffix}`, FRONTEND_KEY[family].fields.address.bytes, 4, NODE_ADDRESSES),
-    validUntil: array(`valid_until${suffix}`, 8, 1),
+    validUntil: array(`${VALID_UNTIL}${suffix}`, VALIDITY.size, 1),
     clients: lruHash(`clients${suffix}`, 16, 16, remembered),
     flows: hash(`flows${suffix}`, UDP_FLOW_KEY.size, UDP_FLOW[family].size, remembered),
     flowCounts: array(`flow_counts${suffix}`, 8, FLOW_COUNTS),

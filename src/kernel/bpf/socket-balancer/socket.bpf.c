@@ -124,12 +124,18 @@ struct flow_key {
 	u32 number, pad;
 };
 struct flow {
-	u32 backend, pad;
+	u32 backend;
+	/* 0: there is no former endpoint. */
+	u16 former_port, pad;
 	u64 last_used;
 	struct address address;
 	u16 port, dialled_port;
 	struct address dialled;
-	u32 pad2;
+	/* Before the last move: its answers may still lie in the socket's buffer. */
+	struct address former;
+#if FAMILY == 6
+	u32 pad6;
+#endif
 };
 struct tcp_peer {
 	struct place place;
@@ -408,8 +414,12 @@ INLINE int write_flow(struct bpf_sock_addr *ctx, struct flow_key *key, struct fl
 		if (!flow)
 			return add_flow(ctx, key, value);
 		if (is_same(&flow->dialled, &value->dialled) && flow->dialled_port == value->dialled_port) {
-			if (flow->backend != value->backend || !is_same(&flow->address, &value->address) || flow->port != value->port)
+			int has_moved = !is_same(&flow->address, &value->address) || flow->port != value->port;
+			if (has_moved || flow->backend != value->backend) {
+				value->former = has_moved ? flow->address : flow->former;
+				value->former_port = has_moved ? flow->port : flow->former_port;
 				return map_update(flows, key, value, BPF_ANY) == 0;
+			}
 			/* Only this word differs: write it in place. */
 			flow->last_used = value->last_used;
 			return 1;
@@ -639,8 +649,22 @@ INLINE int reveal(struct bpf_sock_addr *ctx, enum call call, int mapped)
 		key.number = number;
 		struct flow *flow = map_lookup(flows, &key);
 		if (!flow)
-			return 1;
+			break;
 		if (is_same(&flow->address, &place.address) && flow->port == place.port) {
+			write_place(ctx, mapped, &flow->dialled, flow->dialled_port);
+			return 1;
+		}
+	}
+	if (call != RECVMSG)
+		return 1;
+	/* Only after all current endpoints: a former one of one Service may be a current one of another. */
+	UNROLLED
+	for (u32 number = 0; number < FLOWS_OF_SOCKET; number++) {
+		key.number = number;
+		struct flow *flow = map_lookup(flows, &key);
+		if (!flow)
+			return 1;
+		if (flow->former_port == place.port && place.port != 0 && is_same(&flow->former, &place.address)) {
 			write_place(ctx, mapped, &flow->dialled, flow->dialled_port);
 			return 1;
 		}

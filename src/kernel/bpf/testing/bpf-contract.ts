@@ -208,17 +208,49 @@ export function bpfContract(subject: BpfSubject): void {
       const [ours, theirs] = [passing(), passing("theirs")].map((one) => rig.bpf.loadProgram(one, "connect4"));
       assert.ok(ours !== undefined && theirs !== undefined);
       t.after(() => [ours, theirs].map((one) => one.close()));
-      assert.deepEqual(rig.bpf.findLinks(rig.cgroup, "pass"), []);
       const links = [ours, theirs].map((program) => rig.bpf.attach(program, "connect4", rig.cgroup));
-      const found = rig.bpf.findLinks(rig.cgroup, "pass");
+      const ids = new Set(links.map(({ id }) => id));
+      const found = rig.bpf.findLinks("pass", "valid_until").filter(({ link }) => ids.has(link.id));
       assert.deepEqual(
-        found.map((link) => [link.id, link.programId]),
+        found.map(({ link }) => [link.id, link.programId]),
         [[links[0]?.id, ours.id]],
       );
-      for (const link of found) link.close();
+      assert.equal(found[0]?.value, undefined);
+      for (const { link } of found) link.close();
       assert.deepEqual(rig.bpf.attached("connect4", rig.cgroup), [theirs.id]);
       assert.equal(links[0]?.cgroupId, 0n);
       for (const link of links) link.close();
+    });
+
+    check("a found link has the first value of an array that a program beside its own uses", (rig, t) => {
+      const [validity, shared] = [
+        { ...ARRAY, name: "valid_until4" },
+        { ...ARRAY, name: "shared" },
+      ];
+      const using = (...maps: readonly MapDefinition[]) =>
+        assemble(
+          "uses",
+          [
+            ...maps.map(({ name: map }) => ({ kind: "load-map", destination: "r1", map }) as const),
+            { kind: "alu", operation: "mov", bits: 64, destination: "r0", source: 1 },
+            { kind: "exit" },
+          ],
+          maps,
+        );
+      const maps = [validity, shared].map((definition) => mapOf(rig, t, definition));
+      maps[0]?.update(key(0), value(77));
+      const programs = [using(validity, shared), using(shared), using()].map((one) =>
+        rig.bpf.loadProgram(one, "connect4", maps),
+      );
+      const links = programs.map((program) => rig.bpf.attach(program, "connect4", rig.cgroup));
+      t.after(() => [...links, ...programs].map((one) => one.close()));
+      const ids = links.map(({ id }) => id);
+      const found = rig.bpf.findLinks("uses", "valid_until").filter(({ link }) => ids.includes(link.id));
+      assert.deepEqual(
+        new Map(found.map((one) => [one.link.id, one.value])),
+        new Map(ids.map((id, at) => [id, at < 2 ? value(77) : undefined])),
+      );
+      for (const { link } of found) link.release();
     });
 
     pinsContract(check);

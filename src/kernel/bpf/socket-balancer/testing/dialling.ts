@@ -177,7 +177,7 @@ export function fillMaps(
   family: IpFamily,
   nodeAddresses: readonly IpAddress[] = [],
 ): void {
-  maps.validUntil.update(index32(0), new Uint8Array(8).fill(0xff));
+  maps.validUntil.update(index32(0), new Uint8Array(maps.validUntil.definition.valueSize).fill(0xff));
   for (const address of nodeAddresses) maps.nodeAddresses.update(ipBytes(address), index32(0));
   let next = 0;
   for (const [number, frontend] of [...frontends.entries()].toReversed()) {
