@@ -14,6 +14,7 @@ import { NetlinkError } from "../../kernel/netlink/errors.ts";
 import type { Links } from "../../kernel/route/links.ts";
 import { openLinks } from "../../kernel/route/netlink-links.ts";
 import { fileSysctls } from "../../kernel/sysctl.ts";
+import { withLoggedCalls } from "../../logging/logged-calls.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { IP_FAMILIES } from "../../net/ip.ts";
@@ -64,8 +65,8 @@ const wholeSeconds = (ms: number): number => Math.floor(ms / 1000);
 
 async function openKernel(scheduler: string, log: Logger): Promise<Omit<Shared, "restoreSettings">> {
   try {
-    const ipvs = await openIpvs({ log });
-    const ipset = openIpset();
+    const ipvs = withLoggedCalls<Ipvs>(await openIpvs({ log }), ["apply"], "Running ipvs operations", log);
+    const ipset = withLoggedCalls<Ipset>(openIpset(), ["ensure", "apply", "destroy"], "Running ipset operations", log);
     await probeIpset(ipset);
     await probeScheduler(ipvs, scheduler);
     return { ipvs, ipset, links: openLinks() };

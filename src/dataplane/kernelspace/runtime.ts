@@ -5,6 +5,7 @@ import { openHcn } from "../../kernel/hcn/computenetwork.ts";
 import type { Hcn } from "../../kernel/hcn/hcn.ts";
 import type { HcnCalls } from "../../kernel/hcn/hcn-calls.ts";
 import { hcnErrorClass } from "../../kernel/hcn/hcn-error.ts";
+import { withLoggedCalls } from "../../logging/logged-calls.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { type IpAddress, parseIpAddress } from "../../net/ip.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
@@ -33,7 +34,8 @@ let opened: Hcn | undefined;
 let known: FoundHost | undefined;
 
 function hcnOf(log: Logger): Hcn {
-  opened ??= hcnWith(openHcn(), log);
+  const printed = ["createEndpoint", "createLoadBalancer", "modifyLoadBalancer", "delete"] as const;
+  opened ??= hcnWith(withLoggedCalls(openHcn(), printed, "Calling HNS", log), log);
   return opened;
 }
 

@@ -64,7 +64,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
   const rulesetFor = async (family: IpFamily): Promise<NetlinkRuleset> => {
     try {
       await checkKernelVersion();
-      ruleset ??= openNetlinkRuleset();
+      ruleset ??= openNetlinkRuleset({ log: node.log });
       await probeKernel(ruleset, FAMILIES[family]);
       return ruleset;
     } catch (error) {
@@ -158,7 +158,7 @@ async function rejectedPackets(tables: ReadonlyMap<IpFamily, Nftables>, log: Log
 async function cleanUp(log: Logger): Promise<boolean> {
   let ruleset: NetlinkRuleset;
   try {
-    ruleset = openNetlinkRuleset();
+    ruleset = openNetlinkRuleset({ log });
   } catch {
     return true;
   }

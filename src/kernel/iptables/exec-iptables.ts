@@ -295,8 +295,12 @@ class ExecIptables implements Iptables {
     const onlyTable = table === undefined ? [] : ["-T", table];
     const args = [...WAIT, ...onlyTable, "--noflush", "--counters"];
     const commitLines: number[] = [];
-    const [command, result] = await this.#run(this.#binaries.restore, args, {
-      stdin: watchCommits(payload, commitLines),
+    const { log } = this.#options;
+    const { restore } = this.#binaries;
+    const given = log.isVerbose(9) ? [...payload] : payload;
+    if (log.isVerbose(9)) log.v(9, "Restoring iptables", { command: restore, rules: [...given].join("") });
+    const [command, result] = await this.#run(restore, args, {
+      stdin: watchCommits(given, commitLines),
     });
     if (result.status !== 0) throw restoreError(command, result, commitLines);
   }

@@ -4,6 +4,7 @@
  */
 
 import { Mutex } from "../../async/mutex.ts";
+import type { Logger } from "../../logging/logger.ts";
 import { isInterrupted, isNotFound, undefinedIf } from "../netlink/errors.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
 import { readCounters, readElements, readTable, readTargets } from "./netlink-content.ts";
@@ -57,6 +58,8 @@ export interface NetlinkRulesetOptions {
   readonly receiveBufferBytes?: number;
   /** Called for each committed batch. */
   readonly onCommit?: (commit: NetlinkCommit) => void;
+  /** Gets each transaction as text, at verbosity 9. @default not printed */
+  readonly log?: Logger;
 }
 
 /** The tables of the network namespace. */
@@ -90,7 +93,7 @@ export interface NetlinkNote {
 }
 
 /** Opens the namespace's nf_tables. @throws NetlinkError if the kernel has none. */
-export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptions = {}): NetlinkRuleset {
+export function openNetlinkRuleset({ onCommit, log, ...options }: NetlinkRulesetOptions = {}): NetlinkRuleset {
   const client = openNftables();
   /** Held for all attempts of a transaction, so that none of ours can come between or overtake it. */
   const turns = new Mutex();
@@ -146,8 +149,9 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
     async function transact(operations: Iterable<NftOperation>, { generation }: NftTransactOptions): Promise<void> {
       const messages = spare;
       spare = undefined;
+      const given = log?.isVerbose(9) === true ? await printed(operations, { family, table }, log) : operations;
       // Encode outside of the turn: the kernel may still be working on the previous transaction.
-      const transaction = await encodeTransaction({ layout, table, isNew }, operations, generation, messages);
+      const transaction = await encodeTransaction({ layout, table, isNew }, given, generation, messages);
       const { batch } = transaction;
       try {
         if (batch.size > 0) await turns.run(() => send(transaction, generation));
@@ -232,6 +236,20 @@ export function openNetlinkRuleset({ onCommit, ...options }: NetlinkRulesetOptio
     },
     close: () => client.close(),
   };
+}
+
+/** Logs the operations as commands of `nft -f`, and returns them. */
+async function printed(
+  operations: Iterable<NftOperation>,
+  { family, table }: NetlinkTableName,
+  log: Logger,
+): Promise<readonly NftOperation[]> {
+  // Loaded only here: no other part of a running proxy prints rules.
+  const { operationText } = await import("./ruleset-text.ts");
+  const all = [...operations];
+  const transaction = all.map((operation) => operationText(operation, family, table)).join("\n");
+  if (all.length > 0) log.v(9, "Running nftables transaction", { transaction });
+  return all;
 }
 
 async function withNftErrors<T>(work: Promise<T>): Promise<T> {

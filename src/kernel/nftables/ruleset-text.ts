@@ -1,7 +1,8 @@
 /**
- * A ruleset as text, as `nft list ruleset` (1.0.6) prints it; `nft -f` reads it back.
+ * A ruleset as text, as `nft list ruleset` (1.0.6) prints it, and single operations as commands; `nft -f` reads both back.
  */
 import { durationText, elementLine, expressionText, hookText, ruleText as ruleLine } from "./json-text.ts";
+import type { NftOperation } from "./nftables.ts";
 import {
   DYNAMIC_SET_SIZE,
   type NftChain,
@@ -41,17 +42,27 @@ function block(head: string, lines: readonly (string | undefined)[]): string {
 }
 
 function setText(set: NftSet, elements: readonly NftElement[], family: NftFamily): string {
-  const { timeoutSeconds, size = DYNAMIC_SET_SIZE, comment } = set;
   const texts = elements.map(elementText);
-  return block(`${set.isMap || set.hasTargets === true ? "map" : "set"} ${set.name}`, [
+  return block(`${setWord(set)} ${set.name}`, [
+    ...propertiesOf(set, family),
+    elements.length === 0 ? undefined : `elements = { ${texts.join(ELEMENT_SEPARATOR)} }`,
+  ]);
+}
+
+function setWord({ isMap, hasTargets }: NftSet): string {
+  return isMap || hasTargets === true ? "map" : "set";
+}
+
+function propertiesOf(set: NftSet, family: NftFamily): (string | undefined)[] {
+  const { timeoutSeconds, size = DYNAMIC_SET_SIZE, comment } = set;
+  return [
     typesText(set, family),
     ...(timeoutSeconds === undefined
       ? []
       : [`size ${size}`, "flags dynamic,timeout", `timeout ${durationText(timeoutSeconds)}`]),
     set.hasCounters === true ? "counter" : undefined,
     comment === undefined ? undefined : `comment ${quoted(comment)}`,
-    elements.length === 0 ? undefined : `elements = { ${texts.join(ELEMENT_SEPARATOR)} }`,
-  ]);
+  ];
 }
 
 /** The types by name, or by the expressions that are looked up if a part has no named type. */
@@ -72,12 +83,12 @@ export function elementText(element: NftElement): string {
   return elementLine(elementJson(element));
 }
 
-function chainText({ name, hook, comment, rules }: NftChain, family: NftFamily): string {
-  return block(`chain ${name}`, [
-    comment === undefined ? undefined : `comment ${quoted(comment)}`,
-    hook && hookText(hookJson(hook)),
-    ...rules.map((rule) => ruleText(rule, family)),
-  ]);
+function chainText({ rules, ...head }: NftChain, family: NftFamily): string {
+  return block(`chain ${head.name}`, [...headOf(head), ...rules.map((rule) => ruleText(rule, family))]);
+}
+
+function headOf({ hook, comment }: Omit<NftChain, "rules">): (string | undefined)[] {
+  return [comment === undefined ? undefined : `comment ${quoted(comment)}`, hook && hookText(hookJson(hook))];
 }
 
 export function ruleText({ statements, comment }: NftRule, family: NftFamily): string {
@@ -85,4 +96,51 @@ export function ruleText({ statements, comment }: NftRule, family: NftFamily): s
     statements.map((statement) => statementJson(statement, family)),
     comment,
   );
+}
+
+/** An operation as a command of `nft -f`: `add element ip kube-proxy service-ips { 10.96.0.10 . tcp . 80 : goto … }`. */
+export function operationText(operation: NftOperation, family: NftFamily, table: string): string {
+  const command = (words: string, name: string, properties?: readonly (string | undefined)[]): string =>
+    `${words} ${family} ${table}${name === "" ? "" : ` ${name}`}${properties === undefined ? "" : braced(properties)}`;
+  const elements = (texts: readonly string[]): string => ` { ${texts.join(", ")} }`;
+  switch (operation.kind) {
+    case "add-table":
+      return command("add table", "", [
+        `comment ${quoted(operation.comment)}`,
+        operation.isDormant === true ? "flags dormant" : undefined,
+      ]);
+    case "delete-table":
+      return command("delete table", "");
+    case "add-chain":
+      return command("add chain", operation.chain.name, headOf(operation.chain));
+    case "flush-chain":
+      return command("flush chain", operation.chain);
+    case "delete-chain":
+      return command("delete chain", operation.chain);
+    case "add-rule":
+      return `${command("add rule", operation.chain)} ${ruleText(operation.rule, family)}`;
+    case "add-counter":
+      return command("add counter", operation.counter);
+    case "delete-counter":
+      return command("delete counter", operation.counter);
+    case "add-set":
+      return command(`add ${setWord(operation.set)}`, operation.set.name, propertiesOf(operation.set, family));
+    case "flush-set":
+      return command(`flush ${setWord(operation.set)}`, operation.set.name);
+    case "delete-set":
+      // The operation does not say which it is; nft takes either word for both.
+      return command("delete set", operation.set);
+    case "add-elements":
+      return command("add element", operation.set.name) + elements(operation.elements.map(elementText));
+    case "delete-elements":
+      return (
+        command("delete element", operation.set.name) + elements(operation.keys.map((key) => elementText({ key })))
+      );
+  }
+}
+
+/** Properties in braces, on one line. */
+function braced(properties: readonly (string | undefined)[]): string {
+  const present = properties.filter((property) => property !== undefined);
+  return present.length === 0 ? "" : ` { ${present.map((property) => `${property.replace(/;$/, "")}; `).join("")}}`;
 }
