@@ -55,12 +55,16 @@ test("a payload that throws half-way kills the tool and rejects", async () => {
 });
 
 test("a missing tool is named together with its Debian package", async () => {
-  await assert.rejects(execProcess("iptables-legacy-nowhere", []), (error: unknown) => {
-    assert.ok(error instanceof ExecError);
-    assert.equal(error.code, "missing_tool");
-    assert.match(error.message, /iptables-legacy-nowhere: no such program.*package "iptables"/);
-    return true;
-  });
+  // A folder of PATH that this user may not enter would be another error.
+  await assert.rejects(
+    execProcess("iptables-legacy-nowhere", [], { env: { PATH: "/usr/bin:/bin" } }),
+    (error: unknown) => {
+      assert.ok(error instanceof ExecError);
+      assert.equal(error.code, "missing_tool");
+      assert.match(error.message, /iptables-legacy-nowhere: no such program.*package "iptables"/);
+      return true;
+    },
+  );
 });
 
 test("a tool that outlives its time limit is killed and says so", async () => {

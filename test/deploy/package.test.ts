@@ -278,9 +278,9 @@ console.log(JSON.stringify(seen));
         "kube-proxy-ts/bin/kube-proxy",
       ];
       const source = `for (const name of ${JSON.stringify(internal)}) {
-  console.log(await import(name).then(() => "open", (error) => error.code));
+  console.log(String(await import(name).then(() => "open", (error) => error.code)));
 }
-console.log(import.meta.resolve("kube-proxy-ts/package.json").endsWith("/kube-proxy-ts/package.json"));
+console.log(String(import.meta.resolve("kube-proxy-ts/package.json").endsWith("/kube-proxy-ts/package.json")));
 `;
       writeFileSync(join(user, "internal.mjs"), source);
       const { stdout } = await runCommand([process.execPath, "internal.mjs"], { ...LIMIT, cwd: user });

@@ -18,6 +18,7 @@ import { KUBE_PROXY } from "../../testkit/needs/built-program.ts";
 import { newRunName } from "../../testkit/net/run-name.ts";
 import { inNetns } from "../../testkit/support/in-netns.ts";
 import { stretched } from "../../testkit/support/patience.ts";
+import { UNPRIVILEGED } from "../../testkit/support/unprivileged.ts";
 import { type Ran, runCommand } from "../cli/run-command.ts";
 
 const EXAMPLES = fileURLToPath(new URL("../../examples", import.meta.url));
@@ -193,8 +194,9 @@ inNetns(import.meta.url, { name: "live", timeoutMs: 180_000 }, () => {
   });
 
   test("without permission it says so", async () => {
-    const argv = ["--reuid=65534", "--clear-groups", KUBE_PROXY, "trace", "--live", "--to", "10.96.0.31:80"];
-    const child = spawn("setpriv", argv, { stdio: ["ignore", "pipe", "pipe"] });
+    const [program, ...words] = UNPRIVILEGED;
+    const argv = [...words, KUBE_PROXY, "trace", "--live", "--to", "10.96.0.31:80"];
+    const child = spawn(program, argv, { stdio: ["ignore", "pipe", "pipe"] });
     let text = "";
     child.stderr.on("data", (chunk) => (text += String(chunk)));
     const [status] = await once(child, "close");

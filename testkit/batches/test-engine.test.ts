@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { stripVTControlCharacters } from "node:util";
 import { TEST_ENGINE } from "./test-engine.ts";
 
 /** Runs a test file as the runner does. */
@@ -14,7 +15,8 @@ function run(t: TestContext, source: string) {
   writeFileSync(file, `import { test } from "node:test";\n${source}`);
   const { NODE_TEST_CONTEXT: _, ...env } = process.env;
   const args = [...TEST_ENGINE, "--expose-internals", "--test-reporter=spec", file];
-  return spawnSync(process.execPath, args, { env, encoding: "utf8" });
+  const { status, stdout } = spawnSync(process.execPath, args, { env, encoding: "utf8" });
+  return { status, stdout: stripVTControlCharacters(stdout) };
 }
 
 test("no hook of node:test follows promises", (t) => {

@@ -9,7 +9,7 @@ function seen(env: Readonly<Record<string, string>>): string {
   const code = `import fc, { historyRuns } from ${JSON.stringify(module)};
     const values = [];
     fc.assert(fc.property(fc.integer(), (value) => void values.push(value)), { numRuns: 5 });
-    console.log(values.join(), historyRuns("KPTS_PROPERTY_RUNS", 7));`;
+    console.log(String(values.join() + " " + historyRuns("KPTS_PROPERTY_RUNS", 7)));`;
   return execFileSync(process.execPath, ["--input-type=module", "-e", code], {
     env: { ...process.env, ...env },
     encoding: "utf8",

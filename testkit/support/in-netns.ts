@@ -12,6 +12,7 @@ import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { stripVTControlCharacters } from "node:util";
 import { TEST_ENGINE } from "../batches/test-engine.ts";
 import { netnsSkip } from "../needs/kernel-tools.ts";
 import { stretched } from "./patience.ts";
@@ -66,12 +67,12 @@ function runInside(namespace: string, file: string, timeoutMs: number): Promise<
     },
   );
   let output = "";
-  child.stdout.on("data", (chunk) => (output += String(chunk)));
-  child.stderr.on("data", (chunk) => (output += String(chunk)));
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk) => (output += String(chunk)));
   return new Promise((resolve, reject) => {
     child.on("error", reject);
     child.on("close", (status, signal) => {
       // Failures before passes.
+      output = stripVTControlCharacters(output);
       const at = Math.max(0, output.search(/^✖ failing tests:/m));
       resolve({ status: status ?? 1, output: `${output.slice(at)}${output.slice(0, at)}\n(${signal ?? status})` });
     });

@@ -86,7 +86,7 @@ test("what a killed run left, processes included, is removed by the next", { ski
     const { Topology } = await import(${JSON.stringify(module)});
     const topology = await Topology.create("killed");
     const child = topology.namespace("node-a").spawn(["sleep", "300"]);
-    child.on("spawn", () => setTimeout(() => console.log(topology.name, child.pid), 50));
+    child.on("spawn", () => setTimeout(() => console.log(String(topology.name + " " + child.pid)), 50));
   `;
   const victim = spawn(process.execPath, ["--input-type=module", "-e", program], {
     stdio: ["ignore", "pipe", "inherit"],

@@ -24,7 +24,7 @@ const START = `
   if ((await missingIptables("IPv4", "tables")) !== undefined) throw new Error("not found");
   const iptables = await openIptables("IPv4", silentLogger);
   await iptables.save();
-  console.log((await used()) - before);
+  console.log(String((await used()) - before));
 `;
 
 test("rules that were read before the start are not kept", { skip: process.platform === "win32" }, (t) => {

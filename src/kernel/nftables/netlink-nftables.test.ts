@@ -397,7 +397,7 @@ inNetns(import.meta.url, { name: "nftnetlink" }, () => {
       const ruleset = openNetlinkRuleset();
       const table = ruleset.open({ family: "ip", table: "t" });
       for (const work of [() => table.transact([{ kind: "add-table", comment: "" }]), () => table.read()]) {
-        await work().then(() => console.log("accepted"), (error) => console.log(error.code, error.message));
+        await work().then(() => console.log("accepted"), (error) => console.log(String(error.code + " " + error.message)));
       }
       await ruleset.close();`;
     const { stdout, stderr, signal } = spawnSync(

@@ -7,7 +7,7 @@ test("calls on worker threads have the stack that threads of Windows have", () =
   const module = JSON.stringify(new URL("./system-library.ts", import.meta.url).href);
   const program = `const { windowsKoffi } = await import(${module});
     if (windowsKoffi() !== windowsKoffi()) throw new Error("configured twice");
-    console.log(windowsKoffi().config().async_stack_size);`;
+    console.log(String(windowsKoffi().config().async_stack_size));`;
   assert.equal(
     execFileSync(process.execPath, ["--input-type=module", "-e", program], { encoding: "utf8" }),
     "1048576\n",

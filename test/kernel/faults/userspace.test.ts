@@ -52,7 +52,7 @@ const crowd = (address: string, count: number) => `
   for (let i = 0; i < ${count}; i++) {
     require("node:net").connect(80, "${address}").on("error", () => {}).once("data", () => greeted++);
   }
-  setTimeout(() => { console.log(greeted); process.exit(); }, 2000);`;
+  setTimeout(() => { console.log(String(greeted)); process.exit(); }, 2000);`;
 
 describe("userspace mode: faults", { concurrency: 2, skip: kernelSkip, timeout: stretched(120_000) }, () => {
   test("a port range of one port serves one of three services, names the others, and goes on when it is free", async (t) => {

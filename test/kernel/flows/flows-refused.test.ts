@@ -7,12 +7,11 @@ import { join } from "node:path";
 import { before, test } from "node:test";
 import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { until } from "../../../testkit/support/patience.ts";
+import { UNPRIVILEGED } from "../../../testkit/support/unprivileged.ts";
 import { PROGRAM } from "../../apiserver/api-daemon.ts";
 import { clusterOf } from "./cluster-objects.ts";
 
 const NETFILTER = "/proc/sys/net/netfilter";
-/** Without any privilege. */
-const AS_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"];
 
 inNetns(import.meta.url, { name: "flowsrefused" }, () => {
   const folder = mkdtempSync(join(tmpdir(), "kpts-refused-"));
@@ -60,7 +59,7 @@ inNetns(import.meta.url, { name: "flowsrefused" }, () => {
 
   test("who may not ask, or listen, is told so", () => {
     for (const args of [[], ["--watch"]]) {
-      const { status, stdout, stderr } = run(AS_NOBODY, ...args);
+      const { status, stdout, stderr } = run(UNPRIVILEGED, ...args);
       assert.deepEqual([status, stdout], [2, ""]);
       assert.match(stderr, /connection tracking cannot be read: .*EPERM.*\nIt needs root on the node\./);
     }
