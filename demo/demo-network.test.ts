@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { IpAddress } from "../src/net/ip.ts";
 import type { DemoSocket } from "./cluster-view.ts";
-import { networkFacts, wantedPods } from "./demo-network.ts";
-import { demoNode } from "./played-node.ts";
+import { networkFacts, nodeLines, wantedPods } from "./demo-network.ts";
+import { addressOf, demoNode } from "./played-node.ts";
 
 const socket = (pod: string, address: string, port = 80, protocol: DemoSocket["protocol"] = "TCP"): DemoSocket => ({
   pod,
@@ -41,4 +41,11 @@ test("masquerading takes the address of the interface towards the endpoint", () 
   assert.equal(IPv4.masqueradeAddress("10.180.1.9" as IpAddress), "10.200.0.2");
   assert.equal(IPv6.masqueradeAddress("fd00:10:180::9" as IpAddress), "fd00:10:180::1");
   assert.equal(IPv6.masqueradeAddress("fd00:10:180:0:1::9" as IpAddress), "fd00:200::2");
+});
+
+test("an IPv6 address can be the source of a route at once, also where the Node has no IPv4 one", () => {
+  const [IPv4, IPv6] = [demoNode.addresses.IPv4, addressOf("2001:db8:5::5/64")];
+  const [added, route] = nodeLines({ name: "six", addresses: { IPv4, IPv6 }, extra: [IPv6] });
+  assert.equal(added, "addr add 2001:db8:5::5/128 dev lo nodad");
+  assert.match(route ?? "", /^route replace default via \S+ dev eth0 onlink src 2001:db8:5::5$/);
 });

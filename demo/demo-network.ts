@@ -82,7 +82,7 @@ interface RunningPod {
 }
 
 /** Gives the node the addresses of the Node it plays, and makes them its source addresses, as on a real node. */
-function nodeLines({ addresses, extra }: PlayedNode): string[] {
+export function nodeLines({ addresses, extra }: PlayedNode): string[] {
   const routers = { IPv4: defaultTopology.lan.ipv4, IPv6: defaultTopology.lan.ipv6 } as const;
   const routes = (["IPv4", "IPv6"] as const)
     .filter((family) => extra.includes(addresses[family]))
@@ -90,7 +90,9 @@ function nodeLines({ addresses, extra }: PlayedNode): string[] {
       const router = bareAddress(routers[family]);
       return `route replace default via ${router} dev eth0 onlink src ${addresses[family]}`;
     });
-  return [...extra.map((address) => `addr add ${hostCidr(address)} dev lo`), ...routes];
+  // Without `nodad` an IPv6 address cannot be the source of a route for a moment, and the route is refused.
+  const added = extra.map((address) => `addr add ${hostCidr(address)} dev lo${address.includes(":") ? " nodad" : ""}`);
+  return [...added, ...routes];
 }
 
 /** A running network; always end it with {@link DemoNetwork.destroy}. */

@@ -9,7 +9,7 @@ import { signalChild } from "../src/kernel/child-process.ts";
 import { KUBE_PROXY } from "../testkit/needs/built-program.ts";
 import type { Prober } from "../testkit/net/namespace-prober.ts";
 import type { NetworkNamespace } from "../testkit/net/network-namespace.ts";
-import { isLeftover } from "../testkit/net/run-name.ts";
+import { isLeftover, newRunName } from "../testkit/net/run-name.ts";
 import { defaultClusterCidr } from "../testkit/net/topology-spec.ts";
 
 const METRICS_ADDRESS = "127.0.0.1:10249";
@@ -62,8 +62,16 @@ export class ProxyEndedError extends Error {
   override readonly name = "ProxyEndedError";
 }
 
+function filesIn(folder: string): [socket: string, config: string] {
+  return [join(folder, "sock"), join(folder, "config.yaml")];
+}
+
 /** A running proxy; always end it with {@link ProxyProcess.stop}. */
 export class ProxyProcess {
+  /** Of the inspect socket, for the commands that ask a daemon. */
+  readonly socket: string;
+  /** The file of its configuration. */
+  readonly config: string;
   readonly #child: ChildProcess;
   readonly #folder: string;
   readonly #prober: Prober;
@@ -75,6 +83,7 @@ export class ProxyProcess {
   private constructor(child: ChildProcess, folder: string, prober: Prober) {
     this.#child = child;
     this.#folder = folder;
+    [this.socket, this.config] = filesIn(folder);
     this.#prober = prober;
     for (const stream of [child.stdout, child.stderr]) {
       stream?.setEncoding("utf8").on("data", (text: string) => {
@@ -94,11 +103,12 @@ export class ProxyProcess {
   /** @param prober a client in the node's namespace, to read the metrics with. */
   static async start(namespace: NetworkNamespace, prober: Prober, start: ProxyStart): Promise<ProxyProcess> {
     await removeLeftoverFolders();
-    const folder = await mkdtemp(join(tmpdir(), `${namespace.name}-`));
-    const config = join(folder, "config.yaml");
+    // A short name: people type it.
+    const folder = await mkdtemp(join(tmpdir(), `${newRunName("demo")}-`));
+    const [socket, config] = filesIn(folder);
     await writeFile(config, `${JSON.stringify(configOf(start), null, 2)}\n`);
     const own = ["--hostname-override", start.nodeName, "--inspect-bind-address", `127.0.0.1:${PAGE_PORT}`];
-    const args = ["--config", config, "--manifests", start.manifests, ...own];
+    const args = ["--config", config, "--manifests", start.manifests, `--inspect-socket=${socket}`, ...own];
     // In its own session, so that Ctrl-C in the terminal reaches only the demo, which then stops the proxy.
     const child = namespace.spawn([KUBE_PROXY, ...args], { stdio: ["ignore", "pipe", "pipe"], detached: true });
     return new ProxyProcess(child, folder, prober);

@@ -107,6 +107,7 @@ async function runIn(options: DemoOptions, manifests: string, stop: AbortControl
       );
     } else {
       output.write(`The proxy's own page, in a browser: ${session.page.url}\n`);
+      output.write(`Commands that ask it: bin/kube-proxy services --socket ${session.proxy.socket}\n`);
       await runLive(session, printSettled(session, writeLine), stop.signal);
     }
     return 0;

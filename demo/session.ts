@@ -2,6 +2,8 @@
  * The running demo: cluster, proxy and the latest results. `once.ts` and `live.ts` drive it; this file knows nothing
  * about terminals.
  */
+import type { ClusterRecords } from "../src/cluster/manifests/read-manifests.ts";
+import type { NodeRecord } from "../src/cluster/objects.ts";
 import { modeNamed, type ProxyMode } from "../src/dataplane/registry.ts";
 import { type ClusterView, clusterViewOf } from "./cluster-view.ts";
 import { DemoNetwork } from "./demo-network.ts";
@@ -43,6 +45,8 @@ export class Session {
   readonly #manifests: Manifests;
   readonly #start: Pick<ProxyStart, "mode" | "chosen">;
   #view: ClusterView;
+  /** The Node that the proxy runs on, as it was last: the proxy remembers it after it is gone, as kube-proxy does. */
+  #ownNode: NodeRecord | undefined;
   #answers: PlannedAnswers | undefined;
   #problems: readonly string[] = [];
   /** Problems of the manifests. */
@@ -62,6 +66,7 @@ export class Session {
     this.page = page;
     this.#manifests = manifests;
     this.#view = clusterViewOf(manifests.cluster());
+    this.#ownNode = this.#view.cluster.nodes.find(({ name }) => name === node.name);
   }
 
   /** Builds everything and starts the proxy. If anything fails, it cleans up and rejects. */
@@ -110,11 +115,22 @@ export class Session {
     // The proxy's log lines about a fixed problem are outdated too.
     if (bad.length < this.#bad.length) this.proxy.forgetLog();
     this.#bad = bad;
-    this.#view = clusterViewOf(this.#manifests.cluster());
+    const [cluster, gone] = this.#withOwnNode(this.#manifests.cluster());
+    this.#view = clusterViewOf(cluster);
     this.#answers = await PlannedAnswers.of(this.#view, this.#start, this.node);
     const lost = lostClaims(this.#view, this.node.addresses);
-    this.#problems = [...bad, ...lost, ...(await this.network.follow(this.#view))];
+    this.#problems = [...bad, ...gone, ...lost, ...(await this.network.follow(this.#view))];
     return true;
+  }
+
+  /** @returns also a problem, if the Node is gone. */
+  #withOwnNode(cluster: ClusterRecords): [ClusterRecords, readonly string[]] {
+    const now = cluster.nodes.find(({ name }) => name === this.node.name);
+    this.#ownNode = now ?? this.#ownNode;
+    if (now !== undefined || this.#ownNode === undefined) return [cluster, []];
+    const { name } = this.#ownNode;
+    const gone = `Node ${name} is gone: the proxy that runs on it goes on with its last zone and addresses, as kube-proxy does`;
+    return [{ ...cluster, nodes: [...cluster.nodes, this.#ownNode] }, [gone]];
   }
 
   /** An empty table of the current cluster. */

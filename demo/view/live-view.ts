@@ -1,4 +1,5 @@
 /** Turns the live demo's state into a picture for a terminal, or into printed tables for other output. */
+import { relative } from "node:path";
 import type { LiveView } from "../live.ts";
 import { problemLines, reportLines } from "../once.ts";
 import { demoNode } from "../played-node.ts";
@@ -46,8 +47,22 @@ const KEYS = [
   "s             order: what is wrong first, by name, by type",
   "q Ctrl-C      ends the demo and removes everything it made",
   "",
-  "Any key goes back.",
 ];
+
+/** What can be tried while the demo runs, in another terminal. */
+function besideLines({ options, network, proxy, node }: Session): string[] {
+  const manifests = relative(process.cwd(), options.manifests) || ".";
+  const own = `-f ${manifests} --node ${node.name} --config ${proxy.config}`;
+  return [
+    "In another terminal, in this folder, a shell on the node, and commands there:",
+    `  ip netns exec ${network.nodeNamespace.name} sh`,
+    ...["status", "monitor"].map((command) => `  bin/kube-proxy ${command} --socket ${proxy.socket}`),
+    `  bin/kube-proxy flows --socket ${proxy.socket}`,
+    `  bin/kube-proxy explain shop/web --kernel ${own}`,
+    "",
+    "Any key goes back.",
+  ];
+}
 
 function titleLine({ syncedAt, isSettling }: LiveView, { options, network, node }: Session): Line {
   const time = syncedAt === 0 ? "no sync yet" : `last sync ${new Date(syncedAt).toTimeString().slice(0, 8)}`;
@@ -90,13 +105,17 @@ function shortened(lines: readonly Line[]): readonly Line[] {
   return [...lines.slice(0, MESSAGE_LINES - 1), [...(lines[MESSAGE_LINES - 1] ?? []), segment(" …", "dim")]];
 }
 
+function helpBody(session: Session, columns: number): Line[] {
+  return [...KEYS, ...besideLines(session)].flatMap((line) => wrapLine([segment(line)], columns, 4));
+}
+
 /** The picture of a view in the browser's state. */
 export function pictureOf(view: LiveView, session: Session, browser: Browser, size: Size): Picture {
   const { columns } = size;
   const blocks = browser.visible(view.blocks, view.isSettling);
   const selected = blocks.find(({ title }) => title === browser.selected);
   const title = cutLine(titleLine(view, session), columns);
-  if (browser.isHelping) return { head: [title, []], body: KEYS.map((line) => [segment(line)]), foot: [] };
+  if (browser.isHelping) return { head: [title, []], body: helpBody(session, columns), foot: [] };
   if (browser.isDetailed && selected !== undefined) {
     const foot = [[], [segment("↑↓ PgUp PgDn scroll · Esc or Enter back · q ends", "dim")]];
     const body = detailLines(selected, columns);
@@ -123,17 +142,26 @@ export function pictureOf(view: LiveView, session: Session, browser: Browser, si
   return { head: heads, body, foot, focus: { from, to: (starts[at + 1] ?? body.length + 1) - 1 } };
 }
 
-function helpLines({ options, network, page }: Session, { filter, isTyping }: Browser, columns: number): Line[] {
+function helpLines({ options, network, page, proxy }: Session, { filter, isTyping }: Browser, columns: number): Line[] {
   if (isTyping) {
     return [
       [segment("filter: "), segment(`${filter}▏`, "bold")],
       [segment("name, address or pod; ! for what is wrong · Enter keeps it · Esc clears it", "dim")],
     ];
   }
-  const keys = "↑↓ move · Enter details · / filter · s order · ? all keys · q ends";
+  const keys = "↑↓ move · Enter details · / filter · ? keys, commands to try · q ends";
   return [
-    cutLine([segment(`Edit ${options.manifests} and watch. From outside, try:`, "dim")], columns),
+    cutLine(
+      [
+        segment(
+          `Edit ${relative(process.cwd(), options.manifests) || "."} and watch. From outside, and beside it, try:`,
+          "dim",
+        ),
+      ],
+      columns,
+    ),
     [segment(`  ip netns exec ${network.clientNamespace.name} sh`)],
+    [segment(`  bin/kube-proxy services --socket ${proxy.socket}`)],
     cutLine([segment("The proxy's own page, in a browser: ", "dim"), segment(page.url)], columns),
     [segment(filter === "" ? keys : `filter: ${filter} · Esc clears it · Enter details · q ends`, "dim")],
   ];

@@ -1,4 +1,5 @@
 /** Suggests what a word was probably meant to be, if it is mistyped or a name without its namespace. */
+import { editDistance } from "../text/edit-distance.ts";
 import { UsageError } from "./output.ts";
 
 /** A word that is this far away, in edits per letter, is a different word. */
@@ -9,7 +10,7 @@ export function nearestWord(word: string, known: Iterable<string>): string | und
   const given = plain(word);
   let best: { readonly name: string; readonly distance: number } | undefined;
   for (const name of known) {
-    const distance = distanceOf(given, plain(name));
+    const distance = farness(given, plain(name));
     if (distance <= LIMIT * Math.max(given.length, name.length) && distance < (best?.distance ?? Infinity)) {
       best = { name, distance };
     }
@@ -49,17 +50,7 @@ function plain(word: string): string {
   return word.toLowerCase().replaceAll("_", "-");
 }
 
-/** Levenshtein distance: letters added, left out or replaced; a prefix counts as near. */
-function distanceOf(a: string, b: string): number {
-  if (a.length > 2 && b.startsWith(a)) return 1;
-  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const replaced = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next.push(Math.min(replaced, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
-    }
-    row = next;
-  }
-  return row[b.length] ?? 0;
+/** A prefix counts as near. */
+function farness(a: string, b: string): number {
+  return a.length > 2 && b.startsWith(a) ? 1 : editDistance(a, b);
 }

@@ -31,6 +31,47 @@ test("an old version of a known kind is refused and the right one is named", () 
   assert.match(projected.problems.map(formatProblem).join(), /apiVersion must be discovery\.k8s\.io\/v1:/);
 });
 
+test("a type that is probably meant to be one of ours is named, and a foreign one stays silent", () => {
+  const said = (apiVersion: string, kind: string): string => {
+    const projected = projectObject({ ...SERVICE, apiVersion, kind });
+    return projected.status === "refused"
+      ? `${projected.id}: ${projected.problems.map(formatProblem).join()}`
+      : projected.status;
+  };
+  for (const kind of ["Servce", "Services", "service", "Srvice", "Sevrice"]) {
+    assert.equal(said("v1", kind), `Service/default/web: kind must probably be Service, got "${kind}"`);
+  }
+  assert.match(said("v1", "Endpoint"), /^Endpoints\/default\/web: kind must probably be Endpoints,/);
+  assert.match(said("v1", "Nod"), /^Node\/-\/web: kind must probably be Node,/);
+  assert.match(said("discovery.k8s.io/v1", "EndpointSlices"), /kind must probably be EndpointSlice,/);
+  assert.match(said("v2", "Service"), /^Service\/default\/web: apiVersion must be v1: .*, got "v2"$/);
+  assert.match(said("v2", "Servce"), /kind must probably be Service/);
+  assert.match(said("core/v1", "Service"), /apiVersion must be v1:/);
+  assert.match(said("v1", "EndpointSlice"), /apiVersion must be discovery\.k8s\.io\/v1:/);
+  assert.match(said("discovery.k8s.io/v2", "EndpointSlice"), /apiVersion must be discovery\.k8s\.io\/v1:/);
+  assert.match(said("discovery.k8.io/v1", "EndpointSlice"), /apiVersion must be discovery\.k8s\.io\/v1:/);
+  assert.match(said("networking.k8s.io/v1alpha1", "ServiceCIDR"), /apiVersion must be networking\.k8s\.io\/v1:/);
+  assert.match(said("v2", "ServiceList"), /apiVersion must be v1:/);
+  assert.match(said("v1", "Lst"), /kind must probably be List/);
+  for (const [apiVersion, kind] of [
+    ["v1", "Pod"],
+    ["v1", "PodList"],
+    ["v1", "Secret"],
+    ["v1", "ConfigMap"],
+    ["v1", "ServiceAccount"],
+    ["apps/v1", "Deployment"],
+    ["networking.k8s.io/v1", "Ingress"],
+    ["networking.k8s.io/v1", "NetworkPolicy"],
+    ["serving.knative.dev/v1", "Service"],
+    ["serving.knative.dev/v1", "Services"],
+    ["example.com/v1", "Node"],
+    ["monitoring.coreos.com/v1", "ServiceMonitor"],
+    ["multicluster.x-k8s.io/v1alpha1", "ServiceImport"],
+  ] as const) {
+    assert.equal(said(apiVersion, kind), "ignored", `${apiVersion} ${kind}`);
+  }
+});
+
 test("what is no Kubernetes object is refused", () => {
   for (const raw of [1, "text", [], true, {}, { kind: "Service" }, { apiVersion: "v1" }]) {
     assert.equal(projectObject(raw).status, "refused", JSON.stringify(raw));

@@ -8,6 +8,7 @@ import { contentDigest } from "./content-digest.ts";
 import { isJsonObject, type JsonObject } from "./fields.ts";
 import { describeValue, type FieldProblem, type Projection } from "./findings.ts";
 import { ENDPOINT_SLICE, type KindOfObject, NODE, SERVICE, SERVICE_CIDR } from "./kinds.ts";
+import { meantType, type TypeMeta } from "./meant-type.ts";
 import { projectEndpoints } from "./mirrored-slices.ts";
 import { isDnsLabel, isDnsSubdomain } from "./names.ts";
 import { projectPod } from "./pod.ts";
@@ -91,17 +92,17 @@ const MAX_OBJECT_CHARACTERS = 4 * 2 ** 20;
 /** Kept only for commands that name pods. */
 const POD = "v1/Pod";
 
-/** Versions that are no longer served; their objects have a different shape. */
-const RETIRED: ReadonlyMap<string, string> = new Map([
-  ["discovery.k8s.io/v1beta1/EndpointSlice", "discovery.k8s.io/v1"],
-  ["discovery.k8s.io/v1alpha1/EndpointSlice", "discovery.k8s.io/v1"],
-]);
-
-/** An object's type as written, or from its list for items that omit it. */
-interface TypeMeta {
-  readonly apiVersion: string;
-  readonly kind: string;
-}
+/** The types that are read, and lists of them. */
+const KNOWN: readonly TypeMeta[] = [
+  { apiVersion: "v1", kind: "List" },
+  ...[...PROJECTORS.keys()].flatMap((type) => {
+    const [apiVersion, kind] = [type.replace(/\/[^/]*$/, ""), type.replace(/.*\//, "")];
+    return [
+      { apiVersion, kind },
+      { apiVersion, kind: `${kind}List` },
+    ];
+  }),
+];
 
 /**
  * Projects one object that is not a list. Never throws on decoded JSON.
@@ -122,20 +123,10 @@ export function projectObject(
   const type = `${typeMeta.apiVersion}/${typeMeta.kind}`;
   if (keepsPods && type === POD) return projectedPod(raw, typeMeta);
   const projector = PROJECTORS.get(type);
-  const served = RETIRED.get(type);
-  if (projector === undefined && served === undefined) return { status: "ignored", title: titleOf(raw, typeMeta) };
-  const isNamespaced = projector?.isNamespaced ?? true;
+  if (projector === undefined) return notRead(raw, typeMeta);
+  const { isNamespaced } = projector;
   const title = titleOf(raw, typeMeta, isNamespaced);
   const id = identityOf(raw, typeMeta, isNamespaced);
-  if (projector === undefined) {
-    return refusedAs(
-      title,
-      id,
-      "apiVersion",
-      `must be ${served}: this version is no longer served`,
-      typeMeta.apiVersion,
-    );
-  }
   const notes = keepsPods && type === "v1/Service" ? { notes: readServiceNotes(raw) } : {};
   if (id !== undefined && !projector.isSelected(raw)) {
     return { status: "accepted", title, id, records: [], warnings: [], isMirrored: projector.isMirrored, ...notes };
@@ -151,6 +142,25 @@ export function projectObject(
   if (id === undefined) return refusedAs(title, id, "metadata.name", "is required", undefined);
   const { record: records, warnings } = projection;
   return { status: "accepted", title, id, records, warnings, isMirrored: projector.isMirrored, ...notes };
+}
+
+/** Ignores an object of a foreign type, and refuses one that is probably meant to be read. */
+function notRead(raw: JsonObject, typeMeta: TypeMeta): ProjectedObject {
+  const meant = meantType(typeMeta, KNOWN);
+  const isNamespaced = PROJECTORS.get(`${meant?.apiVersion}/${meant?.kind}`)?.isNamespaced ?? true;
+  const title = titleOf(raw, typeMeta, isNamespaced);
+  if (meant === undefined) return { status: "ignored", title };
+  // The object that is meant keeps its earlier version.
+  const id = meant.kind.endsWith("List") ? undefined : identityOf(raw, meant, isNamespaced);
+  return meant.kind === typeMeta.kind
+    ? refusedAs(
+        title,
+        id,
+        "apiVersion",
+        `must be ${meant.apiVersion}: no other version of ${meant.kind} is read`,
+        typeMeta.apiVersion,
+      )
+    : refusedAs(title, id, "kind", `must probably be ${meant.kind}`, typeMeta.kind);
 }
 
 /** Ignores an unusable pod like an object of another kind: it would only be shown by name. */
@@ -191,7 +201,7 @@ function itemTypeOf({ apiVersion, kind }: TypeMeta): TypeMeta | "any" | undefine
   if (kind === "List") return apiVersion === "v1" ? "any" : undefined;
   const itemKind = kind.slice(0, -"List".length);
   const type = `${apiVersion}/${itemKind}`;
-  return PROJECTORS.has(type) || RETIRED.has(type) || type === POD ? { apiVersion, kind: itemKind } : undefined;
+  return PROJECTORS.has(type) || type === POD ? { apiVersion, kind: itemKind } : undefined;
 }
 
 /** Joins two field paths; either may be empty. */
