@@ -202,23 +202,33 @@ function billOfMaterials() {
   writeFileSync(join(out, `kube-proxy-ts-${version}.cdx.json`), `${JSON.stringify(bom, undefined, 1)}\n`);
 }
 
+/** Says what is done: all of it takes minutes. */
+function step(what) {
+  console.log(`${new Date().toTimeString().slice(0, 8)}  ${what}`);
+}
+
 const out = resolve(process.argv[2] ?? join(root, "release"));
 try {
   if (existsSync(out) && readdirSync(out).length > 0) throw new Error(`${out} is not empty`);
   if (run("git", ["status", "--porcelain"]).trim() !== "")
     throw new Error("the checkout has changes: commit them first");
   mkdirSync(out, { recursive: true });
+  step("builds the program");
   run(process.execPath, [join(root, "scripts/build.mjs"), "--clean", "--no-check"]);
   for (const name of readdirSync(join(root, "dist/bundle")))
     if (name.endsWith(".cache")) rmSync(join(root, "dist/bundle", name));
+  step("packs the two npm packages");
   run("npm", ["pack", "--ignore-scripts", "--pack-destination", out]);
   run("npm", ["pack", makeLibraryPackage(), "--ignore-scripts", "--pack-destination", out]);
   for (const arch of ["x64", "arm64"]) {
+    step(`makes the archive and the Debian package for ${DEBIAN[arch]}`);
     const program = programFolder(arch);
     tarball(program, `kube-proxy-ts-${version}-linux-${DEBIAN[arch]}.tar.gz`);
     debianPackage(program, arch);
   }
+  step("makes the zip for Windows");
   windowsZip();
+  step("makes the kubectl plugin, the chart, the bill of materials and the hashes");
   kubectlPlugin();
   tarball(join(root, "deploy/chart"), `kube-proxy-ts-chart-${version}.tgz`, "kube-proxy-ts");
   billOfMaterials();
@@ -231,6 +241,7 @@ try {
           .digest("hex")}  ${basename(name)}\n`,
     );
   writeFileSync(join(out, "SHA256SUMS"), hashes.join(""));
+  step(`done: ${out} has`);
   console.log(hashes.join("").trimEnd());
 } catch (error) {
   console.error(`release: ${error.message}`);

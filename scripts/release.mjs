@@ -41,6 +41,7 @@ export function release(root, version, date) {
   changes.push(["package-lock.json", named.join(own)]);
   change("deploy/chart/Chart.yaml", `ersion: ${before}`, `ersion: ${version}`);
   change("deploy/image/Containerfile", `image.version="${before}"`, `image.version="${version}"`);
+  change("deploy/kustomization.yaml", `newTag: ${before}`, `newTag: ${version}`);
   for (const path of TAGGED) change(path, `kube-proxy-ts:${before}`, `kube-proxy-ts:${version}`);
   change("CHANGELOG.md", UNRELEASED, `${UNRELEASED}\n## [${version}] - ${date}\n`);
   for (const [path, text] of changes) writeFileSync(join(root, path), text);

@@ -28,20 +28,36 @@ export function silentDaemonHint(socketPath: string): string {
 
 /** How long an answer may pause: most queries go to nodes in trouble, whose daemons have to wait for a processor. */
 const LIMIT_MS = 15_000;
+/** A daemon that has not answered by then is not well. */
+const SLOW_MS = 5_000;
+
+/** Something has accepted the connection, and does not answer. */
+class SilentError extends Error {
+  override readonly name = "SilentError";
+}
 
 interface Answer {
   readonly status: number;
   readonly body: string;
 }
 
-/** The parsed answer to GET `path`. @throws UsageError if nothing answers, or anything but a daemon of this program that knows the path. */
-export async function askDaemon(socketPath: string, path: string): Promise<unknown> {
+/** The parsed answer to GET `path`. @param onSlow called once if there is none after five seconds. @throws UsageError if nothing answers, or anything but a daemon of this program that knows the path. */
+export async function askDaemon(socketPath: string, path: string, onSlow: () => void = () => {}): Promise<unknown> {
   let answer: Answer;
+  const slow = setTimeout(onSlow, SLOW_MS);
   try {
     answer = await answerOf(socketPath, path);
   } catch (error) {
     const reason = messageOf(error);
+    if (error instanceof SilentError) {
+      throw new UsageError(
+        `the daemon at ${socketPath} does not answer: ${reason}`,
+        "It hangs, or the node is too busy for it.",
+      );
+    }
     throw new UsageError(`no answer at ${socketPath}: ${reason}`, silentDaemonHint(socketPath));
+  } finally {
+    clearTimeout(slow);
   }
   const hint = "Use the kube-proxy program that the daemon was started from.";
   if (answer.status === 404) {
@@ -72,7 +88,7 @@ function answerOf(socketPath: string, path: string): Promise<Answer> {
     const socket = connect(socketPath);
     let text = "";
     socket.setEncoding("utf8");
-    socket.setTimeout(LIMIT_MS, () => socket.destroy(new Error(`nothing within ${LIMIT_MS / 1_000} seconds`)));
+    socket.setTimeout(LIMIT_MS, () => socket.destroy(new SilentError(`nothing within ${LIMIT_MS / 1_000} seconds`)));
     socket.on("data", (part: string) => {
       text += part;
     });

@@ -27,7 +27,9 @@ export async function status(argv: readonly string[], output: Output): Promise<n
   const read = flagReader("kube-proxy status", DAEMON_FLAGS);
   return await runCommand({ argv, output, usage: STATUS_USAGE, forms: TEXT_OR_JSON, read }, async ({ values }) => {
     // A daemon of another version may lack fields, which print as "?".
-    const report = await askDaemon(values.socket, "/status");
+    const report = await askDaemon(values.socket, "/status", () => {
+      output.err("The daemon has not answered for 5 s: it hangs, or the node is too busy for it. Waiting 10 s more.\n");
+    });
     if (!isReport(report)) throw new UsageError("the daemon did not answer with its state: it is of another version");
     output.out(values.output === "json" ? jsonText(report) : painted(safe(statusText(report)), output.terminal));
     return report.isHealthy === true && (report.failures ?? []).length === 0 ? EXIT_SUCCESS : EXIT_FAILURE;
@@ -55,10 +57,7 @@ function statusText(report: Partial<StatusReport>): string {
   const { process: own, syncs } = report;
   if (own !== undefined) {
     const memory = `${(own.residentBytes / 1e6).toFixed(0)} MB`;
-    const times =
-      syncs == null
-        ? ""
-        : `; ${syncs.count} syncs: half took at most ${syncs.p50Ms} ms, 99 % at most ${syncs.p99Ms} ms`;
+    const times = syncs == null ? "" : `; ${syncTimes(syncs)}`;
     lines.push(`up for ${durationText(own.uptimeSeconds)}, ${memory} of memory${times}`);
   }
   for (const one of families) {
@@ -68,7 +67,7 @@ function statusText(report: Partial<StatusReport>): string {
         : `last sync ${(one.lastSyncAgeMs / 1_000).toFixed(1)} s ago`;
     const doing = one.isSyncing ? ", syncing" : one.isFailing ? ", the last sync failed" : "";
     lines.push(
-      `${one.family}: ${known(one.servicePorts)} service ports, ${known(one.endpoints)} endpoints, ${age}${doing}`,
+      `${one.family}: ${numbered(one.servicePorts, "service port")}, ${numbered(one.endpoints, "endpoint")}, ${age}${doing}`,
     );
     for (const remark of one.remarks ?? []) lines.push(`  ${remark}`);
   }
@@ -89,6 +88,23 @@ function trackingLines(tracking: StatusReport["connectionTracking"]): readonly s
   const of = max === 0 ? "" : ` of ${max}`;
   const lost = invalid === 0 ? "" : `, ${invalid} packets belonged to no connection (INVALID)`;
   return [`connection tracking: ${entries}${of} entries${lost}`, ...notes.map((note) => `  ${note}`)];
+}
+
+/** `?` for a number that another version does not have. */
+function numbered(number: unknown, what: string): string {
+  return `${known(number)} ${what}${number === 1 ? "" : "s"}`;
+}
+
+/** As people say them: `3 syncs: median 65 ms, slowest 358 ms`. The 99th percentile of fewer than 100 syncs is the slowest. */
+function syncTimes({ count, p50Ms, p99Ms }: NonNullable<StatusReport["syncs"]>): string {
+  if (count === 1) return `1 sync: ${millisecondsText(p50Ms)}`;
+  return `${count} syncs: median ${millisecondsText(p50Ms)}, ${count < 100 ? "slowest" : "99 % within"} ${millisecondsText(p99Ms)}`;
+}
+
+function millisecondsText(ms: number): string {
+  if (ms >= 10_000) return `${(ms / 1000).toFixed(0)} s`;
+  if (ms >= 1000) return `${(ms / 1000).toFixed(1)} s`;
+  return `${ms < 10 ? Number(ms.toFixed(1)) : Math.round(ms)} ms`;
 }
 
 function durationText(seconds: number): string {

@@ -36,7 +36,7 @@ test("a daemon's state and service table, over a socket for its user alone", asy
   assert.deepEqual([healthy.status, healthy.err], [0, ""]);
   assert.match(
     healthy.out,
-    /^kube-proxy-ts 1\.2\.3, nftables mode, on node-a\nhealthy\nup for \d+ (?:s|min), \d+ MB of memory; 100 syncs: half took at most 50 ms, 99 % at most 99 ms\nIPv4: \d+ service ports, \d+ endpoints, last sync 2\.0 s ago\n {2}the mode says this of itself\n$/,
+    /^kube-proxy-ts 1\.2\.3, nftables mode, on node-a\nhealthy\nup for \d+ (?:s|min), \d+ MB of memory; 100 syncs: median 50 ms, 99 % within 99 ms\nIPv4: \d+ service ports, \d+ endpoints, last sync 2\.0 s ago\n {2}the mode says this of itself\n$/,
   );
   const table = await runCommand(services, ["--socket", path, "--no-traffic"]);
   assert.match(table.out, /^shop\/web:http TCP +10\.96\.0\.10:80 +10\.180\.0\.11:8080 +33\.3 %/m);
@@ -255,4 +255,20 @@ test("a daemon of another version is named as such, and what it does not say is 
     [table.status, table.err],
     [0, `note: Counters and connections are not known: the daemon's mode "quantum" is not known here.\n`],
   );
+});
+
+test("a daemon that hangs is named after five seconds, and given up after fifteen", async (t) => {
+  const path = join(folder(t), "hung.sock");
+  const server = createServer((socket) => void socket.on("error", () => {}));
+  server.listen(path);
+  await once(server, "listening");
+  t.after(() => server.close());
+  const beganMs = Date.now();
+  const { status: code, out, err } = await runCommand(status, ["--socket", path]);
+  assert.deepEqual([code, out], [2, ""]);
+  assert.match(
+    err,
+    /^The daemon has not answered for 5 s: .*\nError: the daemon at \S+ does not answer: nothing within 15 seconds\nIt hangs, or the node is too busy for it\.\n$/,
+  );
+  assert.ok(Date.now() - beganMs >= 14_000);
 });

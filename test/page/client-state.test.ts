@@ -6,6 +6,7 @@ import { until } from "../../testkit/support/patience.ts";
 interface PageState {
   readonly known: { readonly syncs: readonly { readonly number: number }[] } | undefined;
   readonly isSilent: boolean;
+  readonly answeredMs: number | undefined;
   readonly place: string;
   start(): void;
   onChange(listener: () => void): () => void;
@@ -59,4 +60,41 @@ test("a sync that two answers bring is kept once, and none of a daemon that was 
   await until("silence", () => state.isSilent);
   assert.equal(told, 4);
   end();
+});
+
+test("a daemon that hangs is silent after five seconds, until it answers", async (t) => {
+  const { State } = (await import(MODULE)) as { readonly State: new () => PageState };
+  const timers = new Map<number, { readonly run: () => void; readonly delayMs: number }>();
+  let answer = (): void => {};
+  const globals = {
+    document: { hidden: false, addEventListener() {} },
+    window: {
+      clearTimeout: (timer: number) => timers.delete(timer),
+      setTimeout(run: () => void, delayMs: number) {
+        timers.set(timers.size + 1, { run, delayMs });
+        return timers.size;
+      },
+    },
+    fetch: () =>
+      new Promise((resolve) => {
+        answer = () => resolve(Response.json({ startedMs: 1, syncs: [], lastSync: 1 }));
+      }),
+  };
+  const before = { fetch: globalThis.fetch };
+  Object.assign(globalThis, globals);
+  t.after(() => {
+    Object.assign(globalThis, before);
+    for (const name of ["document", "window"]) Reflect.deleteProperty(globalThis, name);
+  });
+  const state = new State();
+  state.start();
+  const [waiting] = timers.values();
+  // The pause before a request is two seconds.
+  assert.equal(waiting?.delayMs, 3000);
+  assert.deepEqual([state.isSilent, state.answeredMs], [false, undefined]);
+  waiting?.run();
+  assert.equal(state.isSilent, true);
+  answer();
+  await until("the answer", () => !state.isSilent);
+  assert.ok(Math.abs(Date.now() - Number(state.answeredMs)) < 60_000);
 });

@@ -49,9 +49,21 @@ function showHealth(): void {
   document.body.classList.toggle("silent", isSilent);
 }
 
+/** How old the answer is that the page shows. */
+function showAge(): void {
+  const { answeredMs } = state;
+  byId("age").textContent = answeredMs === undefined ? "" : `answer ${ageText(Date.now() - answeredMs)} old`;
+}
+
+function ageText(ageMs: number): string {
+  const seconds = Math.max(0, Math.round(ageMs / 1000));
+  if (seconds < 120) return `${seconds} s`;
+  return seconds < 7200 ? `${Math.floor(seconds / 60)} min` : `${Math.floor(seconds / 3600)} h`;
+}
+
 function healthText(): readonly [kind: string, text: string] {
   const { known, isSilent } = state;
-  if (isSilent) return ["bad", "No answer: the daemon has stopped or cannot be reached"];
+  if (isSilent) return ["bad", "No answer: the daemon hangs, has stopped, or cannot be reached"];
   if (known === undefined) return ["", "Loading …"];
   const { isHealthy, failures } = known.answer.status;
   if (!isHealthy) return ["bad", "Not healthy: it does not keep up"];
@@ -70,6 +82,7 @@ document.addEventListener("keydown", (event) => {
 });
 window.addEventListener("hashchange", () => show(false));
 state.onChange(showHealth);
+window.setInterval(showAge, 1000);
 showHealth();
 show(true);
 state.start();

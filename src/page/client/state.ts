@@ -6,6 +6,10 @@ import { FAILED_PAUSE_MS } from "./ask.ts";
 const KEPT_SYNCS = 300;
 /** The pause between two requests. */
 const PAUSE_MS = 2000;
+/** A daemon that hangs answers nothing, and its connection stays open: this long after the last answer it counts as silent. */
+const SILENT_MS = 5000;
+/** A busy daemon may still answer until then. */
+const REQUEST_LIMIT_MS = 30_000;
 
 export interface Known {
   readonly answer: StateAnswer;
@@ -16,6 +20,8 @@ export interface Known {
 export class State {
   known: Known | undefined;
   isSilent = false;
+  /** When the daemon last answered, in the browser's time; undefined: never. */
+  answeredMs: number | undefined;
   readonly #listeners = new Set<() => void>();
   /** The ETag of the last answer, and the path it belongs to. */
   #tag = { path: "", value: "" };
@@ -41,10 +47,13 @@ export class State {
     const { lastSync = 0, startedMs = 0 } = this.known?.answer ?? {};
     const path = `api/state?after=${lastSync}&of=${startedMs}`;
     let isSilent = false;
+    const silence = window.setTimeout(() => this.#setSilent(true), SILENT_MS - PAUSE_MS);
     try {
       const response = await fetch(path, {
         headers: path === this.#tag.path ? { "If-None-Match": this.#tag.value } : {},
+        signal: AbortSignal.timeout(REQUEST_LIMIT_MS),
       });
+      this.answeredMs = Date.now();
       if (response.status === 200) {
         this.#take((await response.json()) as StateAnswer);
         this.#tag = { path, value: response.headers.get("etag") ?? "" };
@@ -52,12 +61,16 @@ export class State {
     } catch {
       isSilent = true;
     }
-    if (isSilent !== this.isSilent) {
-      this.isSilent = isSilent;
-      this.#tell();
-    }
+    window.clearTimeout(silence);
+    this.#setSilent(isSilent);
     const pauseMs = isSilent ? FAILED_PAUSE_MS : PAUSE_MS;
     if (!document.hidden) this.#timer = window.setTimeout(() => void this.#ask(), pauseMs);
+  }
+
+  #setSilent(isSilent: boolean): void {
+    if (isSilent === this.isSilent) return;
+    this.isSilent = isSilent;
+    this.#tell();
   }
 
   /** @returns a function that unsubscribes. */
