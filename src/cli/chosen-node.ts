@@ -1,5 +1,5 @@
 /** Chooses the node that a command looks from: one of the Nodes among the objects, if there are any. */
-import type { NodeRecord } from "../cluster/objects.ts";
+import type { EndpointSliceRecord, NodeRecord } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { nodeNameIn } from "../inspect/offline-node.ts";
 import { someOf } from "../logging/some-of.ts";
@@ -17,15 +17,20 @@ interface ChosenNode<Config> {
 const SHOWN = 4;
 
 /**
- * The named node; otherwise the only one, this host, or the first by name without taints.
+ * The named node; otherwise the only one, this host, one with an endpoint, or the first by name without taints.
  *
+ * @param slices of the Services asked about. @default none
+
  * @param isThisHost the command looks at this host, so that no other node will do.
  * @throws UsageError for a node that is not among the objects
  */
 export function chosenNode<Config extends Pick<KubeProxyConfig, "hostnameOverride">>(
   nodes: readonly NodeRecord[],
   config: Config,
-  { isThisHost = false }: { readonly isThisHost?: boolean } = {},
+  {
+    isThisHost = false,
+    slices = [],
+  }: { readonly isThisHost?: boolean; readonly slices?: readonly Pick<EndpointSliceRecord, "endpoints">[] } = {},
 ): ChosenNode<Config> {
   const { hostnameOverride } = config;
   const names = nodes.map(({ name }) => name);
@@ -37,7 +42,9 @@ export function chosenNode<Config extends Pick<KubeProxyConfig, "hostnameOverrid
     throw new UsageError(`there is no Node "${wanted}"`, didYouMean(wanted, names) ?? nodesThere(names));
   if (isThisHost) throw new UsageError(`this host, ${wanted}, is not one of the Nodes: name its Node with --node`);
   const byName = nodes.toSorted((one, other) => (one.name < other.name ? -1 : 1));
-  const { name } = byName.find(({ taintKeys }) => taintKeys.length === 0) ?? byName[0] ?? { name: only };
+  const withEndpoints = new Set(slices.flatMap(({ endpoints }) => endpoints.map(({ nodeName }) => nodeName)));
+  const untainted = byName.filter(({ taintKeys }) => taintKeys.length === 0);
+  const { name } = untainted.find((one) => withEndpoints.has(one.name)) ?? untainted[0] ?? byName[0] ?? { name: only };
   const note = `Seen from ${name}, one of ${names.length} Nodes: --node names another.`;
   return { config: { ...config, hostnameOverride: name }, note };
 }

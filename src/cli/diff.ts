@@ -26,6 +26,7 @@ import { readInputText } from "./bounded-input.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { contextOf, dumpFiles, inventoryOf, kindOfDump } from "./dump-folder.ts";
 import {
+  choicesAmong,
   INSPECT_FLAGS,
   INSPECT_FLAGS_HELP,
   readChoices,
@@ -74,7 +75,8 @@ export async function diff(
 }
 
 async function betweenObjects(before: Objects, after: Objects, options: DiffOptions, output: Output): Promise<number> {
-  const { choices, isNodeGiven, form, showsRules } = options;
+  const { isNodeGiven, form, showsRules } = options;
+  const choices = choicesAmong(after, options.choices);
   // A Node that comes or goes is only on one side.
   const chosen = () => chosenNode([...before.nodes, ...after.nodes], choices.config).config.hostnameOverride;
   const nodes = isNodeGiven ? [chosen()] : undefined;
@@ -82,6 +84,7 @@ async function betweenObjects(before: Objects, after: Objects, options: DiffOpti
   const isSame = result.nodes.length + result.nodesAdded.length + result.nodesRemoved.length === 0;
   if (form === "json") output.out(jsonText(result));
   else {
+    if (choices.origin !== undefined) output.out(`In ${choices.config.mode} mode (${choices.origin}):\n`);
     output.out(
       isSame
         ? "Nothing changes, for clients and in the rules.\n"
@@ -106,7 +109,7 @@ async function againstKernel(
   const warn = warner(output);
   const addresses =
     options.mode === "kernel" ? await ownAddresses(choices.families) : await sysdumpAddresses(options.dumps);
-  const cluster = await explainedCluster(objects, choices.config, choices.families, warn, addresses);
+  const cluster = await explainedCluster(objects, choices.config, choices.families, warn, { addresses });
   const comparison = cluster.families[0]?.inspection.comparison;
   if (comparison === undefined) {
     throw new UsageError(

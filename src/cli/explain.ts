@@ -5,7 +5,6 @@
 import { objectKeyText } from "../cluster/objects.ts";
 import { modeNamed } from "../dataplane/registry.ts";
 import { explainOnAllNodes, nodeGroupsText } from "../explain/all-nodes.ts";
-import { answerChanges } from "../explain/compare.ts";
 import { withSockets } from "../explain/diff-sockets.ts";
 import { type ExplainedCluster, explainedCluster, explainPorts } from "../explain/explained-cluster.ts";
 import type { PortExplanation } from "../explain/explanation.ts";
@@ -23,6 +22,7 @@ import { chosenNode } from "./chosen-node.ts";
 import { contextOf } from "./dump-folder.ts";
 import { namedInDumps } from "./dumped-names.ts";
 import {
+  choicesAmong,
   INSPECT_FLAGS,
   INSPECT_FLAGS_HELP,
   type InspectChoices,
@@ -115,19 +115,20 @@ export async function explain(
     }
     const whole = await readObjects(from, output, input, { namespace: values.namespace ?? namespaceIn(what) });
     const found = options.found ?? whole.configuration;
-    const settings = await options.read(found);
+    const settings = choicesAmong(whole, await options.read(found));
+    const { target, because } = targetOf(what, values.namespace, settings, whole);
+    const inspection = await modeNamed(settings.config.mode).loadInspection();
+    const objects = partOf(whole, servicesOfTarget(whole, target, inspection));
+    const slices = objects.endpointSlices;
     const { config, note } = onAllNodes
       ? { config: settings.config, note: undefined }
-      : chosenNode(whole.nodes, settings.config, { isThisHost: asksKernel });
+      : chosenNode(whole.nodes, settings.config, { isThisHost: asksKernel, slices });
     const choices = { ...settings, config };
-    const { target, because } = targetOf(what, values.namespace, choices, whole);
-    const inspection = await modeNamed(config.mode).loadInspection();
-    const objects = partOf(whole, servicesOfTarget(whole, target, inspection));
     const [firstNode] = whole.nodes;
     if (onAllNodes && firstNode === undefined) throw new UsageError("--all-nodes needs Nodes, and there are none");
     // Any node can find the target.
     const finder = onAllNodes ? { ...choices.config, hostnameOverride: firstNode?.name ?? "" } : choices.config;
-    const cluster = await explainedCluster(objects, finder, choices.families, warn);
+    const cluster = await explainedCluster(objects, finder, choices.families, warn, settings);
     const search = searched(cluster, what, target, whole);
     if (search.kind === "shared") {
       output.out(safe(`${search.name} is there once for all Services. What it is for: ${search.purpose}.\n`));
@@ -140,7 +141,7 @@ export async function explain(
       return EXIT_SUCCESS;
     }
     if (asksKernel) await warnOfOtherMode(choices, warn);
-    const planned = await withoutAssuming(cluster, search.keys, choices);
+    const planned = await explainPorts(cluster, search.keys);
     const servicePorts = asksKernel
       ? await withTraffic(inspection, await withSockets(cluster, planned, warn), choices.config)
       : planned;
@@ -161,7 +162,7 @@ export async function explain(
       );
       output.out(form === "text" ? painted(text, terminal) : text);
     } else {
-      const after = await explainedWith(wish, objects, servicePorts, { ...options, choices, found }, warn);
+      const after = await explainedWith(wish, objects, servicePorts, { ...options, whole, choices, found }, warn);
       output.out(painted(safe(wishText(wish, servicePorts, await explainPorts(after, search.keys))), terminal));
     }
     return EXIT_SUCCESS;
@@ -173,35 +174,6 @@ function namespaceIn(what: string): string | undefined {
   const [, namespace] =
     /^(?!(?:svc|services?|po|pods?)\/)([a-z0-9-]+)\/[^/]+(?:\/(?:tcp|udp|sctp))?$/i.exec(withoutDomain(what)) ?? [];
   return namespace;
-}
-
-/** If no configuration is known, adds causes that say what pod networks would change, since answers may depend on them. */
-async function withoutAssuming(
-  cluster: ExplainedCluster,
-  keys: Iterable<string>,
-  { isBare }: InspectChoices,
-): Promise<readonly PortExplanation[]> {
-  const explained = await explainPorts(cluster, keys);
-  const { config, families } = cluster;
-  if (!isBare || families.some(({ node }) => node.detector.kind !== "none")) return explained;
-  const told = { ...config, detectLocalMode: "NodeCIDR" } as const;
-  const other = await explainPorts(
-    await explainedCluster(
-      cluster.objects,
-      told,
-      families.map(({ node }) => node.family),
-      () => {},
-    ),
-    keys,
-  );
-  return explained.map((one, index) => {
-    const known = other[index];
-    const changes = known === undefined ? [] : answerChanges(one, known);
-    const causes = changes.map(
-      (what) => `No configuration is known (--config); if one says where pods are (clusterCIDR), ${what}.`,
-    );
-    return { ...one, causes: [...one.causes, ...causes] };
-  });
 }
 
 const PING = /^[^/]+\/icmp(v6)?$/i;
@@ -325,19 +297,19 @@ async function explainedWith(
   wish: string,
   objects: Objects,
   servicePorts: readonly PortExplanation[],
-  { choices, read, found }: ExplainOptions & { readonly choices: InspectChoices },
+  { choices, whole, read, found }: ExplainOptions & { readonly choices: InspectChoices; readonly whole: Objects },
   warn: (message: string) => void,
 ): Promise<ExplainedCluster> {
   const [, mode] = /^mode=(.*)$/.exec(wish) ?? [];
   if (mode !== undefined) {
     requireMode("--what-if mode=…", mode);
-    const { config, families } = await read(found, mode);
+    const { config, families } = choicesAmong(whole, await read(found, mode));
     const { hostnameOverride } = choices.config;
-    return await explainedCluster(objects, { ...config, hostnameOverride }, families, warn);
+    return await explainedCluster(objects, { ...config, hostnameOverride }, families, warn, choices);
   }
   const services = new Set(servicePorts.map(({ servicePort }) => servicePort.replace(/:[^:]*$/, "")));
   try {
-    return await explainedCluster(withChange(objects, services, wish), choices.config, choices.families, warn);
+    return await explainedCluster(withChange(objects, services, wish), choices.config, choices.families, warn, choices);
   } catch (error) {
     if (!(error instanceof WhatIfError)) throw error;
     const given = wish.slice(0, Math.max(wish.indexOf("="), 0)) || wish;

@@ -3,6 +3,8 @@ import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
 import { releaseNames } from "../config/release.ts";
 import { isProxyMode, MODES, type ProxyMode } from "../dataplane/registry.ts";
 import { KERNEL_FEATURES, type KernelFeature } from "../dataplane/rendering.ts";
+import type { Objects } from "../explain/part-of-cluster.ts";
+import { withAssumedNetworks } from "../inspect/assumed-networks.ts";
 import { PlanError } from "../lib/plan-error.ts";
 import { checkedSettings } from "../lib/plan-settings.ts";
 import { escapeLine } from "../logging/escape.ts";
@@ -78,6 +80,17 @@ export async function readChoices(
   return { families, config, origin: originOf(values, found), isBare: (file ?? found) === undefined };
 }
 
+/** The choices for these objects: without a configuration, with the pods' networks that the objects suggest. */
+export function choicesAmong(objects: Objects, choices: InspectChoices): InspectChoices {
+  if (!choices.isBare) return choices;
+  const { config, words } = withAssumedNetworks(objects, choices.config, choices.families);
+  return {
+    ...choices,
+    config,
+    origin: [choices.origin ?? "", words].filter((part) => part !== "").join("; ") || undefined,
+  };
+}
+
 /** Where mode and configuration come from, as shown after the mode's name; undefined: both were given. */
 export function originOf(
   { config, mode }: Pick<InspectValues, "config" | "mode">,
@@ -96,7 +109,7 @@ export async function warnOfOtherMode(
   { config, families, origin }: InspectChoices,
   warn: (message: string) => void,
 ): Promise<boolean> {
-  if (origin !== ASSUMED) return false;
+  if (origin?.startsWith(ASSUMED) !== true) return false;
   const { foundInKernel } = await import("./prove-rules.ts");
   // A hint must not fail the command.
   const mode = (await foundInKernel(families).catch(() => undefined))?.shown?.mode;

@@ -82,14 +82,19 @@ export async function readObjects(
     }
     return await readInput(filename, input, tell);
   }
-  const isOfOneNode = config === undefined && choice["all-nodes"] !== true && interest.isForPods !== true;
-  const nodeAmong = isOfOneNode ? (nodes: readonly NodeRecord[]) => nodeSeenFrom(nodes, node) : undefined;
-  const cluster = await readFromCluster({ kubeconfig, context, nodeAmong, ...interest }, (message) =>
-    tell(`warning: ${forReaders(message)}`),
-  );
+  const isConfigured = config === undefined && interest.isForPods !== true;
+  const isOfAll = choice["all-nodes"] === true;
+  const nodesAmong = ({ nodes, endpointSlices }: ClusterRecords) =>
+    isOfAll ? someNodes(nodes) : [nodeSeenFrom(nodes, endpointSlices, node) ?? []].flat();
+  const question = { kubeconfig, context, nodesAmong: isConfigured ? nodesAmong : undefined, ...interest };
+  const cluster = await readFromCluster(question, (message) => tell(`warning: ${forReaders(message)}`));
   for (const problem of cluster.problems) tell(`${problem.severity}: ${formatManifestProblem(problem)}`);
-  const own = isOfOneNode ? await configurationHere(node, cluster.nodes, interest.socket) : undefined;
-  return own === undefined ? cluster : { ...cluster, configuration: own };
+  const own = isConfigured ? await configurationHere(node, cluster.nodes, interest.socket) : undefined;
+  const configuration = own ?? cluster.configuration;
+  if (configuration === undefined || !isOfAll || configuration.where.startsWith("the ConfigMap")) {
+    return { ...cluster, configuration };
+  }
+  return { ...cluster, configuration: { ...configuration, where: `${configuration.where}, taken for all Nodes` } };
 }
 
 /** The configuration of the daemon on this host, if it serves the chosen node of the cluster. */
@@ -120,11 +125,11 @@ const forReaders = (message: string): string =>
 interface ClusterQuestion extends ClusterInterest {
   readonly kubeconfig: string | undefined;
   readonly context: string | undefined;
-  readonly nodeAmong: ((nodes: readonly NodeRecord[]) => string | undefined) | undefined;
+  readonly nodesAmong: ((cluster: ClusterRecords) => readonly string[]) | undefined;
 }
 
 async function readFromCluster(
-  { kubeconfig, context, pods = [], namespace, nodeAmong }: ClusterQuestion,
+  { kubeconfig, context, pods = [], namespace, nodesAmong }: ClusterQuestion,
   warn: (message: string) => void,
 ): Promise<ReadObjects> {
   const { ApiError, ClientConfigError, loadClientConfig, readCluster } = await import("../cluster/apiserver/index.ts");
@@ -141,7 +146,7 @@ async function readFromCluster(
     const options = {
       ...{ config, version: CURRENT_RELEASE.version, product, warn, pods },
       namespace: namespace ?? config.namespace,
-      ...(nodeAmong && { nodeAmong }),
+      ...(nodesAmong && { nodesAmong }),
     };
     const cluster = await readCluster(options, new AbortController().signal);
     return { ...cluster, namespace: config.namespace };
@@ -157,9 +162,24 @@ async function readFromCluster(
 }
 
 /** The name of the node to look from. @throws UsageError for a node that is not among the Nodes */
-function nodeSeenFrom(nodes: readonly NodeRecord[], node: string = ""): string | undefined {
+function nodeSeenFrom(
+  nodes: readonly NodeRecord[],
+  slices: ClusterRecords["endpointSlices"],
+  node: string = "",
+): string | undefined {
   const isKnown = nodes.length > 0 || node !== "";
-  return isKnown ? nodeNameIn(nodes, chosenNode(nodes, { hostnameOverride: node }).config) : undefined;
+  return isKnown ? nodeNameIn(nodes, chosenNode(nodes, { hostnameOverride: node }, { slices }).config) : undefined;
+}
+
+/** How many proxies are asked for a configuration that is taken for all. */
+const ASKED_NODES = 8;
+
+/** The Nodes whose proxies are asked, those without taints first. */
+function someNodes(nodes: readonly NodeRecord[]): readonly string[] {
+  const byTaints = nodes.toSorted(
+    (one, other) => Math.min(one.taintKeys.length, 1) - Math.min(other.taintKeys.length, 1),
+  );
+  return byTaints.slice(0, ASKED_NODES).map(({ name }) => name);
 }
 
 /**

@@ -19,7 +19,7 @@ import { type TraceReport, traceText } from "../trace/report/text.ts";
 import { seededRandom } from "../trace/seeded-random.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { contextOf, dumpFiles, type SysdumpContext } from "./dump-folder.ts";
-import { asRelease, NODE_FLAGS, originOf, readSettings, warner } from "./inspect-options.ts";
+import { asRelease, choicesAmong, NODE_FLAGS, originOf, readSettings, warner } from "./inspect-options.ts";
 import type { ReadObjects } from "./objects-input.ts";
 import { EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
 import { runCommand, TEXT_OR_JSON, untilInterrupted, wordReader } from "./subcommand-options.ts";
@@ -225,9 +225,12 @@ async function rulesFor(
   if (isPlan && objects !== undefined) {
     const end = { ...target, showsEveryRule: verbose };
     const found = objects.configuration;
-    const chosen = chosenNode(objects.nodes, await readSettings(config ?? found, mode, node, asRelease(compatibility)));
+    const settings = await readSettings(config ?? found, mode, node, asRelease(compatibility));
+    const isBare = (config ?? found) === undefined;
+    const given = { config: settings, families: [target.family], origin: originOf({ config, mode }, found), isBare };
+    const { config: own, origin } = choicesAmong(objects, given);
+    const chosen = chosenNode(objects.nodes, own);
     const rules = await rulesForObjects(objects, chosen.config, end, warn);
-    const origin = originOf({ config, mode }, found);
     const name = origin === undefined ? rules.name : rules.name.replace(" for ", ` (${origin}) for `);
     return { ...rules, name, notes: [...(chosen.note === undefined ? [] : [chosen.note]), ...rules.notes] };
   }

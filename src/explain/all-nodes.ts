@@ -22,15 +22,17 @@ export async function explainOnAllNodes(
     config,
     families,
     warn,
+    isBare = false,
   }: {
     readonly config: KubeProxyConfig;
     readonly families: readonly IpFamily[];
     readonly warn: (message: string) => void;
+    readonly isBare?: boolean;
   },
 ): Promise<NodeGroups[]> {
   const explanations: PortExplanation[] = [];
   for (const { name } of objects.nodes) {
-    const cluster = await explainedCluster(objects, { ...config, hostnameOverride: name }, families, warn);
+    const cluster = await explainedCluster(objects, { ...config, hostnameOverride: name }, families, warn, { isBare });
     explanations.push(...(await explainPorts(cluster, keys)));
   }
   const byPort = Map.groupBy(explanations, identityOf);

@@ -2,7 +2,7 @@
 
 import type { Encounter, ExplainedEndpoint, ExplainedFrontend, PortExplanation } from "./explanation.ts";
 import { frontendTitle } from "./text.ts";
-import { encounterWords, KIND_WORDS, POSITION_WORDS } from "./words.ts";
+import { encounterWords, POSITION_WORDS } from "./words.ts";
 
 /** One change, in words. */
 export interface ClientChange {
@@ -78,21 +78,6 @@ function encounterChanges(
     const positions = group.map(([, { position }]) => POSITION_WORDS[position]);
     return said === undefined ? [] : [`from ${positions.join(", ")}: ${said}`];
   });
-}
-
-/** What clients meet in `after`, if only one of the two answers them. In words, without addresses. */
-export function answerChanges({ frontends }: PortExplanation, after: PortExplanation): string[] {
-  const old = new Map(frontends.map((frontend) => [frontendTitle(frontend), frontend]));
-  const isAnswered = ({ outcome, reason }: Encounter) => outcome === "answered" && reason !== "answers-lost";
-  const changes = after.frontends.flatMap((frontend) => {
-    const known = old.get(frontendTitle(frontend));
-    const words = (was: Encounter, is: Encounter) =>
-      isAnswered(was) === isAnswered(is)
-        ? undefined
-        : `connections to the ${KIND_WORDS[frontend.kind]} are ${encounterWords(is)}`;
-    return known === undefined ? [] : encounterChanges(known, frontend, words);
-  });
-  return [...new Set(changes)];
 }
 
 function changeWords(title: string, before: Encounter, after: Encounter): string | undefined {

@@ -19,6 +19,8 @@ interface DiffRequest {
   /** Node names; undefined: every Node that both sides have. */
   readonly nodes: readonly string[] | undefined;
   readonly warn: (message: string) => void;
+  /** Whether no configuration is known. @default false */
+  readonly isBare?: boolean;
 }
 
 /** What changes on one node. */
@@ -59,12 +61,12 @@ async function diffNode(
   before: Objects,
   after: Objects,
   node: string | undefined,
-  { config, families, warn }: DiffRequest,
+  { config, families, warn, isBare = false }: DiffRequest,
 ): Promise<NodeDiff> {
   const here = node === undefined ? config : { ...config, hostnameOverride: node };
   const [old, current] = await Promise.all([
-    explainedCluster(before, here, families, warn),
-    explainedCluster(after, here, families, warn),
+    explainedCluster(before, here, families, warn, { isBare }),
+    explainedCluster(after, here, families, warn, { isBare }),
   ]);
   const [wasWanted, isWanted] = await Promise.all([wantedInventories(old), wantedInventories(current)]);
   return {

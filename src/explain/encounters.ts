@@ -46,6 +46,8 @@ export interface Asked {
   readonly clients: ClientFacts;
   readonly words: ModeWords;
   readonly walk: Walk;
+  /** The same node with pods that it detects; only if clusterCIDR is not known, and answers may depend on it. */
+  readonly detecting?: Pick<Asked, "node" | "walk"> | undefined;
   /** Whether a frontend with an address has the port at this address of the node. */
   isTaken(address: IpAddress): boolean;
 }
@@ -62,8 +64,27 @@ interface Client {
 type Met = Omit<Encounter, "onlyListedSources" | "words">;
 
 /** What clients at every position meet at one frontend. */
-export function encountersAt(asked: Asked): Encounter[] {
-  return POSITIONS.map((position) => together(clientsAt(position, asked).map((client) => metBy(client, asked))));
+export function encountersAt({ detecting, ...asked }: Asked): Encounter[] {
+  const met = (all: Asked) =>
+    POSITIONS.map((position) => together(clientsAt(position, all).map((client) => metBy(client, all))));
+  const here = met(asked);
+  if (detecting === undefined) return here;
+  const others = met({ ...asked, ...detecting });
+  return here.map((one, index) => undecided(one, others[index] ?? one));
+}
+
+/** What holds for both, where the one or the other is met. */
+function undecided(one: Encounter, other: Encounter): Encounter {
+  if (isDeepStrictEqual(one, other)) return one;
+  const { position, endpoints, onlyListedSources } = one;
+  const isAlike = endpoints === other.endpoints && onlyListedSources === other.onlyListedSources;
+  const isAnswered =
+    isAlike && [one, other].every(({ outcome, reason }) => outcome === "answered" && reason === "policy");
+  const met = isAnswered
+    ? ({ position, outcome: "answered", endpoints, onlyListedSources } as const)
+    : ({ position, outcome: "not-known", endpoints: undefined, onlyListedSources: false } as const);
+  const encounter = { ...met, source: undefined, reason: "no-cluster-cidr" } as const;
+  return { ...encounter, words: reasonWords(encounter) };
 }
 
 /** Combines what listed and unlisted clients meet. */

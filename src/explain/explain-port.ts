@@ -22,6 +22,8 @@ export interface ExplainedNode {
   readonly node: OfflineNode;
   readonly config: KubeProxyConfig;
   readonly inspection: ModeInspection;
+  /** The same node with a detector; only if clusterCIDR is not known. */
+  readonly detecting?: OfflineNode | undefined;
   readonly clients: ClientFacts;
   /** The key of the service port that declares a frontend first. */
   readonly ownerOf: (frontend: string) => string | undefined;
@@ -35,12 +37,18 @@ interface ServiceObjects {
   readonly notes?: ServiceNotes | undefined;
 }
 
-/** Explains one service port. @param walk sends packets through a plan that at least includes this port. */
+/** Sends packets through a plan that at least includes the port. */
+export interface Walks {
+  readonly walk: Walk;
+  readonly detecting: Asked["detecting"];
+}
+
+/** Explains one service port. */
 export function explainPort(
   here: ExplainedNode,
   port: ServicePort,
   objects: ServiceObjects,
-  walk: Walk,
+  walks: Walks,
 ): PortExplanation {
   const { node, config, inspection } = here;
   const topology = { nodeName: node.name, zone: node.zone };
@@ -67,7 +75,7 @@ export function explainPort(
       local: useOf(local, endpoint, names, counts.local),
     };
   });
-  const frontends = explainedFrontends(here, port, { routing, endpoints: all, walk });
+  const frontends = explainedFrontends(here, port, { routing, endpoints: all, ...walks });
   const decided = {
     ...{ words: inspection.words, node, config, port, routing, topology: reason, policies, endpoints, frontends },
     ...{ passedOver: statement.passedOver, ...objects, choice: inspection.choice(config) },
@@ -105,7 +113,7 @@ function policiesOf({ node }: ExplainedNode, port: ServicePort): Policies {
 function explainedFrontends(
   here: ExplainedNode,
   port: ServicePort,
-  known: Pick<Asked, "routing" | "endpoints" | "walk">,
+  known: Pick<Asked, "routing" | "endpoints" | "walk" | "detecting">,
 ): ExplainedFrontend[] {
   const { routing } = known;
   const { node, clients: facts, inspection } = here;

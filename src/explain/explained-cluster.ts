@@ -7,7 +7,7 @@ import { frontendKey, ownedFrontends } from "../model/frontend.ts";
 import { nodeIPsOf } from "../model/node-identity.ts";
 import { familyOf, type IpAddress, type IpFamily, parseCidr } from "../net/ip.ts";
 import type { ClientFacts } from "./encounters.ts";
-import { type ExplainedNode, explainPort } from "./explain-port.ts";
+import { type ExplainedNode, explainPort, type Walks } from "./explain-port.ts";
 import type { PortExplanation } from "./explanation.ts";
 import { type Objects, slicesByService } from "./part-of-cluster.ts";
 import { walkOf } from "./planned-rules.ts";
@@ -21,14 +21,14 @@ export interface ExplainedCluster {
 
 /**
  * @param warn gets what the objects lack, and the model's warnings.
- * @param found the node's addresses, if known. @default those in its Node object
+ * @param known the node's addresses, if known. @default those in its Node object; and whether no configuration is known
  */
 export async function explainedCluster(
   objects: Objects,
   config: KubeProxyConfig,
   families: readonly IpFamily[],
   warn: (message: string) => void,
-  found?: readonly IpAddress[],
+  known: { readonly addresses?: readonly IpAddress[] | undefined; readonly isBare?: boolean } = {},
 ): Promise<ExplainedCluster> {
   const { loadInspection } = modeNamed(config.mode);
   const inspection = await loadInspection();
@@ -36,12 +36,23 @@ export async function explainedCluster(
     objects,
     config,
     families: families.map((family) => {
-      const own = found?.filter((address) => familyOf(address) === family);
+      const own = known.addresses?.filter((address) => familyOf(address) === family);
       const node = offlineNode(objects, config, family, warn, own);
-      return { node, config, inspection, clients: clientFacts(objects, node), ownerOf: ownersIn(node) };
+      const isUndecided = known.isBare === true && node.detector.kind === "none";
+      return {
+        node,
+        ...(isUndecided && { detecting: { ...node, detector: SOME_DETECTOR } }),
+        config,
+        inspection,
+        clients: clientFacts(objects, node),
+        ownerOf: ownersIn(node),
+      };
     }),
   };
 }
+
+/** Tells pods from other clients, wherever pods are. */
+const SOME_DETECTOR = { kind: "interface-prefix", prefix: "veth" } as const;
 
 function clientFacts({ nodes }: Objects, node: OfflineNode): ClientFacts {
   const { family, name } = node;
@@ -77,21 +88,28 @@ export function ownersIn({ state }: OfflineNode): (frontend: string) => string |
 /** Explains the service ports with these keys, family by family; skips keys that a family does not have. */
 export async function explainPorts(cluster: ExplainedCluster, keys: Iterable<string>): Promise<PortExplanation[]> {
   const explanations: PortExplanation[] = [];
-  const walks = await Promise.all(cluster.families.map(({ node, config }) => walkOf(node, config)));
+  const walks = await Promise.all(cluster.families.map(walksOf));
   const slices = slicesByService(cluster.objects.endpointSlices);
   const services = new Map(cluster.objects.services.map((service) => [objectKeyText(service), service]));
   const notes = new Map(cluster.objects.serviceNotes?.map((one) => [objectKeyText(one), one]));
   for (const key of keys) {
     for (const [index, family] of cluster.families.entries()) {
       const port = family.node.state.services.get(key);
-      const walk = walks[index];
-      if (port === undefined || walk === undefined) continue;
+      const own = walks[index];
+      if (port === undefined || own === undefined) continue;
       const { service } = port.name;
-      const own = { service: services.get(service), notes: notes.get(service), slices: slices.get(service) ?? [] };
-      explanations.push(explainPort(family, port, own, walk));
+      const objects = { service: services.get(service), notes: notes.get(service), slices: slices.get(service) ?? [] };
+      explanations.push(explainPort(family, port, objects, own));
     }
   }
   return explanations;
+}
+
+async function walksOf({ node, config, detecting }: ExplainedNode): Promise<Walks> {
+  return {
+    walk: await walkOf(node, config),
+    detecting: detecting && { node: detecting, walk: await walkOf(detecting, config) },
+  };
 }
 
 /** The keys of all service ports of the cluster that some family has, sorted. */

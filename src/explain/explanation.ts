@@ -14,6 +14,7 @@ export type ReachReason =
   | "no-local-endpoint"
   | "answers-lost"
   | "no-node-port-address"
+  | "no-cluster-cidr"
   | "other-frontend"
   | "not-known"
   | "policy"
@@ -21,7 +22,7 @@ export type ReachReason =
 
 export interface Encounter {
   readonly position: Position;
-  readonly outcome: "answered" | "refused" | "dropped" | "passed-by";
+  readonly outcome: "answered" | "refused" | "dropped" | "passed-by" | "not-known";
   /** Which endpoints answer; undefined if none does. */
   readonly endpoints: "all" | "local" | undefined;
   /** The client address that the endpoint sees: the client's, the Service's, or another. Undefined if none answers. */

@@ -15,7 +15,7 @@ export const POSITION_WORDS: Readonly<Record<Position, string>> = {
   pod: "a pod here",
   node: "this node",
   "other-node": "another node",
-  outside: "outside",
+  outside: "clients outside",
 };
 
 /** Facts that the reasons mention. */
@@ -54,7 +54,8 @@ const REACH_WORDS: Readonly<Record<ReachReason, string>> = {
   "own-packets-not-looked-at":
     "no endpoint is usable, and no rule handles the node's own packets: they leave by its routes",
   "only-from-elsewhere": "external IPs only serve packets from outside this node: it leaves by the node's routes",
-  "answers-lost": "its address is kept and no endpoint is here: the endpoint's answer would bypass this node",
+  "answers-lost": "an endpoint on another node would answer them past this node",
+  "no-cluster-cidr": "depends on clusterCIDR, which is not known",
   "no-node-port-address": "no address of this node takes node ports",
   "other-frontend": "an external or load-balancer IP of that port is the node's own address, and takes precedence",
   "not-known": "the plan does not tell",
@@ -64,15 +65,17 @@ const REACH_WORDS: Readonly<Record<ReachReason, string>> = {
   policy: "",
 };
 
-const OUTCOME_WORDS: Readonly<Record<Exclude<Encounter["outcome"], "answered">, string>> = {
+const OUTCOME_WORDS: Readonly<Record<Exclude<Encounter["outcome"], "answered" | "not-known">, string>> = {
   refused: "refused",
   dropped: "dropped",
   "passed-by": "not taken",
 };
 
 /** What a client meets, as part of a sentence. */
-export function encounterWords({ outcome, words }: Encounter): string {
-  return outcome === "answered" ? `answered ${words}` : `${OUTCOME_WORDS[outcome]}: ${words}`;
+export function encounterWords({ outcome, reason, words }: Encounter): string {
+  if (outcome === "answered") return `answered ${words}`;
+  if (outcome === "not-known") return words;
+  return reason === "answers-lost" ? `no answer, because ${words}` : `${OUTCOME_WORDS[outcome]}: ${words}`;
 }
 
 /** Who answers a client, or why it gets no answer. */
@@ -80,13 +83,15 @@ export function reasonWords(encounter: Omit<Encounter, "words">): string {
   const { outcome, reason, endpoints, source, onlyListedSources } = encounter;
   const only = onlyListedSources ? "; dropped if not in loadBalancerSourceRanges" : "";
   if (outcome !== "answered") return `${REACH_WORDS[reason]}${only}`;
-  const from = endpoints === "local" ? "an endpoint here" : "any used endpoint";
-  const lost = reason === "answers-lost" ? "; answers from endpoints on other nodes bypass this node and are lost" : "";
+  const from = endpoints === "local" ? "an endpoint here" : "any endpoint";
+  if (reason === "no-cluster-cidr") return `by ${from}; whether masqueraded ${REACH_WORDS[reason]}${only}`;
+  const lost =
+    reason === "answers-lost" ? "; an endpoint on another node answers past this node, and that answer is lost" : "";
   return `by ${from}, ${SOURCE_WORDS[source ?? "kept"]}${lost}${only}`;
 }
 
 const SOURCE_WORDS: Readonly<Record<NonNullable<Encounter["source"]>, string>> = {
-  kept: "which sees the client",
+  kept: "which sees the client's IP",
   masqueraded: "which sees the node (masqueraded)",
   "service-address": "which sees the service's own address",
   "host-or-source-vip": "which sees this node's address, or the source VIP on an overlay",

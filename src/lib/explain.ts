@@ -29,6 +29,7 @@ import type { PortExplanation } from "../explain/explanation.ts";
 import { find } from "../explain/find.ts";
 import { isPodOf, walkOf } from "../explain/planned-rules.ts";
 import { parseTarget } from "../explain/target.ts";
+import { withAssumedNetworks } from "../inspect/assumed-networks.ts";
 import { type ClientPlace, clientPlace, podInterface } from "../inspect/client-place.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
 import { familyOf, IP_FAMILIES, type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
@@ -83,11 +84,16 @@ export interface TracedOutcome {
   readonly isMasqueraded: boolean;
 }
 
-async function settingsOf(request: Omit<ExplainRequest, "cluster">) {
+/** @param cluster says where pods are if no configuration does. */
+async function settingsOf(request: Omit<ExplainRequest, "cluster">, cluster: Cluster) {
   const { families = IP_FAMILIES } = request;
   requireListOf("families", families, IP_FAMILIES);
   const { config, warnings } = await checkedSettings(request);
-  return { families, config, warnings: new Set(warnings) };
+  const isBare = request.config === undefined;
+  if (!isBare) return { families, config, isBare, warnings: new Set(warnings) };
+  const assumed = withAssumedNetworks(cluster, config, families);
+  const said = ["no configuration is given", assumed.words].filter((part) => part !== "").join("; ");
+  return { families, config: assumed.config, isBare, warnings: new Set([...warnings, said]) };
 }
 
 /**
@@ -99,10 +105,11 @@ async function settingsOf(request: Omit<ExplainRequest, "cluster">) {
 export async function explain(request: ExplainRequest, what: string): Promise<Explanation> {
   requireObject("request", request, "an object that has a cluster");
   requireCluster(request.cluster);
-  const { config, families, warnings } = await settingsOf(request);
+  const { config, families, isBare, warnings } = await settingsOf(request, request.cluster);
   const target = typeof what === "string" ? parseTarget(what, undefined) : undefined;
   if (target === undefined) throw invalidInput("what", what, "a Service, an address, a port or a name");
-  const cluster = await explainedCluster(request.cluster, config, families, (message) => warnings.add(message));
+  const warn = (message: string) => void warnings.add(message);
+  const cluster = await explainedCluster(request.cluster, config, families, warn, { isBare });
   const found = find(cluster, target);
   if (found.kind === "nothing") throw new PlanError("target-unknown", found.why);
   if (found.kind === "shared")
@@ -129,7 +136,7 @@ export async function trace(
   const destination = addressIn(to);
   if (destination === undefined) throw invalidInput("to", to, "an IP address");
   if (toPort(port) === undefined) throw invalidInput("port", port, "a number from 1 to 65535");
-  const { config } = await settingsOf(request);
+  const { config } = await settingsOf(request, request.cluster);
   const node = offlineNode(request.cluster, config, familyOf(destination), () => {});
   const { address: source, inInterface, isHere } = clientAt(from, node, request.cluster);
   const walk = await walkOf(node, config);
@@ -185,9 +192,9 @@ export async function diff(
   requireCluster(before);
   requireCluster(after);
   requireObject("request", request, "an object");
-  const { config, families, warnings } = await settingsOf(request);
+  const { config, families, isBare, warnings } = await settingsOf(request, after);
   const nodes = request.node === undefined || request.node === "" ? undefined : [request.node];
   const warn = (message: string): void => void warnings.add(message);
-  const found = await diffObjects(before, after, { config, families, nodes, warn });
+  const found = await diffObjects(before, after, { config, families, isBare, nodes, warn });
   return { ...found, warnings: [...warnings] };
 }

@@ -43,7 +43,7 @@ export async function serviceAnswer(
     };
     const objects = { service: undefined, slices: family.state.slicesOf(port.name.service) };
     const walk = await walkOf(neighboursOf(port, node), daemon.config);
-    explanations.push({ ...explainPort(here, port, objects, walk), type: typeOf(port) });
+    explanations.push({ ...explainPort(here, port, objects, { walk, detecting: undefined }), type: typeOf(port) });
   }
   if (explanations.length === 0) return undefined;
   const counted = addTraffic === undefined ? explanations : await addTraffic(inspection, explanations, daemon.config);

@@ -82,13 +82,16 @@ test("mode and configuration are those of the cluster's ConfigMap; without one, 
   const server = await serverWithExamples(t);
   const from = ["--kubeconfig", kubeconfig(t, server), "--context", "test", "--node", "node-a", "--family", "ipv4"];
   const bare = await runCommand(explain, ["shop/storefront", ...from]);
-  assert.match(bare.out, /^shop\/storefront:https TCP, .*, iptables mode \(assumed\), IPv4\n/);
+  assert.match(
+    bare.out,
+    /^shop\/storefront:https TCP, .*, iptables mode \(assumed; pods: the Nodes' podCIDRs\), IPv4\n/,
+  );
   const metadata = { namespace: "kube-system", name: "kube-proxy" };
   server.put("configmaps", { metadata, data: { "config.conf": KUBEADM } } as ApiObject);
   const { out, err } = await runCommand(explain, ["shop/storefront", ...from]);
   assert.equal(err, "");
   assert.match(out, /^\S+ TCP, .*, nftables mode \(of the ConfigMap kube-system\/kube-proxy\), IPv4\n/);
-  assert.match(out, /another node, outside: +answered by any used endpoint, which sees the node \(masqueraded\)/);
+  assert.match(out, /another node, clients outside: +answered by any endpoint, which sees the node \(masqueraded\)/);
   const traced = await runCommand(trace, ["--from", "pod", "--to", "shop/storefront:https", ...from.slice(0, -2)]);
   assert.match(
     traced.out,
@@ -121,14 +124,19 @@ test("without a ConfigMap the node's proxy is asked, through the API server", as
     assert.match(out, /^\S+ TCP, .* on node-a .*nftables mode \(of node-a's \/configz\), IPv4$/m);
   }
   const other = await asked("--node", "node-b");
-  assert.match(other.out, /^\S+ TCP, .* on node-b .*iptables mode \(assumed\), IPv4$/m);
+  assert.match(other.out, /^\S+ TCP, .* on node-b .*iptables mode \(assumed; pods: the Nodes' podCIDRs\), IPv4$/m);
   assert.match(other.err, /^warning: list configmaps: .*: kube-proxy's configuration is not known$/m);
   // Field names of releases that serve the internal form.
   server.switches.proxied = configz("node-a", { Mode: "nftables", ClusterCIDR: "10.180.0.0/16" });
-  assert.match((await asked()).out, /iptables mode \(assumed\)/);
-  // With a configuration, or for all nodes, no proxy is queried.
+  assert.match((await asked()).out, /iptables mode \(assumed; /);
+  // Of all nodes, the first that answers.
+  for (const node of ["node-a", "node-b"]) {
+    server.switches.proxied = configz(node, SERVED);
+    const { out } = await asked("--all-nodes");
+    assert.ok(out.includes(`nftables mode (of ${node}'s /configz, taken for all Nodes)`), out);
+  }
+  // With a configuration no proxy is queried.
   server.requests.length = 0;
-  await asked("--all-nodes");
   server.put("configmaps", {
     metadata: { namespace: "kube-system", name: "kube-proxy" },
     data: { "config.conf": KUBEADM },
@@ -169,7 +177,7 @@ test("the daemon of this node says its mode and configuration itself", async (t)
     assert.deepEqual({ ...own, hostnameOverride: "" }, { ...config, hostnameOverride: "" });
     assert.deepEqual([own.hostnameOverride, origin], ["node-a", "of the daemon here"]);
   }
-  for (const more of [{ node: "node-b" }, { config: "file" }, { "all-nodes": true }]) {
+  for (const more of [{ node: "node-b" }, { config: "file" }]) {
     assert.equal(await read(more), undefined, JSON.stringify(more));
   }
   const [node] = server.store.objects("nodes").values();
@@ -179,24 +187,45 @@ test("the daemon of this node says its mode and configuration itself", async (t)
   assert.equal(await read({}), undefined);
 });
 
-test("without a configuration, no verdict hangs on the networks of pods in silence", async () => {
-  const local = examplesAsJson().replaceAll('"nodeName":"node-a"', '"nodeName":"node-b"');
-  const { out } = await runCommand(
-    explain,
-    ["shop/storefront", "-f", "-", "--node", "node-a", "--family", "ipv4"],
-    local,
-  );
-  assert.match(out, /a pod here, .*: +dropped/);
+test("without a configuration, pods are where the Nodes or the endpoints say", async () => {
+  const seen = async (
+    change: (item: ApiObject & { spec?: { podCIDRs?: string[]; podCIDR?: string } }) => void,
+    ...more: string[]
+  ) => {
+    const list = JSON.parse(examplesAsJson());
+    for (const item of list.items) change(item);
+    return (await runCommand(explain, ["shop/web", "-f", "-", "--node", "node-a", ...more], JSON.stringify(list))).out;
+  };
+  const withoutPodCIDRs = (item: { spec?: { podCIDRs?: string[]; podCIDR?: string } }) => {
+    delete item.spec?.podCIDRs;
+    delete item.spec?.podCIDR;
+  };
+  const answered =
+    /\n {4}a pod here: answered by any endpoint, which sees the client's IP\n {4}this node, another node, clients outside: answered by any endpoint, which sees the node \(masqueraded\)\n/;
+  const whole = await seen(() => {});
+  assert.match(whole, /^.*iptables mode \(assumed; pods: the Nodes' podCIDRs\), IPv4\n/);
+  assert.match(whole, answered);
+  assert.match(whole, /\nIPv6: clients meet the same, at [^\n]*\n$/);
+  const ofEndpoints = await seen(withoutPodCIDRs);
   assert.match(
-    out,
-    /No configuration is known \(--config\); if one says where pods are \(clusterCIDR\), from a pod here: connections to the load balancer are answered by /,
+    ofEndpoints,
+    /^.*\(assumed; pods: in 10\.180\.0\.0\/23 and fd00:10:180::\/\d+, by their endpoints\), IPv4\n/,
   );
-  const lost = await runCommand(explain, ["shop/web", "-f", "-", "--node", "node-a"], examplesAsJson());
-  assert.match(
-    lost.out,
-    /\n {4}another node, outside: .* and are lost\nWhy\n {2}No configuration is known .*: connections to the cluster IP are answered by /,
+  assert.match(ofEndpoints, answered);
+  // Where endpoints share their network with Nodes, nothing is known.
+  const unknown = await seen(
+    (item) => {
+      withoutPodCIDRs(item);
+      const { status } = item as { status?: { addresses?: { address: string }[] } };
+      if (item.kind === "Node" && status !== undefined)
+        status.addresses = [{ ...status.addresses?.[0], address: "10.180.0.2" }];
+    },
+    "--family",
+    "ipv4",
   );
-  assert.match(lost.out, /\nIPv6: clients meet the same, at [^\n]*\n$/);
+  assert.match(unknown, /^.*\(assumed; clusterCIDR is not known\), IPv4\n/);
+  assert.match(unknown, /\n {4}another node, clients outside: depends on clusterCIDR, which is not known\n/);
+  assert.doesNotMatch(unknown, /dropped|lost/);
 });
 
 test("the rights to one namespace are enough for its Services", async (t) => {
@@ -228,7 +257,7 @@ test("trace plans for a cluster, and asks for the one pod that is no endpoint", 
   assert.deepEqual({ status, err }, { status: 0, err: "" });
   assert.match(
     out,
-    /^Packet: tcp 10\.180\.0\.77 to 10\.96\.0\.10:80, .*\nRules: {2}the plan of mode iptables \(assumed\) for node-a\n/,
+    /^Packet: tcp 10\.180\.0\.77 to 10\.96\.0\.10:80, .*\nRules: {2}the plan of mode iptables \(assumed; pods: the Nodes' podCIDRs\) for node-a\n/,
   );
   assert.match(out, /^ +33\.3 % {2}sent to 10\.180\.0\.11:8080/m);
   server.switches.isAllowed = (_user, _verb, plural) => plural !== "pods";
@@ -269,7 +298,7 @@ test("on all nodes: what is the same, and where they differ", async () => {
   assert.match(out, /^On node-a:\n/);
   assert.match(
     out,
-    /\nOn node-b, other than on node-a:\n {2}from a pod here, .*: now answers at cluster IP 10\.96\.0\.61:9000/,
+    /\nOn node-b, other than on node-a:\n {2}from a pod here: now answers at cluster IP 10\.96\.0\.61:9000/,
   );
   const groups = JSON.parse((await run("office/node-agent", "-o", "json")).out);
   assert.deepEqual(
@@ -302,7 +331,10 @@ test("kubectl finds the program as its plugin, also through a link, and it asks 
     run("explain", "svc/wbe", "-n", "shop", "--node", "node-a", "--context", "test"),
   ]);
   assert.deepEqual([here.status, here.stderr], [0, ""]);
-  assert.match(here.stdout, /^shop\/web:http TCP, ClusterIP, on node-a \(zone-1\), iptables mode \(assumed\), IPv4$/m);
+  assert.match(
+    here.stdout,
+    /^shop\/web:http TCP, ClusterIP, on node-a \(zone-1\), iptables mode \(assumed; pods: the Nodes' podCIDRs\), IPv4$/m,
+  );
   assert.match(everywhere.stdout, /^The same on every node: node-a, node-b\. Seen from node-a:$/m);
   assert.deepEqual([unknown.status, unknown.stdout], [2, ""]);
   assert.match(unknown.stderr, /there is no Service "shop\/wbe"\nDid you mean shop\/web\?\n$/);

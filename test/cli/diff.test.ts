@@ -43,7 +43,7 @@ test("a change of manifests, in words: who is no longer answered, on which nodes
   assert.deepEqual({ status, err }, { status: 1, err: "" });
   assert.match(
     out,
-    /shop\/storefront:https TCP\n(?: .*\n)* {2}on node-b, IPv4: from a pod here, another node, outside: no longer answers at load balancer 203\.0\.113\.30:443: dropped: the policy is Local/,
+    /shop\/storefront:https TCP\n(?: .*\n)* {2}on node-b, IPv4: from another node, clients outside: no longer answers at load balancer 203\.0\.113\.30:443: dropped: the policy is Local/,
   );
   assert.match(out, / {2}on node-a, node-b, IPv4: endpoint 10\.180\.1\.11:8443 is now left out: not ready\n/);
   assert.match(out, /rules of node-b: \d+ lines more, \d+ fewer/);
@@ -69,7 +69,11 @@ test("a Service that comes, goes, or takes another's address; and nothing at all
   );
   assert.match((await run([current, old, ...NODE_A])).out, /is new, at cluster IP 10\.96\.0\.31:80/);
   const same = await run([old, old]);
-  assert.deepEqual(same, { status: 0, out: "Nothing changes, for clients and in the rules.\n", err: "" });
+  assert.deepEqual(same, {
+    status: 0,
+    out: "In iptables mode (assumed; pods: the Nodes' podCIDRs):\nNothing changes, for clients and in the rules.\n",
+    err: "",
+  });
 });
 
 const DUMPS = [

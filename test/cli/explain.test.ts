@@ -34,24 +34,24 @@ async function refusalOf(what: string, ...args: string[]): Promise<string> {
 
 test("a Service: what each client meets, and why each endpoint is used or left out", async () => {
   const text = await textOf("shop/storefront", "--mode", "nftables", "--why");
-  assert.match(text, /^shop\/storefront:https TCP, LoadBalancer, on node-a \(zone-1\), nftables mode, IPv4\n/);
+  assert.match(
+    text,
+    /^shop\/storefront:https TCP, LoadBalancer, on node-a \(zone-1\), nftables mode \(pods: the Nodes' podCIDRs\), IPv4\n/,
+  );
   assert.match(
     text,
     /10\.180\.1\.11:8443 +web-3 +node-b +ready +used, 33\.3 % +left out: it is on node-b, not on node-a\n/,
   );
   assert.match(
     text,
-    /load balancer 203\.0\.113\.30:443, policy Local\n(?: .*\n)* +this node: +answered by any used endpoint/,
+    /load balancer 203\.0\.113\.30:443, policy Local\n(?: .*\n)* +this node: +answered by any endpoint/,
   );
   assert.match(text, /health check at node port 31234 gets 200: 2 ready endpoints here/);
   assert.doesNotMatch(text, /In the kernel/);
   const short = await textOf("shop/storefront", "--mode", "nftables");
   assert.doesNotMatch(short, /health check/);
   // A mode alone is not a configuration.
-  assert.match(
-    short,
-    /\n {2}No configuration is known .*, from another node, outside: connections to the cluster IP are answered by /,
-  );
+  assert.match(short, /\n {4}this node, another node, clients outside: answered by any endpoint, which sees the node /);
   assert.match(
     await textOf("shop/storefront", "--mode", "nftables", "--rules"),
     /chain in table ip kube-proxy\n +external-XUFH7HGN-shop\/storefront\/tcp\/https\n/,
@@ -131,7 +131,7 @@ test("kernelspace mode: load balancers of HNS know no clients, refuse nothing, a
   const web = await textOf("shop/web", ...mode);
   assert.match(
     web,
-    /a pod here, another node, outside: +answered by any used endpoint, which sees this node's address, or the source VIP/,
+    /a pod here, another node, clients outside: +answered by any endpoint, which sees this node's address, or the source VIP/,
   );
   assert.match(web, /this node: +not taken: HNS does not lead the node's own packets/);
   for (const word of ["masquerad", "hairpin", "detectLocalMode", "refused"]) assert.ok(!web.includes(word), word);
@@ -142,7 +142,7 @@ test("kernelspace mode: load balancers of HNS know no clients, refuse nothing, a
   assert.match(legacy, /no endpoint that the policy allows is usable, so the host has no load balancer there/);
   assert.match(legacy, /no load balancer for it|there is no load balancer/);
   const storefront = await textOf("shop/storefront", ...mode, "--why");
-  assert.match(storefront, /answered by an endpoint here, which sees the client/);
+  assert.match(storefront, /answered by an endpoint here, which sees the client's IP/);
   assert.match(storefront, /needs direct server return in HNS/);
 });
 
@@ -231,7 +231,7 @@ test("what would change", async () => {
   assert.match(text, /^With internalTrafficPolicy=Local:\n/);
   assert.match(
     text,
-    /shop\/web:http TCP on node-a, IPv4: from a pod here, .*: cluster IP 10\.96\.0\.10:80 is now answered by an endpoint here/,
+    /shop\/web:http TCP on node-a, IPv4: from a pod here: cluster IP 10\.96\.0\.10:80 is now answered by an endpoint here/,
   );
   assert.match(text, /endpoint 10\.180\.1\.11:8080 is now left out: it is on node-b, not on node-a/);
   assert.equal(
@@ -240,7 +240,7 @@ test("what would change", async () => {
   );
   assert.match(
     await textOf("shop/web", "--what-if", "mode=userspace"),
-    /now answered by any used endpoint, which sees the node /,
+    /now answered by any endpoint, which sees the node /,
   );
 });
 

@@ -375,7 +375,7 @@ test("explain, trace and diff read what is unpacked; standard output takes the a
     explained,
     /^shop\/web:http TCP, ClusterIP, on node-a \(zone-1\), iptables mode \(of the sysdump\), IPv4\n/,
   );
-  assert.match(explained, /outside: +answered by any used endpoint, which sees the node \(masqueraded\)/);
+  assert.match(explained, /outside: +answered by any endpoint, which sees the node \(masqueraded\)/);
   const withConfig = await runCommand(diff, ["--family", "ipv4", "--dump", dump]);
   assert.match(withConfig.out, /missing: -A KUBE-SVC-\S+ ! -s 10\.180\.0\.0\/16 /);
   assert.equal(withConfig.err, "");

@@ -3,7 +3,6 @@ import { systemClock } from "../../async/clock.ts";
 import { jsonIn } from "../../logging/attempt.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import { type ClusterRecords, projectObjects } from "../manifests/read-manifests.ts";
-import type { NodeRecord } from "../objects.ts";
 import { isJsonObject } from "../projection/fields.ts";
 import { createApiClient } from "./connection/api-client.ts";
 import { ApiError, isApiError } from "./connection/api-error.ts";
@@ -23,8 +22,8 @@ interface ReadClusterOptions {
   readonly pods?: readonly string[];
   /** Read alone if reading the whole cluster is forbidden. @default none */
   readonly namespace?: string | undefined;
-  /** Chooses the node whose proxy is asked for its configuration if no ConfigMap has it. @default no node is asked */
-  readonly nodeAmong?: (nodes: readonly NodeRecord[]) => string | undefined;
+  /** Chooses the nodes whose proxies are asked for a configuration, first to last, if no ConfigMap has it. @default none */
+  readonly nodesAmong?: (cluster: ClusterRecords) => readonly string[];
 }
 
 /** The objects of a cluster and kube-proxy's configuration: from a ConfigMap, otherwise from the node's proxy. */
@@ -103,8 +102,9 @@ export async function readCluster(options: ReadClusterOptions, signal: AbortSign
     ]);
     const records = projectObjects(lists.flat(), "cluster", { keepsPods: true });
     const inMap = maps.flatMap(configurationIn)[0];
-    const node = inMap === undefined ? options.nodeAmong?.(records.nodes) : undefined;
-    const configuration = node === undefined ? inMap : await servedConfiguration(node, transport, signal);
+    const asked = inMap === undefined ? (options.nodesAmong?.(records) ?? []) : [];
+    const served = await Promise.all(asked.map((node) => servedConfiguration(node, transport, signal)));
+    const configuration = inMap ?? served.find((one) => one !== undefined);
     if (configuration === undefined) refusals.forEach(options.warn);
     return { ...records, configuration };
   } finally {
