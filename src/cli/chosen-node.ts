@@ -35,6 +35,13 @@ export function chosenNode<Config extends Pick<KubeProxyConfig, "hostnameOverrid
   const { hostnameOverride } = config;
   const names = nodes.map(({ name }) => name);
   const [only, ...others] = names;
+  const [stated] = endpointNodes(slices);
+  if (only === undefined && hostnameOverride === "" && stated !== undefined && !isThisHost) {
+    const here = nodeNameIn(nodes, config);
+    if (endpointNodes(slices).includes(here)) return { config, note: undefined };
+    const note = `Seen from ${stated}, which has an endpoint; Nodes are not known. --node names another.`;
+    return { config: { ...config, hostnameOverride: stated }, note };
+  }
   if (only === undefined || (hostnameOverride === "" && others.length === 0)) return { config, note: undefined };
   const wanted = nodeNameIn(nodes, config);
   if (names.includes(wanted)) return { config, note: undefined };
@@ -42,11 +49,17 @@ export function chosenNode<Config extends Pick<KubeProxyConfig, "hostnameOverrid
     throw new UsageError(`there is no Node "${wanted}"`, didYouMean(wanted, names) ?? nodesThere(names));
   if (isThisHost) throw new UsageError(`this host, ${wanted}, is not one of the Nodes: name its Node with --node`);
   const byName = nodes.toSorted((one, other) => (one.name < other.name ? -1 : 1));
-  const withEndpoints = new Set(slices.flatMap(({ endpoints }) => endpoints.map(({ nodeName }) => nodeName)));
+  const withEndpoints = new Set(endpointNodes(slices));
   const untainted = byName.filter(({ taintKeys }) => taintKeys.length === 0);
   const { name } = untainted.find((one) => withEndpoints.has(one.name)) ?? untainted[0] ?? byName[0] ?? { name: only };
   const note = `Seen from ${name}, one of ${names.length} Nodes: --node names another.`;
   return { config: { ...config, hostnameOverride: name }, note };
+}
+
+/** The nodes of endpoints, sorted. */
+function endpointNodes(slices: readonly Pick<EndpointSliceRecord, "endpoints">[]): readonly string[] {
+  const names = slices.flatMap(({ endpoints }) => endpoints.map(({ nodeName }) => nodeName));
+  return [...new Set(names)].filter((name) => name !== "").toSorted();
 }
 
 function nodesThere(names: readonly string[]): string {

@@ -2,8 +2,11 @@
  * `kube-proxy diff`: what a change of manifests changes for clients and in the rules, or how a kernel, or a dump of one, differs
  * from the wanted rules.
  */
+
 import { basename } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { KubeProxyConfig } from "../config/config.ts";
+import { RELEASES, releaseOf } from "../config/release.ts";
 import { KERNEL_FEATURES } from "../dataplane/rendering.ts";
 import {
   differencesText,
@@ -80,6 +83,7 @@ async function betweenObjects(before: Objects, after: Objects, options: DiffOpti
   // A Node that comes or goes is only on one side.
   const chosen = () => chosenNode([...before.nodes, ...after.nodes], choices.config).config.hostnameOverride;
   const nodes = isNodeGiven ? [chosen()] : undefined;
+  const compared = before.nodes.filter(({ name }) => after.nodes.some((one) => one.name === name)).length;
   const result = await diffObjects(before, after, { ...choices, nodes, warn: warner(output) });
   const isSame = result.nodes.length + result.nodesAdded.length + result.nodesRemoved.length === 0;
   if (form === "json") output.out(jsonText(result));
@@ -88,7 +92,7 @@ async function betweenObjects(before: Objects, after: Objects, options: DiffOpti
     output.out(
       isSame
         ? "Nothing changes, for clients and in the rules.\n"
-        : painted(safe(objectsDiffText(result)), output.terminal),
+        : painted(safe(objectsDiffText(result, nodes === undefined ? compared : 1)), output.terminal),
     );
     if (!showsRules) return isSame ? EXIT_SUCCESS : EXIT_FAILURE;
     for (const { node, rules } of result.nodes) {
@@ -116,20 +120,36 @@ async function againstKernel(
       `mode ${choices.config.mode} cannot be compared: its rules lead to ports that differ after each start`,
     );
   }
-  const wanted = await wantedInventories(cluster, missing);
+  const planned = async (config: KubeProxyConfig) =>
+    await wantedInventories(
+      await explainedCluster(objects, config, choices.families, () => {}, { addresses }),
+      missing,
+    );
+  const wanted = await planned(choices.config);
   const kinds = comparison.dumps.map(({ kind }) => kind);
   const ofSockets = async () => {
     const { differences, unread } = await diffSockets(cluster);
     for (const line of unread) warn(line);
     return differences;
   };
+  let found: ReadonlyMap<DumpKind, Inventory>;
   const look = async () => {
-    const found =
+    found =
       options.mode === "kernel"
         ? await inventoriesOfKernel(kinds, cluster, comparison.nftTable ?? "")
         : await inventoriesOfDumps(options, kinds, comparison.nftTable ?? "", input);
     const ofRules = diffInventories(wanted, found, cluster);
     return options.mode === "kernel" ? [...ofRules, ...(await ofSockets())] : ofRules;
+  };
+  /** Another release whose rules these are. */
+  const releaseOfRules = async () => {
+    if (options.isReleaseGiven || watchSeconds !== undefined) return undefined;
+    for (const { name: compatibility } of RELEASES) {
+      if (compatibility === releaseOf(choices.config).name) continue;
+      const others = await planned({ ...choices.config, compatibility });
+      if (diffInventories(others, found, cluster).length === 0) return compatibility;
+    }
+    return undefined;
   };
   const first = await look();
   output.out(kernelText(first, options.form, output));
@@ -137,6 +157,13 @@ async function againstKernel(
   const differences =
     watchSeconds === undefined ? first : await watch(first, look, { ...options, watchSeconds }, output, signal);
   if (differences.length === 0) return EXIT_SUCCESS;
+  const release = await releaseOfRules();
+  if (release !== undefined) {
+    output.err(
+      `With --compatibility ${release} there are no differences: these are rules as that release makes them.\n`,
+    );
+    return EXIT_FAILURE;
+  }
   // Against another mode's rules neither hint would help.
   if (!choices.isBare || isOtherMode) return EXIT_FAILURE;
   output.err(BARE);
@@ -302,7 +329,7 @@ ${INSPECT_FLAGS_HELP}
 Examples:
   kube-proxy diff main/manifests branch/manifests
   ssh node-a iptables-save | kube-proxy diff -f cluster.yaml --node node-a --dump -
-  kubectl kube-proxy diff --kernel --all-nodes      which nodes' kernels have something else, from their pods
+  kubectl kube-proxy diff --kernel --all-nodes      the kubectl plugin alone: which nodes' kernels have something else
   kube-proxy diff -f /etc/manifests --config /etc/kube-proxy.yaml --kernel --watch
 
 Exit status: 0 without differences, 1 with some, 2 when the input cannot be used.
@@ -315,6 +342,7 @@ const diffFlags = wordReader("kube-proxy diff", {
   ...OBJECTS_FLAGS,
   dump: { type: "string", multiple: true },
   kernel: { type: "boolean" },
+  "all-nodes": { type: "boolean" },
   without: { type: "string", default: "" },
   rules: { type: "boolean" },
   watch: { type: "boolean" },
@@ -324,6 +352,8 @@ const diffFlags = wordReader("kube-proxy diff", {
 
 /** @throws UsageError */
 async function readDiffOptions({ values, positionals }: ReturnType<typeof diffFlags>) {
+  if (values["all-nodes"] === true)
+    throw new UsageError("--all-nodes is the kubectl plugin's: kubectl kube-proxy diff --kernel --all-nodes");
   const { filename = [], dump = [], kernel = false, watch: watches = false } = values;
   const mode = kernel ? "kernel" : dump.length > 0 ? "dumps" : "objects";
   const hint = "See 'kube-proxy diff --help'.";
@@ -363,6 +393,7 @@ async function readDiffOptions({ values, positionals }: ReturnType<typeof diffFl
     choices: await read(undefined),
     isNodeGiven: (values.node ?? values["hostname-override"]) !== undefined,
     isFamilyGiven: values.family !== "both",
+    isReleaseGiven: values.compatibility !== undefined,
     missing: readMissing(values.without),
     showsRules: values.rules ?? false,
     /** Between two comparisons; undefined: compare once. */

@@ -12,7 +12,7 @@ import { find, isKnownService, type Search } from "../explain/find.ts";
 import { answerText, FORMS } from "../explain/forms.ts";
 import { type Objects, partOf, servicesOfTarget } from "../explain/part-of-cluster.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
-import { parseTarget, type Target, withoutDomain } from "../explain/target.ts";
+import { joinedKind, parseTarget, type Target, withKnownNames, withoutDomain } from "../explain/target.ts";
 import { withTraffic } from "../explain/traffic.ts";
 import { WHAT_IF_FIELDS, WhatIfError, wishText, withChange } from "../explain/what-if.ts";
 import { addressOfPod, type KnownPod, knownPods } from "../inspect/known-pods.ts";
@@ -40,7 +40,7 @@ import {
 } from "./objects-input.ts";
 import { EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
 import { runCommand, wordReader } from "./subcommand-options.ts";
-import { didYouMean, namesakes, nearestWord } from "./suggestion.ts";
+import { didYouMean, namesakes, nearestWord, onlyNamed } from "./suggestion.ts";
 
 export const EXPLAIN_USAGE = `Usage: kube-proxy explain WHAT [-f DIR|FILE|-] [options]
        kubectl kube-proxy explain WHAT [options]
@@ -106,24 +106,32 @@ export async function explain(
   return await runCommand({ argv, output, usage: EXPLAIN_USAGE, forms: FORMS, read: parsed }, async (given) => {
     const options = await readOptions(given);
     const { from, form, what, values } = options;
-    const { "all-nodes": onAllNodes, kernel: asksKernel, "what-if": wish, rules: showsRules, why: showsWhy } = values;
+    const { "all-nodes": onAllNodes, kernel: asksKernel, "what-if": wish, rules: showsRules, why: asksWhy } = values;
+    // kubectl's word for more columns.
+    const showsWhy = asksWhy || values.output === "wide";
     const { terminal } = output;
-    const warn = warner(output);
+    const tell = warner(output);
     if (options.dumps.length > 0) {
       output.out(painted(await namedInDumps(what, options.dumps, input), terminal));
       return EXIT_SUCCESS;
     }
     const whole = await readObjects(from, output, input, { namespace: values.namespace ?? namespaceIn(what) });
+    // What a user may not read was said at once.
+    const isLimited = whole.nodes.length === 0 && from.filename === undefined;
+    const warn = (message: string) => (isLimited && message.startsWith("no Node ") ? undefined : tell(message));
     const found = options.found ?? whole.configuration;
     const settings = choicesAmong(whole, await options.read(found));
     const { target, because } = targetOf(what, values.namespace, settings, whole);
+    // Of an address, its own family alone.
+    const families =
+      target.kind === "address" && !isLoopback(target.address) ? [familyOf(target.address)] : settings.families;
     const inspection = await modeNamed(settings.config.mode).loadInspection();
     const objects = partOf(whole, servicesOfTarget(whole, target, inspection));
     const slices = objects.endpointSlices;
     const { config, note } = onAllNodes
       ? { config: settings.config, note: undefined }
       : chosenNode(whole.nodes, settings.config, { isThisHost: asksKernel, slices });
-    const choices = { ...settings, config };
+    const choices = { ...settings, config, families: settings.families.filter((family) => families.includes(family)) };
     const [firstNode] = whole.nodes;
     if (onAllNodes && firstNode === undefined) throw new UsageError("--all-nodes needs Nodes, and there are none");
     // Any node can find the target.
@@ -185,9 +193,10 @@ function targetOf(
   choices: InspectChoices,
   whole: ReadObjects,
 ): { readonly target: Target; readonly because: readonly string[] } {
-  const target = parseTarget(what, namespace, whole.namespace);
+  const pods = knownPods(whole);
+  const target = parseTarget(withKnownNames(what, { ...whole, pods: pods.keys() }), namespace, whole.namespace);
   const podNamespace = namespace ?? whole.namespace ?? "default";
-  const pod = target?.kind === "service" ? podMeant(what, target, podNamespace, whole) : undefined;
+  const pod = target?.kind === "service" ? podMeant(what, target, podNamespace, whole) : podByName(target, whole, pods);
   const address = pod && choices.families.map((family) => addressOfPod(pod, family)).find((one) => one !== undefined);
   if (pod !== undefined && address !== undefined) {
     const where = pod.nodeName === "" ? "" : `, on ${pod.nodeName}`;
@@ -199,7 +208,7 @@ function targetOf(
   if (PING.test(what))
     throw new UsageError(
       "a Service takes only TCP, UDP and SCTP to its ports, not ICMP",
-      `To see what happens to it: kube-proxy trace --to ${what}`,
+      `To see what happens to it: kube-proxy trace --from pod --to ${what}`,
     );
   if (target !== undefined) return { target, because: [] };
   throw new UsageError(`"${what}" is not a Service, pod, address, port or name`, "See 'kube-proxy explain --help'.");
@@ -226,6 +235,19 @@ function podMeant(
   }
   const isService = whole.services.some((one) => `${one.namespace}/${one.name}` === target.service);
   return isService ? undefined : knownPods(whole).get(target.service);
+}
+
+/** The only pod of a bare name that no Service has. @throws UsageError if there are several */
+function podByName(
+  target: Target | undefined,
+  { services }: Objects,
+  pods: ReadonlyMap<string, KnownPod>,
+): KnownPod | undefined {
+  if (target?.kind !== "name" || target.port !== undefined || services.some(({ name }) => name === target.name)) {
+    return undefined;
+  }
+  const name = onlyNamed("explain", target.name, [...pods.keys()]);
+  return name === undefined ? undefined : pods.get(name);
 }
 
 const OTHER_KIND =
@@ -263,7 +285,7 @@ function searched(
     const { service } = target;
     const elsewhere = namesakes(service, servicesLike(target, whole));
     if (elsewhere.length > 0 && !elsewhere.includes(service)) {
-      throw new UsageError(part.why, `Did you mean ${elsewhere.join(" or ")}?`);
+      throw notThere(part.why, elsewhere.join(" or "));
     }
     // kubectl's names for other kinds.
     if (OTHER_KIND.test(service))
@@ -272,7 +294,20 @@ function searched(
   const nearest = nearestWord(part.wanted, meant.length > 0 ? meant : servicesLike(target, whole));
   // The word itself occurs more than once.
   const isOther = nearest !== undefined && nearest !== part.wanted;
+  const key = keyOfName(nearest, whole);
+  if (isOther && part.why.startsWith("there is no Service")) throw notThere(part.why, key ?? nearest);
   throw new UsageError(part.why, isOther ? `Did you mean ${nearest}?` : undefined);
+}
+
+/** In one line: what is not there, and what is. */
+function notThere(why: string, meant: string): UsageError {
+  return new UsageError(`${why.charAt(0).toUpperCase()}${why.slice(1)}. Did you mean ${meant}?`);
+}
+
+/** `namespace/name` of the only Service with the name. */
+function keyOfName(name: string | undefined, { services }: Objects): string | undefined {
+  const [only, ...others] = services.filter((one) => one.name === name);
+  return only === undefined || others.length > 0 ? undefined : objectKeyText(only);
 }
 
 /** Names that a word for a Service may be a misspelling of. */
@@ -318,7 +353,7 @@ async function explainedWith(
 }
 
 async function readOptions({ values, positionals }: ReturnType<typeof parsed>) {
-  const [what, ...more] = positionals;
+  const [what, ...more] = joinedKind(positionals);
   const hint = "See 'kube-proxy explain --help'.";
   if (what === undefined)
     throw new UsageError("explain needs to know what: a Service, an address, a pod, a port or a name", hint);

@@ -7,7 +7,7 @@ import { countedLine } from "../explain/counted-ports.ts";
 import { type FlowEnd, FlowNamer, type FlowNames, namesOfObjects } from "../explain/flows.ts";
 import { hostAddresses } from "../explain/host-addresses.ts";
 import { safe } from "../explain/safe-text.ts";
-import { serviceTyped } from "../explain/target.ts";
+import { joinedKind, serviceTyped } from "../explain/target.ts";
 import type { LedFlow } from "../kernel/conntrack/conntrack.ts";
 import { FLOW_STATES } from "../kernel/conntrack/ctnetlink.ts";
 import { followFlows, openConntrack } from "../kernel/conntrack/netlink-conntrack.ts";
@@ -241,7 +241,7 @@ function readOptions({ values, positionals: words }: ReturnType<typeof parsed>) 
   if (isOtlp && collector === undefined) {
     throw new UsageError("--export otlp-http takes the address of a collector: http://127.0.0.1:4318");
   }
-  const positionals = words.filter((word) => word !== collector);
+  const positionals = joinedKind(words.filter((word) => word !== collector));
   const service = positionals[0] && serviceTyped(positionals[0]);
   if (positionals.length > 1)
     throw new UsageError(`unexpected "${positionals.at(-1)}"`, "See 'kube-proxy flows --help'.");

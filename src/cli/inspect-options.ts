@@ -162,7 +162,10 @@ async function readConfig(file: string): Promise<Uint8Array> {
   try {
     return await readBounded(file);
   } catch (error) {
-    throw new UsageError(`cannot use the configuration ${file}: ${error instanceof Error ? error.message : error}`);
+    const isFolder = error instanceof Error && "code" in error && error.code === "EISDIR";
+    const hint = isFolder ? "Give the file, for example /var/lib/kube-proxy/config.conf." : undefined;
+    const why = isFolder ? "it is a folder" : error instanceof Error ? error.message : error;
+    throw new UsageError(`cannot use the configuration ${file}: ${why}`, hint);
   }
 }
 

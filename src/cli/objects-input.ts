@@ -167,7 +167,7 @@ function nodeSeenFrom(
   slices: ClusterRecords["endpointSlices"],
   node: string = "",
 ): string | undefined {
-  const isKnown = nodes.length > 0 || node !== "";
+  const isKnown = nodes.length + slices.length > 0 || node !== "";
   return isKnown ? nodeNameIn(nodes, chosenNode(nodes, { hostnameOverride: node }, { slices }).config) : undefined;
 }
 

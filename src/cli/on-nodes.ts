@@ -107,8 +107,13 @@ async function podsOf({ node, kubectl }: NodesAsked): Promise<readonly NodePod[]
   if (wanted.length > 0) return wanted;
   if (node === undefined) throw new UsageError(`no pod with the label ${SELECTOR} runs in ${NAMESPACE}`);
   const names = pods.map((pod) => pod.node);
-  const hint = didYouMean(node, names) ?? "kubectl get nodes lists them.";
-  throw new UsageError(`no kube-proxy runs on node "${node}"`, hint);
+  const outside = "One that runs outside of pods is asked on its node, by this command without --node.";
+  const hint =
+    didYouMean(
+      node,
+      names.filter((name) => name !== node),
+    ) ?? outside;
+  throw new UsageError(`no pod of kube-proxy runs on node "${node}" (${SELECTOR} in ${NAMESPACE})`, hint);
 }
 
 /** What kubectl says, without the log lines of its libraries before it. */

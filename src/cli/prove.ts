@@ -128,9 +128,25 @@ async function* answersTo(options: Options, output: Output, input: NodeJS.Readab
   if (chosen?.note !== undefined) output.err(safe(`${chosen.note}\n`));
   const nodes = chosen === undefined ? objects.nodes.map(({ name }) => name) : [chosen.config.hostnameOverride];
   if (nodes.length === 0) throw new UsageError("--all-nodes needs Nodes, and there are none");
+  let isDifferent = false;
   for (const node of nodes) {
-    yield* answersOn(objects, node === "" ? options : { ...options, node }, { rules, local }, output);
+    for await (const answer of answersOn(
+      objects,
+      node === "" ? options : { ...options, node },
+      { rules, local },
+      output,
+    )) {
+      isDifferent ||= answerData(answer).result === "different";
+      yield answer;
+    }
   }
+  if (!isDifferent || rules === undefined) return;
+  if (first.isBare)
+    output.err("No configuration of the node is known (--config): clusterCIDR and others may be what differs.\n");
+  if (objects.serviceCIDRs.length === 0)
+    output.err(
+      "No ServiceCIDR is among the objects: what is refused at unused cluster IPs is not known without (kubectl get servicecidrs).\n",
+    );
 }
 
 /** Compares two dumps, for the families that either has. */

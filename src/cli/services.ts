@@ -6,7 +6,7 @@ import type { FlowReader } from "../dataplane/tracked-connections.ts";
 import { countedLine } from "../explain/counted-ports.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
-import { serviceTyped } from "../explain/target.ts";
+import { joinedKind, serviceTyped } from "../explain/target.ts";
 import { countText, shareText, turnedAwayText } from "../explain/text.ts";
 import { readTraffic } from "../explain/traffic.ts";
 import { askDaemon, DAEMON_FLAGS, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
@@ -65,7 +65,7 @@ export async function services(
     { argv, output, usage: SERVICES_USAGE, forms: TEXT_OR_JSON, read },
     async ({ values, positionals }) => {
       const { socket } = values;
-      const [given, ...more] = positionals;
+      const [given, ...more] = joinedKind(positionals);
       if (more.length > 0) throw new UsageError(`unexpected "${more.at(-1)}"`, "See 'kube-proxy services --help'.");
       const lines = await linesOf(socket, given, values.namespace);
       const report = !values["no-traffic"]

@@ -30,7 +30,7 @@ export async function runCommand<R extends Read>(
       output.out(usage);
       return EXIT_SUCCESS;
     }
-    if (forms !== undefined && !forms.includes(form)) {
+    if (forms !== undefined && !forms.includes(form) && form !== "wide") {
       throw new UsageError(`--output must be ${forms.join(forms.length > 2 ? ", " : " or ")}, got "${form}"`);
     }
     return await run(options);
@@ -60,14 +60,18 @@ export function wordReader<const T extends ParseArgsOptionsConfig>(command: stri
   return (argv: readonly string[]) => readWords(command, argv, options, true);
 }
 
+const ALL_NAMESPACES: ReadonlySet<string> = new Set(["-A", "--all-namespaces"]);
+
 function readWords<const T extends ParseArgsOptionsConfig>(
   command: string,
   argv: readonly string[],
   options: T,
   allowPositionals: boolean,
 ) {
+  // What kubectl's users type: all namespaces are looked at anyway.
+  const args = argv.filter((word) => !ALL_NAMESPACES.has(word) || Object.hasOwn(options, "all-namespaces"));
   try {
-    return parseArgs({ args: [...argv], options, allowPositionals });
+    return parseArgs({ args, options, allowPositionals });
   } catch (error) {
     throw refusal(command, error, Object.keys(options));
   }
@@ -117,9 +121,19 @@ function refusal(command: string, error: unknown, names: readonly string[]): unk
   }
 }
 
+/** Flags of the daemon that these commands have by another name. */
+const DAEMON_WORDS: Readonly<Record<string, string>> = {
+  ...{ "--proxy-mode": "mode", "--cluster-cidr": "config", "--detect-local-mode": "config", "--pod-cidr": "config" },
+  ...{ "--nodeport-addresses": "config", "--masquerade-all": "config", "--node-name": "node" },
+};
+
 /** The hint after an error about a flag: what was probably meant, and where all flags are explained. */
 export function flagHint(command: string, given: string, names: Iterable<string>): string {
-  const nearest = given.startsWith("--") ? nearestWord(given.slice(2), names) : undefined;
+  const all = [...names];
+  const daemons = DAEMON_WORDS[given] ?? "";
+  if (all.includes(daemons)) return `The daemon's ${given} is --${daemons} here.`;
+  if (given === "-l" || given === "--selector") return "Labels are not looked at: name a Service, an address or a pod.";
+  const nearest = given.startsWith("--") ? nearestWord(given.slice(2), all) : undefined;
   const help = `see '${command} --help'`;
   return nearest === undefined ? `S${help.slice(1)}.` : `Did you mean --${nearest}? Otherwise ${help}.`;
 }

@@ -1,8 +1,8 @@
 /** Resolves names of pods in `--from` and `--to` of `kube-proxy trace`, and of Services in `--to`, to addresses. */
-import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
+import { type NodeRecord, objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
 import { isKnownService, whyNotServed } from "../explain/find.ts";
 import { addressesOf, behindHostName, type HostNames } from "../explain/part-of-cluster.ts";
-import { withoutDomain } from "../explain/target.ts";
+import { withKnownNames, withoutDomain } from "../explain/target.ts";
 import { addressOfPod, type KnownPod, knownPods, type PodSources } from "../inspect/known-pods.ts";
 import { familyOf, IP_FAMILIES, type IpFamily, joinHostPort, parseIpAddress, urlHost } from "../net/ip.ts";
 import { UsageError } from "./output.ts";
@@ -33,7 +33,11 @@ export interface ResolvedEnds extends PacketEnds {
 
 /** Where names are looked up. @default namespace no namespace takes precedence */
 export type NamedObjects = PodSources &
-  HostNames & { readonly services: readonly ServiceRecord[]; readonly namespace?: string | undefined };
+  HostNames & {
+    readonly services: readonly ServiceRecord[];
+    readonly nodes: readonly NodeRecord[];
+    readonly namespace?: string | undefined;
+  };
 
 const MENTION =
   /^(?:pods?\/|po\/)?(?<pod>[a-z0-9](?:[-a-z0-9]*[a-z0-9])?\/[a-z0-9][-.a-z0-9]*)(?<rest>(?::[a-z0-9-]+)?(?:\/[a-z0-9]+)?)$/i;
@@ -49,7 +53,7 @@ function podMention(text: string): PodMention | undefined {
 const BARE =
   /^(?:(?<kind>svc|services?|pods?|po)\/)?(?<name>[a-z](?:[-a-z0-9]*[a-z0-9])?)(?<rest>(?::[a-z0-9-]+)?(?:\/(?:tcp|udp|sctp))?)$/i;
 /** The last part of a host name has a letter, that of an address has none. */
-const HOST = /^(?:[a-z0-9-]+\.)+[a-z][a-z0-9-]*(?::\d+)?(?:\/[a-z]+)?$/i;
+const HOST = /^(?:[a-z0-9-]+\.)+[a-z][a-z0-9-]*(?::[a-z0-9-]+)?(?:\/[a-z]+)?$/i;
 
 function bareName(text: string): { readonly name: string; readonly rest: string } | undefined {
   const { kind, name = "", rest = "" } = BARE.exec(text)?.groups ?? {};
@@ -123,9 +127,11 @@ export function mentionedPods({ from, to }: PacketEnds): readonly string[] {
 /** Replaces names of pods by addresses. @throws UsageError for an unknown pod, or one without such an address */
 export function resolvePods(ends: PacketEnds, objects: NamedObjects): ResolvedEnds {
   const known = knownPods(objects);
-  refuseHostName(ends.to, objects);
-  const from = ends.from && withNamespace("--from", ends.from, known.keys(), objects);
-  const to = withPortNumber(withNamespace("--to", ends.to, known.keys(), objects), objects.services);
+  const named = (text: string) => withKnownNames(text, { ...objects, pods: known.keys() });
+  const target = named(ends.to);
+  refuseHostName(target, objects);
+  const from = ends.from && withNamespace("--from", named(ends.from), known.keys(), objects);
+  const to = withPortNumber(withNamespace("--to", target, known.keys(), objects), objects.services);
   const [fromMention, toMention] = [from === undefined ? undefined : podMention(from), podMention(to)];
   const fromPod = fromMention && podNamed("--from", fromMention.pod, known, objects);
   const service = toMention && !known.has(toMention.pod) ? serviceEnd(toMention, objects) : undefined;

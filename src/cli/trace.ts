@@ -269,7 +269,7 @@ function refuseWords([word]: readonly string[], { from, to, live }: ReturnType<t
 
 function readOptions(values: ReturnType<typeof parsed>["values"]) {
   const { from, filename, dump, seed, live } = values;
-  const to = values.to && withoutUrl(values.to);
+  const to = values.to && withoutUrl(values.to).replace(/^localhost(?=:|$)/i, "127.0.0.1");
   const missing = (what: string) => new UsageError(`trace needs to know ${what}`, "See 'kube-proxy trace --help'.");
   if (to === undefined) throw missing("where the packet goes: --to ADDRESS:PORT, or a Service");
   if (from === undefined && !live)

@@ -82,6 +82,8 @@ export interface EndpointRecord {
   readonly nodeHints: readonly string[] | undefined;
   /** `namespace/name` of its pod (`targetRef`). Only for commands that read pods: the daemon does not keep it. */
   readonly pod?: string;
+  /** Its addresses after the first, which no proxy uses. Only for such commands, too. */
+  readonly unused?: readonly string[];
 }
 
 /** The fields of a discovery.k8s.io/v1 EndpointSlice that the proxy needs. */
@@ -97,6 +99,8 @@ export interface EndpointSliceRecord extends ObjectKey {
   readonly resourceVersion: string;
   /** The mirrored Endpoints object was truncated at its capacity (reference endpoints.md §5.2). Only for `explain`. */
   readonly isCutShort?: true;
+  /** Of a slice without a Service's name: the value of another controller's label for it. Only for commands. */
+  readonly meantFor?: string;
 }
 
 /** One `status.addresses[]` entry of a Node. */
@@ -163,6 +167,7 @@ export function equalEndpointRecords(a: EndpointRecord, b: EndpointRecord): bool
       a.serving === b.serving &&
       a.terminating === b.terminating &&
       a.pod === b.pod &&
+      a.unused?.join() === b.unused?.join() &&
       equalHints(a.zoneHints, b.zoneHints) &&
       equalHints(a.nodeHints, b.nodeHints))
   );

@@ -77,7 +77,7 @@ function groupsText({ groups }: NodeGroups, options: TextOptions): string {
 }
 
 /** How many node names are printed; there may be thousands. */
-const SHOWN = 6;
+const SHOWN = 4;
 
 function someOf(names: readonly string[]): string {
   const more = names.length - SHOWN;

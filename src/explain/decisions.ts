@@ -6,6 +6,7 @@ import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { TopologyReason } from "../model/endpoint-reasons.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import type { ServicePortRouting } from "../model/service-port-routing.ts";
+import { familyOf, type IpAddress, parseIpAddress } from "../net/ip.ts";
 import type { ExplainedEndpoint, ExplainedFrontend, Policies } from "./explanation.ts";
 import { NO_ENDPOINTS, type Statement } from "./stated-endpoints.ts";
 import { topologyWords } from "./words.ts";
@@ -24,6 +25,8 @@ interface Decided {
   /** Undefined in a daemon, which does not keep it. */
   readonly service: ServiceRecord | undefined;
   readonly notes?: ServiceNotes | undefined;
+  /** Whether clusterCIDR, on which sources depend, is not known. */
+  readonly isUndecided: boolean;
   /** How an endpoint is chosen among several. */
   readonly choice: string;
 }
@@ -39,7 +42,17 @@ export function causeWords(decided: Decided): string[] {
 }
 
 /** What else matters. */
-export function decisionWords({ policies, port, choice, routing, words, node, config, frontends }: Decided): string[] {
+export function decisionWords({
+  policies,
+  port,
+  choice,
+  routing,
+  words,
+  node,
+  config,
+  frontends,
+  isUndecided,
+}: Decided): string[] {
   const sentences: string[] = [];
   if (policies.healthCheckNodePort !== 0) {
     const { localReady } = policies;
@@ -52,7 +65,7 @@ export function decisionWords({ policies, port, choice, routing, words, node, co
   const hasLocal = routing.local.length > 0 || routing.cluster.some(({ isLocal }) => isLocal);
   return [
     ...sentences,
-    ...words.sources({ node, config, port, hasLocal }),
+    ...(isUndecided ? [] : words.sources({ node, config, port, hasLocal })),
     ...frontends.flatMap(({ atLoopback }) => atLoopback ?? []),
   ];
 }
@@ -61,12 +74,28 @@ export function decisionWords({ policies, port, choice, routing, words, node, co
 function loadBalancerSentences({ service, notes }: Decided): string[] {
   const own = service?.loadBalancerIngress.filter(({ ipMode }) => ipMode === "Proxy").map(({ ip }) => ip) ?? [];
   const names = notes?.hostNames ?? [];
+  const isAlone = (service?.loadBalancerIngress ?? []).length === 0;
+  const found = isAlone ? "a name and no address" : "a name, too";
   return [
+    ...(service === undefined ? [] : otherFamilySentences(service)),
     ...(own.length === 0 ? [] : [`Its load balancer ${own.join(", ")} has ipMode Proxy: no node takes packets to it.`]),
     ...(names.length === 0
       ? []
-      : [`Its load balancer has a name and no address (${names.join(", ")}): no node takes packets to it.`]),
+      : [`Its load balancer has ${found} (${names.join(", ")}): no node takes packets to ${isAlone ? "it" : "that"}.`]),
   ];
+}
+
+/** External and load-balancer addresses of a family that the Service does not have. */
+function otherFamilySentences({ clusterIPs, externalIPs, loadBalancerIngress }: ServiceRecord): string[] {
+  const parsed = (texts: readonly string[]) => texts.flatMap((text) => parseIpAddress(text) ?? []);
+  const own = new Set(parsed(clusterIPs).map(familyOf));
+  const isForeign = (address: IpAddress) => own.size > 0 && !own.has(familyOf(address));
+  return Object.entries({
+    "external IP": parsed(externalIPs).filter(isForeign),
+    "load-balancer address": parsed(loadBalancerIngress.map(({ ip }) => ip)).filter(isForeign),
+  }).flatMap(([kind, all]) =>
+    all.map((one) => `The ${kind} ${one} is not used: the Service is ${[...own].join()} only.`),
+  );
 }
 
 function withoutEndpoints({ notes, passedOver, service, words }: Decided): string[] {

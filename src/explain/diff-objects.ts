@@ -5,6 +5,7 @@
 
 import { objectKeyText } from "../cluster/objects.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
+import { someOf } from "../logging/some-of.ts";
 import { nodeNameFrom } from "../model/node-identity.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { type ClientChange, clientChanges, identityOf } from "./compare.ts";
@@ -119,11 +120,16 @@ function contents({ services, endpointSlices }: Objects): ReadonlyMap<string, st
   return texts;
 }
 
-/** For people: changes for clients first, then those of the rules. */
-export function objectsDiffText({ nodes, nodesAdded, nodesRemoved }: ObjectsDiff): string {
+/** This many nodes are named, and each has a line about its rules. */
+const SHOWN_NODES = 4;
+
+/** For people: changes for clients first, then those of the rules. @param compared how many nodes were compared. */
+export function objectsDiffText({ nodes, nodesAdded, nodesRemoved }: ObjectsDiff, compared = nodes.length): string {
   const lines: string[] = [];
-  if (nodesAdded.length > 0) lines.push(`new nodes: ${nodesAdded.join(", ")}`);
-  if (nodesRemoved.length > 0) lines.push(`nodes that are gone: ${nodesRemoved.join(", ")}`);
+  if (nodesAdded.length > 0) lines.push(`new nodes: ${someOf(nodesAdded, SHOWN_NODES)}`);
+  if (nodesRemoved.length > 0) lines.push(`nodes that are gone: ${someOf(nodesRemoved, SHOWN_NODES)}`);
+  const placeOf = (names: readonly string[]) =>
+    names.length === compared && compared > SHOWN_NODES ? `all ${compared} nodes` : someOf(names, SHOWN_NODES);
   const changes = nodes.flatMap(({ clients }) => clients);
   for (const [servicePort, own] of Map.groupBy(changes, (change) => change.servicePort)) {
     lines.push(servicePort);
@@ -131,16 +137,22 @@ export function objectsDiffText({ nodes, nodesAdded, nodesRemoved }: ObjectsDiff
       const byNode = Map.groupBy(same, ({ node }) => node);
       const familiesOf = (node: string) => [...new Set(byNode.get(node)?.map(({ family }) => family))].join(" and ");
       for (const [families, names] of Map.groupBy(byNode.keys(), familiesOf)) {
-        lines.push(`  on ${[...names].join(", ")}, ${families}: ${what}`);
+        lines.push(`  on ${placeOf([...names])}, ${families}: ${what}`);
       }
     }
   }
-  for (const { node, rules } of nodes) {
-    const [added, removed] = [count(rules, "missing"), count(rules, "extra")];
-    if (rules.length > 0)
-      lines.push(`rules of ${node}: ${added} lines more, ${removed} fewer, in ${rules.length} chains, sets or servers`);
-  }
+  const changed = nodes.filter(({ rules }) => rules.length > 0);
+  if (changed.length > SHOWN_NODES) {
+    const rules = changed.flatMap((one) => one.rules);
+    lines.push(`rules on ${placeOf(changed.map(({ node }) => node))}: ${rulesText(rules)} in all`);
+  } else for (const { node, rules } of changed) lines.push(`rules of ${node}: ${rulesText(rules)}`);
   return lines.map((line) => `${line}\n`).join("");
+}
+
+function rulesText(rules: readonly OwnedDifference[]): string {
+  const [added, removed] = [count(rules, "missing"), count(rules, "extra")];
+  const places = rules.length === 1 ? "1 chain, set or server" : `${rules.length} chains, sets or servers`;
+  return `${added} ${added === 1 ? "line" : "lines"} more, ${removed} fewer, in ${places}`;
 }
 
 function count(rules: readonly OwnedDifference[], side: "missing" | "extra"): number {

@@ -79,6 +79,7 @@ export function explainPort(
   const decided = {
     ...{ words: inspection.words, node, config, port, routing, topology: reason, policies, endpoints, frontends },
     ...{ passedOver: statement.passedOver, ...objects, choice: inspection.choice(config) },
+    isUndecided: here.detecting !== undefined,
   };
   return {
     node: node.name,

@@ -4,8 +4,9 @@ import { declaredFrontends } from "../model/frontend.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { joinHostPort, parseIpAddress } from "../net/ip.ts";
 import { type ExplainedCluster, servedServices } from "./explained-cluster.ts";
-import { behindHostName, type HostNames, type Objects, servicesBehind } from "./part-of-cluster.ts";
+import { behindHostName, type HostNames, nodeOfAddress, type Objects, servicesBehind } from "./part-of-cluster.ts";
 import type { NamedPort, Target } from "./target.ts";
+import { unusedAddress } from "./unused-address.ts";
 
 /** Service ports, and how the target relates to them. */
 export interface Found {
@@ -62,6 +63,8 @@ export function isKnownService({ services, serviceNotes = [] }: NamedServices, n
   return [...services, ...serviceNotes].some((one) => objectKeyText(one) === name);
 }
 
+const noSuchService = (name: string): string => `there is no Service "${name}"`;
+
 /** Why a proxy does nothing for a Service. @param name `namespace/name` */
 export function whyNotServed({ services, serviceNotes }: NamedServices, name: string): string {
   const notes = serviceNotes?.find((one) => objectKeyText(one) === name);
@@ -71,7 +74,7 @@ export function whyNotServed({ services, serviceNotes }: NamedServices, name: st
   }
   if (notes?.isHeadless === true) return headlessWords(name);
   const service = services.find((one) => objectKeyText(one) === name);
-  if (service === undefined) return `there is no Service "${name}"`;
+  if (service === undefined) return noSuchService(name);
   if (service.type === "ExternalName")
     return `Service ${name} is an ExternalName: DNS answers for it, and no proxy does anything`;
   if (service.clusterIP === "None") return headlessWords(name);
@@ -121,14 +124,17 @@ function findAddress(cluster: ExplainedCluster, { address, port, protocol }: Soc
   if (service !== undefined) {
     return nothing(text, `${address} is an endpoint of ${service}: ${whyNotServed(cluster.objects, service)}`);
   }
+  const unused = unusedAddress(cluster.objects, address);
+  if (unused !== undefined) return nothing(text, unused);
   const talks = `on a node, kube-proxy flows --to ${address} shows who still talks to it`;
   return nothing(text, `${text} is neither an address nor an endpoint of a Service; ${talks}`);
 }
 
-function isNodeAddress({ families }: ExplainedCluster, address: ServicePort["clusterIP"]): boolean {
-  return families.some(
+function isNodeAddress({ families, objects }: ExplainedCluster, address: ServicePort["clusterIP"]): boolean {
+  const isOwn = families.some(
     ({ node, clients }) => node.hostAddresses.includes(address) || clients.otherNodes.includes(address),
   );
+  return isOwn || nodeOfAddress(objects, address) !== undefined;
 }
 
 function findNodePort(
@@ -186,6 +192,8 @@ function findName(cluster: ExplainedCluster, name: string, named: Partial<NamedP
     return search.kind === "ports" ? { ...search, because } : search;
   }
   if (IS_MEANT_AS_ADDRESS.test(name)) return nothing(name, `${name} is not an IP address`);
+  const isOfKernel = cluster.families.some(({ inspection }) => inspection.ownerTest(name) !== undefined);
+  if (!isOfKernel && !/[A-Z_]/.test(name)) return nothing(name, noSuchService(name));
   return nothing(
     name,
     `${name} is not a Service, nor a chain or set that this program makes in ${cluster.config.mode} mode for these objects; ` +

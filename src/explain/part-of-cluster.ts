@@ -5,6 +5,7 @@
 import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
 import {
   type EndpointSliceRecord,
+  type NodeRecord,
   objectKeyText,
   type ServicePortSpec,
   type ServiceRecord,
@@ -23,7 +24,10 @@ export function partOf(objects: Objects, services: ReadonlySet<string> | undefin
   return {
     ...objects,
     services: objects.services.filter((service) => services.has(objectKeyText(service))),
-    endpointSlices: objects.endpointSlices.filter((slice) => services.has(`${slice.namespace}/${slice.serviceName}`)),
+    // Slices without a Service's name are kept, to say why they are not used.
+    endpointSlices: objects.endpointSlices.filter(
+      (slice) => slice.serviceName === "" || services.has(`${slice.namespace}/${slice.serviceName}`),
+    ),
   };
 }
 
@@ -60,6 +64,11 @@ function portsOf({ ports }: ServiceRecord): string[] {
 export function addressesOf({ clusterIPs, clusterIP, externalIPs, loadBalancerIngress }: ServiceRecord): string[] {
   const texts = [...clusterIPs, clusterIP, ...externalIPs, ...loadBalancerIngress.map(({ ip }) => ip)];
   return texts.flatMap((text) => parseIpAddress(text) ?? []);
+}
+
+/** The Node that has the address. */
+export function nodeOfAddress({ nodes }: Pick<Objects, "nodes">, address: IpAddress): NodeRecord | undefined {
+  return nodes.find(({ addresses }) => addresses.some((one) => parseIpAddress(one.address) === address));
 }
 
 /** How many Services with one port number are kept: with this many, `find` names none of them. */
@@ -130,7 +139,7 @@ export function servicesBehind(
   address: IpAddress,
 ): ReadonlySet<string> {
   const slices = endpointSlices.filter(({ serviceName, endpoints }) => {
-    return serviceName !== "" && endpoints.some((one) => one.address === address);
+    return serviceName !== "" && endpoints.some((one) => one.address === address || one.unused?.includes(address));
   });
   return new Set(slices.map(({ namespace, serviceName }) => `${namespace}/${serviceName}`));
 }
@@ -177,9 +186,9 @@ function* endpointTexts(
   }
 }
 
-/** Slices by `namespace/name` of their Service. */
+/** Slices by `namespace/name` of their Service, or of that for which another controller means them. */
 export function slicesByService(
   slices: readonly EndpointSliceRecord[],
 ): ReadonlyMap<string, readonly EndpointSliceRecord[]> {
-  return Map.groupBy(slices, ({ namespace, serviceName }) => `${namespace}/${serviceName}`);
+  return Map.groupBy(slices, ({ namespace, serviceName, meantFor }) => `${namespace}/${serviceName || meantFor}`);
 }

@@ -28,6 +28,13 @@ const CUT_SHORT =
   "it mirrors an Endpoints object that was cut at 1,000 addresses: endpoints beyond them are in no slice " +
   "(annotation endpoints.kubernetes.io/over-capacity)";
 
+/** Why no proxy uses a slice of another controller. */
+export const NO_SERVICE_NAME = "it has no label kubernetes.io/service-name, so it belongs to no Service";
+
+/** Why an address of an endpoint is not used. @param first the one that is */
+export const notFirst = (first: string): string =>
+  `of an endpoint's addresses, kube-proxy takes only the first, ${first}`;
+
 /** @param slices all slices of the Service, of every family and kind. */
 export function statedEndpoints(
   slices: readonly EndpointSliceRecord[],
@@ -42,6 +49,13 @@ export function statedEndpoints(
       // The explanation of the other family covers its slices.
       if (record.addressType === "FQDN") passedOver.push({ slice, why: "its addresses are names (FQDN)" });
       continue;
+    }
+    if (record.serviceName === "") {
+      passedOver.push({ slice, why: NO_SERVICE_NAME });
+      continue;
+    }
+    for (const { address, unused = [] } of record.endpoints) {
+      if (unused.length > 0) passedOver.push({ slice, why: `${unused.join(", ")}: ${notFirst(address)}` });
     }
     const onProblem = (message: string, { field = "", value }: Readonly<Record<string, unknown>>) =>
       passedOver.push({ slice, why: `${field}: ${message}${value === undefined ? "" : `: ${JSON.stringify(value)}`}` });

@@ -1,5 +1,6 @@
 /** Parses what people type as the target of `explain`. */
-import { type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
+import type { NodeRecord } from "../cluster/objects.ts";
+import { type IpAddress, parseIpAddress, toPort, urlHost } from "../net/ip.ts";
 import { PROTOCOLS, type Protocol } from "../net/protocol.ts";
 
 export type Target =
@@ -36,11 +37,18 @@ const IS_SERVICE_WORD = /^(?:svc|service|services)\//i;
 /** `web.shop.svc`, `web.shop.svc.cluster.local`, in any cluster domain. */
 const DNS_NAME = /^([a-z0-9-]+)\.([a-z0-9-]+)\.svc(?:\.[a-z0-9.-]*)?(?=:|\/|$)/i;
 
-/** `10.96.1.5:80` for `http://10.96.1.5/cart`, copied from a browser or a log; other text unchanged. */
+/** The ports that URLs leave out. */
+const URL_PORTS: Readonly<Record<string, number>> = {
+  ...{ "http:": 80, "https:": 443, "ws:": 80, "wss:": 443, "grpc:": 80, "redis:": 6379, "rediss:": 6379 },
+  ...{ "postgres:": 5432, "postgresql:": 5432, "mysql:": 3306, "mongodb:": 27_017, "amqp:": 5672, "nats:": 4222 },
+};
+
+/** `10.96.1.5:80` for `http://10.96.1.5/cart`, copied from a browser, a log or a setting; other text unchanged. */
 export function withoutUrl(text: string): string {
-  if (!/^https?:\/\//i.test(text) || !URL.canParse(text)) return text;
+  if (!/^[a-z][a-z0-9+.-]*:\/\//i.test(text) || !URL.canParse(text)) return text;
   const { protocol, hostname, port } = new URL(text);
-  return `${hostname}:${port || (protocol === "http:" ? 80 : 443)}`;
+  const number = port || URL_PORTS[protocol];
+  return number === undefined ? hostname : `${hostname}:${number}`;
 }
 
 /** The text with a Service's DNS name, also in a URL, replaced by `namespace/name`. */
@@ -50,9 +58,65 @@ export function withoutDomain(text: string): string {
   );
 }
 
+/** What names in a text can stand for. */
+export interface KnownNames {
+  readonly services: readonly { readonly namespace: string; readonly name: string }[];
+  readonly serviceNotes?: readonly { readonly namespace: string; readonly name: string }[] | undefined;
+  readonly nodes: readonly NodeRecord[];
+  /** Of pods, as `namespace/name`. */
+  readonly pods: Iterable<string>;
+}
+
+/** `redis.db`, `web-0.web.db`: a name in a namespace; what follows is a port or a protocol. */
+const IN_NAMESPACE = /^(?<name>[a-z0-9-]+)\.(?:[a-z0-9-]+\.)?(?<namespace>[a-z0-9-]+)(?<rest>(?:[:/].*)?)$/i;
+/** `web-0.web.shop.svc.cluster.local`, which a headless Service gives its pods. */
+const POD_DNS = /^([a-z0-9-]+)\.[a-z0-9-]+\.([a-z0-9-]+)\.svc(?:\.[a-z0-9.-]*)?(?=:|\/|$)/i;
+/** `10-180-0-11.shop.pod.cluster.local` */
+const ADDRESS_DNS = /^(\d+-\d+-\d+-\d+)\.[a-z0-9-]+\.pod(?:\.[a-z0-9.-]*)?(?=:|\/|$)/i;
+const HOST_AND_PORT = /^(?<host>[a-z0-9][a-z0-9.-]*):(?<rest>\d{1,5}(?:\/[a-z]+)?)$/i;
+
+/**
+ * The text as commands take it: names as pods, people and `kubectl get` know them become `namespace/name`, or the address of a Node.
+ * The one place for this: all commands come through here.
+ */
+export function withKnownNames(typed: string, known: KnownNames): string {
+  const text = withoutDomain(typed.trim())
+    .replace(POD_DNS, (_all, pod: string, namespace: string) => `${namespace}/${pod}`.toLowerCase())
+    .replace(ADDRESS_DNS, (_all, address: string) => address.replaceAll("-", "."))
+    .replace(/^localhost(?=:|\/|$)/i, "127.0.0.1");
+  const { name, namespace, rest = "" } = IN_NAMESPACE.exec(text)?.groups ?? {};
+  const key = `${namespace}/${name}`.toLowerCase();
+  const services = [...known.services, ...(known.serviceNotes ?? [])];
+  const isService = services.some((one) => `${one.namespace}/${one.name}` === key);
+  const pods = name === undefined && !HOST_AND_PORT.test(text) ? [] : [...known.pods];
+  if (name !== undefined && (isService || pods.includes(key))) return `${key}${rest}`;
+  const { host = "", rest: port } = HOST_AND_PORT.exec(text)?.groups ?? {};
+  if (port === undefined || services.some((one) => one.name === host)) return text;
+  const node = known.nodes.find((one) => namesOf(one).has(host.toLowerCase()));
+  const address = node?.addresses.flatMap((one) => parseIpAddress(one.address) ?? [])[0];
+  return address === undefined ? text : `${urlHost(address)}:${port}`;
+}
+
+/** Its name, whole and without the domain, and its host names. */
+function namesOf({ name, addresses }: NodeRecord): ReadonlySet<string> {
+  const hosts = addresses.map(({ address }) => address).filter((text) => parseIpAddress(text) === undefined);
+  return new Set([name, ...hosts].flatMap((one) => [one, one.replace(/\..*/, "")]).map((one) => one.toLowerCase()));
+}
+
+/** `svc web`, two words as kubectl takes them, as one: `svc/web`. */
+export function joinedKind(words: readonly string[]): readonly string[] {
+  const [kind = "", name, ...more] = words;
+  return name !== undefined && KIND_WORD.test(kind) && !name.includes("/") ? [`${kind}/${name}`, ...more] : words;
+}
+
+const KIND_WORD = /^(?:svc|services?|po|pods?|no|nodes?|ns|namespaces?)$/i;
+
 /** A typed Service without its `svc/`, and with its DNS name replaced by `namespace/name`. */
 export function serviceTyped(text: string): string {
-  return withoutDomain(text).replace(IS_SERVICE_WORD, "");
+  const plain = withoutDomain(text).replace(IS_SERVICE_WORD, "");
+  return plain.replace(/^([a-z][a-z0-9-]*)\.([a-z0-9-]+)(?=:|$)/i, (_all, name: string, namespace: string) =>
+    `${namespace}/${name}`.toLowerCase(),
+  );
 }
 
 /**

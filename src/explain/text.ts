@@ -144,7 +144,7 @@ export function familiesText(all: readonly PortExplanation[], options: TextOptio
   const parts = others.map((other) => {
     const isSame = options.showsWhy !== true && options.showsRules !== true && other.trafficNotes === undefined;
     if (!isSame || metText(first) !== metText(other)) return `\n${explanationText(other, options)}`;
-    const places = other.frontends.filter(({ address }) => address !== null).map(frontendTitle);
+    const places = other.frontends.map(frontendTitle);
     // The number of usable endpoints is part of `usedText`.
     const known = new Set(first.causes.map(withoutCount));
     const news = other.causes.filter((cause) => !known.has(withoutCount(cause)));

@@ -24,7 +24,7 @@ interface Assumed {
 /**
  * A configuration that detects the traffic of pods as far as the objects say where pods are.
  *
- * @param config was given by nobody: its own detection settings are defaults.
+ * @param config the defaults.
  */
 export function withAssumedNetworks(objects: Known, config: KubeProxyConfig, families = IP_FAMILIES): Assumed {
   const ofNodes = objects.nodes.flatMap(({ podCIDRs }) => podCIDRs.flatMap((text) => parseCidr(text) ?? []));

@@ -78,7 +78,7 @@ test("diff: an endpoint that the cluster IP no longer leads to is told, also whe
   const current = fileOf(t, cluster({ ready: false, serving: true, terminating: true }));
   const { out } = await runCommand(diff, [old, current, "--mode", "nftables", "--node", "node-a"]);
   // The rules of node-a do change, but nothing for clients.
-  assert.match(out, /^rules of node-a: 1 lines more, 1 fewer/m);
+  assert.match(out, /^rules of node-a: 1 line more, 1 fewer/m);
   assert.match(out, /on node-a, IPv4: .*10\.180\.0\.5:8080/);
 });
 

@@ -237,8 +237,16 @@ test("the rights to one namespace are enough for its Services", async (t) => {
     const { status, out, err } = await runCommand(explain, [what, ...from]);
     assert.equal(status, 0, err);
     assert.match(out, /^shop\/web:http TCP, ClusterIP, on node-a, /);
-    assert.match(err, /^warning: services of the namespace shop alone may be read: /m);
+    assert.equal(
+      err,
+      "warning: only the services and endpointslices of the namespace shop may be read, and not configmaps, nodes, servicecidrs\n",
+    );
   }
+  // From a node that the slices name.
+  const asked = await runCommand(explain, ["shop/web", ...from.slice(0, 4), "--family", "ipv4"]);
+  assert.match(asked.out, /^Seen from node-a, which has an endpoint; Nodes are not known\. --node names another\.\n/);
+  assert.match(asked.out, /\n {4}a pod here: answered by any endpoint, /);
+  assert.doesNotMatch(asked.out, /dropped|lost/);
   const { status, err } = await runCommand(explain, ["office/mail", ...from]);
   assert.equal(status, 2);
   assert.doesNotMatch(err, /ClusterRole/);
@@ -337,5 +345,5 @@ test("kubectl finds the program as its plugin, also through a link, and it asks 
   );
   assert.match(everywhere.stdout, /^The same on every node: node-a, node-b\. Seen from node-a:$/m);
   assert.deepEqual([unknown.status, unknown.stdout], [2, ""]);
-  assert.match(unknown.stderr, /there is no Service "shop\/wbe"\nDid you mean shop\/web\?\n$/);
+  assert.match(unknown.stderr, /There is no Service "shop\/wbe"\. Did you mean shop\/web\?\n$/);
 });

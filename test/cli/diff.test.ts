@@ -274,3 +274,35 @@ test("bad input: status 2, and words that help", async (t) => {
   assert.match(await refusal(["-f", "-", "--dump", "-"]), /standard input can be read only once/);
   assert.match(await refusal(["/nonexistent", "/nonexistent"]), /cannot read the manifests/);
 });
+
+test("300 nodes fit a screen: all are named as one, and the rules have one line", async (t) => {
+  const fleet = JSON.parse(EXAMPLES);
+  const node = fleet.items.find(({ kind }: { kind: string }) => kind === "Node");
+  for (let count = 0; count < 40; count += 1) {
+    const name = `worker-${count}`;
+    fleet.items.push({ ...node, metadata: { ...node.metadata, name, labels: { "kubernetes.io/hostname": name } } });
+  }
+  const whole = JSON.stringify(fleet);
+  const [old = "", current = ""] = filesOf(t, whole, whole.replaceAll('"nodePort":30080', '"nodePort":30099'));
+  const { status, out } = await run([old, current, "--family", "ipv4"]);
+  assert.equal(status, 1);
+  assert.match(out, /^ {2}on all 42 nodes, IPv4: node port 30099 is new$/m);
+  assert.match(out, /^rules on all 42 nodes: \d+ lines more, \d+ fewer, in \d+ chains, sets or servers in all$/m);
+  assert.ok(
+    out.split("\n").every((line) => line.length < 200),
+    out,
+  );
+});
+
+test("rules of another release are named as such", async (t) => {
+  const args = ["-f", "-", "--hostname-override", "node-a", "--family", "ipv4", "--mode", "nftables", "-o", "text"];
+  const { out: dump } = await runCommand(render, [...args, "--compatibility", "v1.36"], EXAMPLES);
+  const [file = ""] = filesOf(t, dump);
+  const { status, err } = await run(["-f", "-", ...NODE_A, "--mode", "nftables", "--dump", file]);
+  assert.equal(status, 1);
+  assert.equal(
+    err,
+    "With --compatibility v1.36 there are no differences: these are rules as that release makes them.\n",
+  );
+  assert.equal((await run(["--all-nodes", "-f", "-", "--kernel"])).status, 2);
+});

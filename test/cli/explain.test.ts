@@ -267,10 +267,10 @@ test("a name that several Services have is none that was perhaps meant", async (
 });
 
 test("bad input: status 2, and words that help", async () => {
-  assert.match(await refusalOf("shop/wbe"), /there is no Service "shop\/wbe"\nDid you mean shop\/web\?/);
+  assert.match(await refusalOf("shop/wbe"), /There is no Service "shop\/wbe"\. Did you mean shop\/web\?/);
   assert.match(
     await refusalOf("svc/kube-dns"),
-    /there is no Service "default\/kube-dns"\nDid you mean kube-system\/kube-dns\?\n$/,
+    /There is no Service "default\/kube-dns"\. Did you mean kube-system\/kube-dns\?\n$/,
   );
   assert.match(await textOf("web.shop.svc.cluster.local:http"), /^shop\/web:http TCP, /);
   for (const url of ["http://web.shop.svc/cart?id=1", "http://10.96.0.10/"]) {
@@ -412,7 +412,7 @@ test("a ping is led nowhere, and trace says what becomes of it", async () => {
   for (const what of ["10.96.0.31/icmp", "[fd00:10:96::31]/icmpv6"]) {
     const said = await refusalOf(what);
     assert.equal(said.split("\n")[0], "Error: a Service takes only TCP, UDP and SCTP to its ports, not ICMP");
-    assert.equal(said.split("\n")[1], `To see what happens to it: kube-proxy trace --to ${what}`);
+    assert.equal(said.split("\n")[1], `To see what happens to it: kube-proxy trace --from pod --to ${what}`);
   }
 });
 

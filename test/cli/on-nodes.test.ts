@@ -143,7 +143,7 @@ test("a node that is not there is named with the nearest, and missing rights wit
   const { run } = cluster(t);
   const none = await run("status", "--node", "node-e");
   assert.equal(none.status, 2);
-  assert.match(none.stderr, /^Error: no kube-proxy runs on node "node-e"\nDid you mean node-[abc]\?\n$/);
+  assert.match(none.stderr, /^Error: no pod of kube-proxy runs on node "node-e" \(.*\)\nDid you mean node-[abc]\?\n$/);
   const forbidden = await run("status", "--all-nodes", "--context", "forbidden");
   assert.equal(forbidden.status, 2);
   assert.match(

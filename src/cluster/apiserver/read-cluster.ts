@@ -94,18 +94,17 @@ export async function readCluster(options: ReadClusterOptions, signal: AbortSign
   try {
     await transport.checkFiles();
     const resources = [...RESOURCES, ...pods.map(podResource)];
-    const refusals: string[] = [];
-    const warn = (message: string) => void refusals.push(message);
-    const [maps, ...lists] = await Promise.all([
-      listOf(CONFIG_MAP, transport, { warn }, until),
-      ...resources.map((resource) => listOf(resource, transport, options, until)),
-    ]);
+    const refused = new Map<Listed, string>();
+    const read = async (resource: Listed) =>
+      await listOf(resource, transport, options.namespace, (why) => refused.set(resource, why), until);
+    const [maps, ...lists] = await Promise.all([read(CONFIG_MAP), ...resources.map(read)]);
     const records = projectObjects(lists.flat(), "cluster", { keepsPods: true });
     const inMap = maps.flatMap(configurationIn)[0];
     const asked = inMap === undefined ? (options.nodesAmong?.(records) ?? []) : [];
     const served = await Promise.all(asked.map((node) => servedConfiguration(node, transport, signal)));
     const configuration = inMap ?? served.find((one) => one !== undefined);
-    if (configuration === undefined) refusals.forEach(options.warn);
+    if (configuration !== undefined) refused.delete(CONFIG_MAP);
+    refusalWords(refused, options.namespace).forEach(options.warn);
     return { ...records, configuration };
   } finally {
     // Requests still running after one list has failed would keep the command from exiting.
@@ -114,10 +113,21 @@ export async function readCluster(options: ReadClusterOptions, signal: AbortSign
   }
 }
 
+/** One refusal as the server says it; several, of a user with few rights, in one line. */
+function refusalWords(refused: ReadonlyMap<Listed, string>, namespace = ""): readonly string[] {
+  const ofNamespace = [...refused.keys()].filter(({ isNamespaced }) => isNamespaced === true);
+  if (ofNamespace.length === 0 || refused.size < 3) return [...refused.values()];
+  const others = [...refused.keys()].filter((resource) => !ofNamespace.includes(resource));
+  const titles = others.map(({ plural }) => plural).join(", ");
+  const only = `only the ${ofNamespace.map(({ plural }) => plural).join(" and ")} of the namespace ${namespace} may be read`;
+  return [others.length === 0 ? only : `${only}, and not ${titles}`];
+}
+
 async function listOf(
   resource: Listed,
   transport: Transport,
-  { warn, namespace }: Pick<ReadClusterOptions, "warn" | "namespace">,
+  namespace: string | undefined,
+  warn: (message: string) => void,
   signal: AbortSignal,
 ): Promise<object[]> {
   try {

@@ -75,7 +75,27 @@ export function projectEndpointSlice(
     lastChangeTriggerTime: readTriggerTime(object),
     resourceVersion: resourceVersion ?? stringField(found, metadata.resourceVersion, "metadata.resourceVersion"),
   };
-  return conclude(found, Object.freeze(isCutShort(object) ? { ...record, isCutShort: true } : record));
+  const meantFor = keepsPods && record.serviceName === "" ? foreignServiceName(object) : undefined;
+  const notes = {
+    ...(isCutShort(object) && { isCutShort: true as const }),
+    ...(meantFor !== undefined && { meantFor }),
+  };
+  return conclude(found, Object.freeze({ ...record, ...notes }));
+}
+
+/** The labels of multi-cluster controllers that name a Service. */
+const FOREIGN_NAMES = [
+  "multicluster.kubernetes.io/service-name",
+  "lighthouse.submariner.io/sourceName",
+  "endpointslice.kubernetes.io/service-name",
+];
+
+function foreignServiceName(object: JsonObject): string | undefined {
+  for (const label of FOREIGN_NAMES) {
+    const value = metadataEntry(object, "labels", label);
+    if (typeof value === "string" && value !== "") return value;
+  }
+  return undefined;
 }
 
 function isCutShort(object: JsonObject): boolean {
@@ -194,8 +214,10 @@ function readEndpoint(
     zoneHints: hints && readHints(found, hints.forZones, "forZones", index),
     nodeHints: hints && readHints(found, hints.forNodes, "forNodes", index),
   };
-  const pod = podNamespace === undefined ? undefined : podOfTargetRef(item.targetRef, podNamespace);
-  return Object.freeze(pod === undefined ? record : { ...record, pod });
+  if (podNamespace === undefined) return Object.freeze(record);
+  const pod = podOfTargetRef(item.targetRef, podNamespace);
+  const unused = Array.isArray(item.addresses) ? item.addresses.slice(1).filter((one) => typeof one === "string") : [];
+  return Object.freeze({ ...record, ...(pod !== undefined && { pod }), ...(unused.length > 0 && { unused }) });
 }
 
 /** Reads the first address, without which the endpoint is dropped. The others are unused, but checked. */

@@ -62,9 +62,7 @@ export function plannedLocalhostRelay(node: OfflineNode, config: KubeProxyConfig
   return [relayChain(relays, false)];
 }
 
-const BOTH_RELAYS =
-  `the feature gate ${LOCALHOST_NODE_PORTS_GATE} has TCP served there, ` +
-  "and nftables.localhostNodePorts: Extended TCP and UDP";
+const BOTH_RELAYS = `the feature gate ${LOCALHOST_NODE_PORTS_GATE} for TCP or nftables.localhostNodePorts: Extended for TCP and UDP`;
 
 /** What `explain` says about node ports on loopback addresses. */
 export function localhostWords({ config, node, port: { protocol } }: SourceFacts) {
@@ -74,7 +72,7 @@ export function localhostWords({ config, node, port: { protocol } }: SourceFacts
     led: `kube-proxy itself listens at ${address}, and connects to an endpoint, which sees this node's address (KEP-6032)`,
     notLed:
       service === undefined
-        ? `the kernel cannot translate loopback addresses; with nodePortAddresses [primary, localhost], ${BOTH_RELAYS}`
+        ? `the kernel cannot translate loopback addresses. To serve it, set nodePortAddresses to [primary, localhost], and ${BOTH_RELAYS}`
         : service.form === undefined
           ? "nodePortAddresses names no loopback prefix: [primary, localhost] does"
           : !service.rejected.includes(protocol)
