@@ -28,6 +28,8 @@ const services: readonly ServiceSpec[] = [
   { name: "sticky", number: 2, endpoints: ["local-1", "local-2"], spec: { sessionAffinity: "ClientIP" } },
   { name: "empty", number: 3, endpoints: [] },
 ];
+/** The next look is half a minute later. */
+const LOOKED_AGAIN_MS = 90_000;
 const DETACHED = /Detached programs of an earlier process that decided at the socket/;
 const TOLD = /^UDP IPv[46] \w+ ECONNABORTED$/;
 const HOOKS = ["connect4", "connect6", "sendmsg4", "getpeername6", "post_bind4"] as const satisfies readonly Hook[];
@@ -190,14 +192,14 @@ test("ebpf: sudden death, restart, other modes and the end, under connections th
     of("ebpf", "elsewhere");
     await start();
     // A process that was killed counts as alive for 25 s, wherever its programs are pinned.
-    await daemon.logged(DETACHED);
+    await daemon.until("their end", () => DETACHED.test(daemon.log), LOOKED_AGAIN_MS);
     const ours = attached(network).map((programs) => programs.length);
     assert.deepEqual(ours, [2, 3, 2, 3, 1], "one for each kind of socket, and the foreign one");
     assert.deepEqual(await met(network), []);
     await daemon.stop("SIGKILL");
     of("nftables", "kept");
     await start();
-    await daemon.until("their end", () => attached(network).every(({ length }) => length === 1));
+    await daemon.until("their end", () => attached(network).every(({ length }) => length === 1), LOOKED_AGAIN_MS);
     await daemon.logged(DETACHED);
     assert.deepEqual(await met(network), []);
     await daemon.stop("SIGKILL");
