@@ -16,5 +16,7 @@ inNetns(import.meta.url, { name: "find-namespaces" }, () => {
     assert.deepEqual(await namespacesWith(new Set(["10.9.9.9"])), [linked.path]);
     execFileSync("ip", ["address", "add", "10.9.9.9/32", "dev", "lo"]);
     assert.deepEqual(await namespacesWith(new Set(["10.9.9.9"])), ["/proc/self/ns/net", linked.path]);
+    execFileSync("ip", ["link", "delete", "here"]);
+    assert.deepEqual(await namespacesWith(new Set(["10.9.9.9"])), ["/proc/self/ns/net"], "its id outlives the link");
   });
 });

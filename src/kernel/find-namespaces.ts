@@ -4,11 +4,12 @@ import { networkInterfaces } from "node:os";
 import { giveTurn, isTurnDue } from "../async/turns.ts";
 import { attempt } from "../logging/attempt.ts";
 import { NETLINK_ROUTE } from "./netlink/constants.ts";
+import { collectDump } from "./netlink/dump-retry.ts";
 import { MessageBuffer } from "./netlink/message-buffer.ts";
 import { NetlinkSocket } from "./netlink/socket.ts";
 import { ownNetnsCookie } from "./netns-cookie.ts";
 import { inNetworkNamespace } from "./network-namespace.ts";
-import { readNamespaceId, writeNamespaceIdGet } from "./route/rtnetlink.ts";
+import { readLeadsTo, readNamespaceId, writeLinkDump, writeNamespaceIdGet } from "./route/rtnetlink.ts";
 
 const OWN = "/proc/self/ns/net";
 
@@ -35,10 +36,13 @@ export async function findNamespaces(cookies: ReadonlySet<bigint>): Promise<Read
 export async function namespacesWith(addresses: ReadonlySet<string>): Promise<readonly string[]> {
   const found: string[] = [];
   await using socket = NetlinkSocket.open(NETLINK_ROUTE);
-  // Our own comes first: listing its links makes the kernel assign ids to the namespaces at their other ends.
+  // An id outlives the link that it was assigned for: only those of links that are there now count.
+  const request = new MessageBuffer(64);
+  writeLinkDump(request);
+  const linked = new Set(await collectDump(socket, request, readLeadsTo));
   for await (const path of namespaces()) {
     try {
-      if (path !== OWN && !(await isLinked(socket, path))) continue;
+      if (path !== OWN && !linked.has((await idOf(socket, path)) ?? -1)) continue;
       const interfaces = inNetworkNamespace(path, networkInterfaces);
       const isThere = Object.values(interfaces).some((list) => list?.some(({ address }) => addresses.has(address)));
       if (isThere) found.push(path);
@@ -49,7 +53,8 @@ export async function namespacesWith(addresses: ReadonlySet<string>): Promise<re
   return found;
 }
 
-async function isLinked(socket: NetlinkSocket, path: string): Promise<boolean> {
+/** The id of a namespace within our own. */
+async function idOf(socket: NetlinkSocket, path: string): Promise<number | undefined> {
   const descriptor = openSync(path, "r");
   try {
     const request = new MessageBuffer(64);
@@ -58,7 +63,7 @@ async function isLinked(socket: NetlinkSocket, path: string): Promise<boolean> {
     await socket.request(request, (reply) => {
       id = readNamespaceId(reply);
     });
-    return id !== undefined;
+    return id;
   } finally {
     closeSync(descriptor);
   }

@@ -105,6 +105,16 @@ const TESTS = [
     "it comes from the address that was asked",
   ],
   [
+    "daemons and --cleanup in another network namespace beside a live one, ebpf",
+    "test/kernel/faults/ebpf-beside.test.ts",
+    "its programs stay, and those of an ended process go wherever they are",
+  ],
+  [
+    "connected UDP sockets of two Services while pods change owners, ebpf",
+    "src/dataplane/ebpf/connected-storm.test.ts",
+    "each has its record and reaches its own Service",
+  ],
+  [
     "chains of our table get other names, ours are emptied, others' stand beside them",
     "test/kernel/faults/nftables-renamed.test.ts",
     "all is in force again at once and after a start, and what stays is named",

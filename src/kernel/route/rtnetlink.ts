@@ -42,6 +42,7 @@ const linkAttributes = attributes({
   queueLength: [13, u32host],
   info: [18, linkInfo],
   extendedMask: [29, u32host],
+  otherNamespace: [37, u32host],
 });
 const interfaceAddress = attributes({ address: [1, binary], local: [2, binary] });
 const routeAttributes = attributes({ destination: [1, binary], outputInterface: [4, u32host] });
@@ -167,6 +168,12 @@ export function readLink({ type, input, start, end }: Reply): LinkMessage | unde
   const index = input.view.getInt32(start + 4, HOST_IS_LITTLE_ENDIAN);
   const flags = input.view.getUint32(start + 8, HOST_IS_LITTLE_ENDIAN);
   return { name, index, kind: info?.kind, isUp: (flags & IFF_UP) !== 0, isDeleted: type === RTM_DELLINK };
+}
+
+/** The id of the network namespace to which a device leads; undefined if it leads to none but its own. */
+export function readLeadsTo({ type, input, start, end }: Reply): number | undefined {
+  if (type !== RTM_NEWLINK) return undefined;
+  return linkAttributes.read(input, start + IFINFOMSG_BYTES, end).otherNamespace;
 }
 
 /** An address on a device, or the destination of a route. */
