@@ -274,18 +274,21 @@ export class SocketMaps {
 
   /** What the kernel holds: one line per frontend, independent of the order of changes. */
   state(): readonly string[] {
-    const lines: string[] = [];
-    for (const [, installed] of this.#installed) {
-      const { port, treatments } = installed;
-      for (const frontend of destinationsOf(port)) {
-        if (!this.#frontends.has(this.#frontends.keyOf(port, frontend))) continue;
-        const treatment = this.#frontends.treatmentOf(treatments, frontend);
-        const list = listFor(treatment, installed);
-        const endpoints = list === undefined ? [] : this.#lists.read(list).map((one) => `${one.ip} ${one.port}`);
-        lines.push(`${keyText(port, frontend)} ${treatment} ${endpoints.toSorted().join(", ")}`);
-      }
-    }
-    return lines.sort();
+    return this.keys.flatMap((key) => this.linesOf(key)).sort();
+  }
+
+  /** The same of one service port, in the order of its frontends; empty if the maps have none of them. */
+  linesOf(key: string): readonly string[] {
+    const installed = this.#installed.get(key);
+    if (installed === undefined) return [];
+    const { port, treatments } = installed;
+    return destinationsOf(port).flatMap((frontend) => {
+      if (!this.#frontends.has(this.#frontends.keyOf(port, frontend))) return [];
+      const treatment = this.#frontends.treatmentOf(treatments, frontend);
+      const list = listFor(treatment, installed);
+      const endpoints = list === undefined ? [] : this.#lists.read(list).map((one) => `${one.ip} ${one.port}`);
+      return `${keyText(port, frontend)} ${treatment} ${endpoints.toSorted().join(", ")}`;
+    });
   }
 
   close(): void {

@@ -3,6 +3,7 @@ import type { DisconnectReach } from "../../kernel/sock-diag/disconnect-udp.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { someOf } from "../../logging/some-of.ts";
+import type { SocketMaps } from "./socket-maps.ts";
 import type { SocketPins } from "./socket-pins.ts";
 
 /** Logged once for each reason. */
@@ -65,6 +66,18 @@ export class SocketNews {
     if (reach.of === "all") return;
     const cannot = `${AT_SOCKET} for connected UDP${OF[reach.of]}`;
     this.#log.warn(`Connected UDP${OF[reach.of]} takes the rules: ${why}`, { cannot, why });
+  }
+
+  /** Call before service ports are written. @returns what to call afterwards: logs those that have changed, at -v 9. */
+  noteWrites(maps: Pick<SocketMaps, "linesOf">, keys: () => Iterable<string>): () => void {
+    if (!this.#log.isVerbose(9)) return () => {};
+    const before = new Map(Array.from(keys(), (key) => [key, maps.linesOf(key).join("\n")]));
+    return () => {
+      for (const [servicePort, lines] of before) {
+        const frontends = maps.linesOf(servicePort);
+        if (frontends.join("\n") !== lines) this.#log.v(9, "Writing eBPF maps", { servicePort, frontends });
+      }
+    };
   }
 
   tellRefusals(refused: ReadonlyMap<string, string>): void {

@@ -251,6 +251,9 @@ export class SocketPath {
     await this.#readAddresses(maps, signal);
     const wanted: Iterable<string> = isFull ? services.keys() : input.changedPorts;
     const owned: Iterable<string> = isFull ? [...maps.keys, ...maps.refused.keys()] : input.changedPorts;
+    const tellWrites = this.#news.noteWrites(maps, () =>
+      isFull ? [...maps.keys, ...services.keys()] : input.changedPorts,
+    );
     for (const key of owned) maps.release(key, services.get(key));
     for (const key of [...maps.refused.keys(), ...wanted]) {
       const port = services.get(key);
@@ -258,6 +261,7 @@ export class SocketPath {
       if (isTurnDue()) await giveTurn(signal);
     }
     maps.settle();
+    tellWrites();
     if (isFull) this.#renew(maps);
     if ((this.#mayBeOrphaned || input.isFullSync) && programs.isOrphaned) {
       const { log } = this.#options;
