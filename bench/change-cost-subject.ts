@@ -88,8 +88,8 @@ export class ChangeCostSubject {
     sink.attach(this.#dispatcher);
     const [services, endpointSlices] = CLUSTER_RESOURCES;
     this.#running.push(
-      this.#follow(services, new ObjectCache(services, sink, log, systemClock), this.#services),
-      this.#follow(endpointSlices, new ObjectCache(endpointSlices, sink, log, systemClock), this.#slices),
+      this.#follow(services, new ObjectCache(services, sink, log), this.#services),
+      this.#follow(endpointSlices, new ObjectCache(endpointSlices, sink, log), this.#slices),
       this.#dispatcher.run(this.#stop.signal),
     );
   }

@@ -1,6 +1,6 @@
 /** The events that operators find on the Node and on Services (reference operation.md §13). */
 import type { EventFacts } from "../cluster/apiserver/events/event-object.ts";
-import { conflictText, type FrontendConflict } from "../model/owned-services.ts";
+import { type ConflictSummary, conflictText } from "../model/owned-services.ts";
 import type { CostlyService } from "../sync/portions.ts";
 
 /** An event about this node's start; `note` says what was started, or is the error's text. */
@@ -38,9 +38,9 @@ export function silentEndpoint(nodeName: string, service: string, text: string):
 }
 
 /** A Service declares a frontend that belongs to another one. */
-export function frontendConflict(nodeName: string, conflict: FrontendConflict): EventFacts {
+export function frontendConflict(nodeName: string, conflict: ConflictSummary): EventFacts {
   const note = `node ${nodeName}: ${conflictText(conflict)}`;
-  return serviceWarning(conflict.loser.service, "FrontendConflict", "AssignFrontend", note);
+  return serviceWarning(conflict.first.loser.service, "FrontendConflict", "AssignFrontend", note);
 }
 
 function serviceWarning(service: string, reason: string, action: string, note: string): EventFacts {

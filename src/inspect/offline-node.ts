@@ -12,7 +12,7 @@ import { detectorFor } from "../model/local-traffic-detector.ts";
 import { effectiveNodeAddresses, nodeIPsOf, nodeNameFrom, primaryCidrs } from "../model/node-identity.ts";
 import type { PlannedNode } from "../model/node-plan-config.ts";
 import { type NodePortIPs, nodePortAddresses, nodePortIPs } from "../model/node-port-addresses.ts";
-import { logConflicts } from "../model/owned-services.ts";
+import { logConflicts, summariesOf } from "../model/owned-services.ts";
 import type { ServedState } from "../model/proxy-state.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
 import { offlineState } from "./offline-state.ts";
@@ -64,7 +64,7 @@ export function offlineNode(
     allowExternalIPs: gatesOf(config).isEnabled("AllowServiceExternalIPs"),
     log,
   });
-  logConflicts(conflicts, log);
+  logConflicts(summariesOf(conflicts), log);
   const nodeIPs = node === undefined ? [] : nodeIPsOf(node);
   const addresses = effectiveNodeAddresses(nodeIPs, config.bindAddress);
   const { detector } = detectorFor(family, {

@@ -25,7 +25,7 @@ import { offlineState } from "../inspect/offline-state.ts";
 import { warningLogger } from "../inspect/warning-logger.ts";
 import type { Endpoint } from "../model/endpoint.ts";
 import { type Frontend, frontendsOf } from "../model/frontend.ts";
-import { conflictText, type FrontendConflict } from "../model/owned-services.ts";
+import { conflictText, type FrontendConflict, summariesOf } from "../model/owned-services.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../model/service-port-routing.ts";
 import { IP_FAMILIES, type IpFamily } from "../net/ip.ts";
@@ -105,7 +105,7 @@ export function modelOf(cluster: Cluster, options: ModelOptions): NodeModel {
   if (nodeName !== "" && found === undefined) warnings.add(`no Node "${nodeName}" in the cluster: its zone is unknown`);
   const log = warningLogger((message) => warnings.add(message));
   const { state, conflicts } = offlineState(cluster, { family, nodeName, allowExternalIPs, log });
-  for (const conflict of conflicts) warnings.add(conflictText(conflict));
+  for (const conflict of summariesOf(conflicts)) warnings.add(conflictText(conflict));
   const topology = { nodeName, zone: found?.zone };
   const servicePorts = [...state.services.keys()].sort().flatMap((key) => {
     const port = state.services.get(key);

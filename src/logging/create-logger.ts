@@ -5,6 +5,7 @@
  * printed lines and, while `vmodule` patterns are set, for verbose lines that may be printed.
  */
 import { callerPlace, type SourceLocation } from "./caller.ts";
+import { LineBudget } from "./line-budget.ts";
 import { jsonFormatter, type LogFormat, type LogRecord, type Severity, textFormatter } from "./log-format.ts";
 import type { Facts, Logger } from "./logger.ts";
 import { standardStreams, type WriteLog } from "./standard-streams.ts";
@@ -24,7 +25,7 @@ export interface LoggerOptions {
   readonly now?: () => number;
   /** @default process.pid */
   readonly pid?: number;
-  /** Called for every record that is printed. @default nothing */
+  /** Called for every record that is printed, and every one that says what the node can or cannot do. @default nothing */
   readonly onRecord?: (record: LogRecord) => void;
 }
 
@@ -138,9 +139,13 @@ export function createLogger(options: LoggerOptions = {}): RootLogger {
         error: undefined,
       }),
     );
+  const budget = new LineBudget();
   const print = (record: LogRecord): void => {
-    options.onRecord?.(record);
-    write(splitStream && record.severity !== "error" ? "stdout" : "stderr", formatter(record));
+    const printed = budget.take(record);
+    if (printed.includes(record) || "cannot" in record.facts || "can" in record.facts) options.onRecord?.(record);
+    for (const one of printed) {
+      write(splitStream && one.severity !== "error" ? "stdout" : "stderr", formatter(one));
+    }
   };
   return new StructuredLogger({ print, now, modules: vmodule.map(compile), verbosity }, {});
 }

@@ -102,23 +102,46 @@ const FIELDS: Readonly<Record<FrontendKind, string>> = {
   "node-port": "spec.ports[].nodePort",
 };
 
+/** What one Service loses to another with one change. */
+export interface ConflictSummary {
+  readonly first: FrontendConflict;
+  /** How many frontends, with the first. */
+  readonly count: number;
+}
+
+/** One summary for each pair of Services, since one may have thousands of ports with several addresses. */
+export function summariesOf(conflicts: readonly FrontendConflict[]): readonly ConflictSummary[] {
+  const pairs = new Map<string, { readonly first: FrontendConflict; count: number }>();
+  for (const first of conflicts) {
+    const key = `${first.loser.service} ${first.owner.service}`;
+    const pair = pairs.get(key) ?? { first, count: 0 };
+    pair.count += 1;
+    pairs.set(key, pair);
+  }
+  return [...pairs.values()];
+}
+
 /** Describes the conflict for people: the field and the remedy. */
-export function conflictText({ frontend, loser, loserKind, owner, ownerKind }: FrontendConflict): string {
+export function conflictText({ first, count }: ConflictSummary): string {
+  const { frontend, loser, loserKind, owner, ownerKind } = first;
+  const others = count === 1 ? "" : `; so do ${count - 1} more addresses of ${loser.service}, to ${owner.service}`;
   return (
-    `${FIELDS[loserKind]}: ${frontend} belongs to ${owner.text} (${FIELDS[ownerKind]}) and does not lead to ${loser.text}; ` +
+    `${FIELDS[loserKind]}: ${frontend} belongs to ${owner.text} (${FIELDS[ownerKind]}) and does not lead to ${loser.text}${others}; ` +
     "give one of them another address or port. Cluster IPs take precedence over load-balancer IPs, and these over external IPs; then the first name wins"
   );
 }
 
-/** Logs one line for each newly lost frontend. */
-export function logConflicts(conflicts: readonly FrontendConflict[], log: Logger): void {
-  for (const { frontend, loser, loserKind, owner, ownerKind } of conflicts) {
+/** Logs newly lost frontends: a line for each pair of Services. */
+export function logConflicts(conflicts: readonly ConflictSummary[], log: Logger): void {
+  for (const { first, count } of conflicts) {
+    const { frontend, loser, loserKind, owner, ownerKind } = first;
     log.warn("Several service ports claim the same address; this one does not answer there", {
       servicePort: loser.text,
       field: FIELDS[loserKind],
       frontend,
       owner: owner.text,
       ownerField: FIELDS[ownerKind],
+      ...(count > 1 && { moreOfThisPair: count - 1 }),
     });
   }
 }

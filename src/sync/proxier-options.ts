@@ -3,7 +3,7 @@ import type { Clock } from "../async/clock.ts";
 import type { ConntrackTable } from "../kernel/conntrack/conntrack.ts";
 import type { LocalAddresses } from "../kernel/route/addresses.ts";
 import type { Logger } from "../logging/logger.ts";
-import type { FrontendConflict } from "../model/owned-services.ts";
+import type { ConflictSummary } from "../model/owned-services.ts";
 import type { Backend, SyncFailure } from "./backend.ts";
 import type { ConnectionEnding } from "./gone-connections.ts";
 import type { SyncJournal } from "./journal/sync-journal.ts";
@@ -39,7 +39,7 @@ export interface ProxierOptions {
    */
   readonly onFailures?: (failures: readonly SyncFailure[]) => void;
   /** Called for every frontend that a service port lost to another one. */
-  readonly onConflict?: (conflict: FrontendConflict) => void;
+  readonly onConflict?: (conflict: ConflictSummary) => void;
   /** Called for a Service that took long to program. */
   readonly onCostlyService?: (costly: CostlyService) => void;
   /** Where every sync is recorded, with its causes. @default nowhere */

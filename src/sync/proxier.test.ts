@@ -31,7 +31,7 @@ describe("proxier: which event causes which sync (endpoints.md §6.3)", () => {
     await bench.clock.advance(1000);
     const changed = () => bench.backend.calls.at(-1)?.changedPorts.toSorted();
     assert.deepEqual(changed(), ["ns/a:p/TCP", "ns/b:p/TCP"]);
-    const told = () => bench.conflicts.map(({ loser, owner }) => `${loser.text} to ${owner.text}`);
+    const told = () => bench.conflicts.map(({ first: { loser, owner } }) => `${loser.text} to ${owner.text}`);
     assert.deepEqual(told(), ["ns/a:p to ns/b:p"]);
     const renamed = { ...object, ports: [{ name: "q", protocol: "TCP", port: 80, nodePort: 0 } as const] };
     bench.proxier.onService({ kind: "update", old: object, object: renamed });

@@ -16,7 +16,7 @@ import { NO_CONNTRACK } from "../kernel/conntrack/conntrack.ts";
 import type { Logger } from "../logging/logger.ts";
 import { messageOf } from "../logging/message-of.ts";
 import { equalLists } from "../model/equal-lists.ts";
-import { logConflicts } from "../model/owned-services.ts";
+import { logConflicts, summariesOf } from "../model/owned-services.ts";
 import { type AppliedChanges, ProxyState } from "../model/proxy-state.ts";
 import { serviceOfKey } from "../model/service-port-name.ts";
 import type { IpFamily } from "../net/ip.ts";
@@ -315,8 +315,9 @@ export class Proxier {
   async #applyChanges(): Promise<AppliedChanges> {
     this.#options.metrics.resetPending();
     const applied = await runInTurns(this.state.applyingChanges());
-    logConflicts(applied.conflicts, this.#log);
-    for (const conflict of applied.conflicts) this.#options.onConflict?.(conflict);
+    const conflicts = summariesOf(applied.conflicts);
+    logConflicts(conflicts, this.#log);
+    for (const conflict of conflicts) this.#options.onConflict?.(conflict);
     return applied;
   }
 

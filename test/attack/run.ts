@@ -11,6 +11,7 @@ import {
   type DoorOutcome,
   FLOODS,
   floodFromServer,
+  floodLog,
   hangUpOnPage,
   holdIdleConnections,
   pipelineUnread,
@@ -91,6 +92,12 @@ for (const what of FLOODS) {
     return doors(outcome);
   });
 }
+await attempt("two Services of 5,000 ports claim the same addresses, six times", async () => {
+  const { lines, bytes } = await inNode((node) => floodLog(node, 6));
+  const text = `${lines} lines of the log, ${(bytes / 1000).toFixed(1)} kB`;
+  if (lines > 100 || bytes > 40_000) throw new Error(text);
+  return text;
+});
 await attempt("SIGUSR1", async () => {
   const { isOpen, isAlive } = await on("nftables", undefined, askForDebugger);
   if (isOpen || !isAlive) throw new Error(isOpen ? "a debugger answers" : "the daemon is gone");

@@ -7,6 +7,7 @@ import { faultNode } from "../kernel/faults/fault-node.ts";
 import {
   askForDebugger,
   floodFromServer,
+  floodLog,
   hangUpOnPage,
   holdIdleConnections,
   type PipelineOutcome,
@@ -39,6 +40,11 @@ describe("attacks", { skip: kernelSkip, timeout: 180_000 * PATIENCE }, () => {
     assert.ok(outcome.askedMs < stretched(2_500), `${outcome.askedMs} ms`);
     assert.ok(outcome.endMs < stretched(2_500), `${outcome.endMs} ms`);
     assert.ok(outcome.grownMb < 90, `${outcome.grownMb} MB more`);
+  });
+
+  test("two Services of 5,000 ports that claim the same addresses do not fill the log", async (t) => {
+    const { lines, bytes } = await floodLog(await faultNode(t), 3);
+    assert.ok(lines < 60 && bytes < 20_000, `${lines} lines, ${bytes} bytes`);
   });
 
   for (const what of ["blank lines", "ADDED"] as const) {

@@ -131,6 +131,37 @@ export async function pipelineUnread(
   }
 }
 
+const MANY_PORTS = 5_000;
+
+/** Two Services of one tenant with 5,000 ports claim the same addresses, again and again. @returns the lines and bytes of the log */
+export async function floodLog(
+  namespace: NetworkNamespace,
+  changes: number,
+): Promise<{ readonly lines: number; readonly bytes: number }> {
+  const ports = Array.from({ length: MANY_PORTS }, (_, index) => ({ name: `p${index}`, port: index + 1 }));
+  const greedy = (name: string, clusterIP: string, externalIPs: readonly string[]) => ({
+    ...{ apiVersion: "v1", kind: "Service", metadata: { name, namespace: "tenant" } },
+    spec: { clusterIP, clusterIPs: [clusterIP], externalIPs, ports },
+  });
+  const addresses = ["192.0.2.1", "192.0.2.2"];
+  const others = [...node, greedy("a", "10.96.2.1", addresses)];
+  const daemon = await ProxyDaemon.start(namespace, {
+    ...daemonOptions({ objects: others, config: { mode: "nftables", nftables: { layout: "Flat" } } }),
+  });
+  try {
+    const before = daemon.log.length;
+    for (let change = 0; change < changes; change += 1) {
+      const sinceMs = Date.now();
+      daemon.writeObjects([...others, greedy("b", "10.96.2.2", change % 2 === 0 ? addresses : [])]);
+      await daemon.synced(sinceMs, ["IPv4"]);
+    }
+    const text = daemon.log.slice(before);
+    return { lines: text.split("\n").length, bytes: text.length };
+  } finally {
+    await daemon.dispose();
+  }
+}
+
 export interface DoorOutcome {
   /** Of the door that is not attacked. */
   readonly probe: Probe;

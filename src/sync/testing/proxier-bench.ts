@@ -1,6 +1,6 @@
 /** A test bench for a proxier: everything around it is fake, time included. */
 import "../../async/testing/test-yielder.ts";
-import type { FrontendConflict } from "../../model/owned-services.ts";
+import type { ConflictSummary } from "../../model/owned-services.ts";
 import type { SyncFailure } from "../backend.ts";
 import { SyncJournal } from "../journal/sync-journal.ts";
 import type { CostlyService } from "../portions.ts";
@@ -24,7 +24,7 @@ export class ProxierBench {
   readonly serviceHealth = new RecordingServiceHealth();
   readonly conntrack = new FakeConntrack();
   readonly log = new RecordingLogger();
-  readonly conflicts: FrontendConflict[] = [];
+  readonly conflicts: ConflictSummary[] = [];
   readonly failures: (readonly SyncFailure[])[] = [];
   readonly costly: CostlyService[] = [];
   readonly journal = new SyncJournal();

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { service, slice } from "../../../../test/apiserver/example-objects.ts";
 import { RecordingSink } from "../../../../test/apiserver/recording-sink.ts";
-import { systemClock } from "../../../async/clock.ts";
 import { recordingLog } from "../testing/recording-log.ts";
 import { ObjectCache } from "./object-cache.ts";
 import { CLUSTER_RESOURCES } from "./resources.ts";
@@ -15,8 +14,8 @@ function setUp() {
   return {
     sink,
     log,
-    cache: new ObjectCache(services, sink, log, systemClock),
-    slices: new ObjectCache(endpointSlices, sink, log, systemClock),
+    cache: new ObjectCache(services, sink, log),
+    slices: new ObjectCache(endpointSlices, sink, log),
   };
 }
 
@@ -121,24 +120,6 @@ test("an object whose name no object of a cluster can have is left out by name, 
   assert.deepEqual(sink.take("services"), ["add default/svc-1", "add default/svc-2"]);
   assert.match(log.errors()[0] ?? "", /metadata\.name must be a DNS subdomain.*: it is left out/);
   assert.equal(log.lines[0]?.facts.object, 'Service "__proto__"');
-});
-
-test("objects that cannot be used are told of at a bounded rate", () => {
-  let nowMs = 5;
-  const log = recordingLog();
-  const cache = new ObjectCache(services, new RecordingSink(), log, { monotonicMs: () => nowMs });
-  const flood = () => {
-    for (let index = 0; index < 5_000; index++) cache.take("changed", at(1, index, { ports: 7 }));
-  };
-  flood();
-  assert.deepEqual([log.errors().length, log.lines.length], [20, 21]);
-  assert.match(log.lines[20]?.message ?? "", /no more of them are logged for up to a minute/);
-  nowMs += 59_999;
-  flood();
-  assert.equal(log.lines.length, 21);
-  nowMs += 1;
-  flood();
-  assert.equal(log.errors().length, 40);
 });
 
 for (const [how, mend] of [

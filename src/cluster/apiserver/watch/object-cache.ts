@@ -2,7 +2,6 @@
  * The delivered objects of one resource. Turns lists and watch events into a minimal set of additions, updates and
  * deletions. Holds projected records only.
  */
-import type { Clock } from "../../../async/clock.ts";
 import { isDeepStrictEqual } from "../../../kernel/node-util.ts";
 import type { Logger } from "../../../logging/logger.ts";
 import { flatText } from "../../../net/flat-text.ts";
@@ -30,9 +29,6 @@ interface ObjectIdentity {
 
 /** A refusal is logged once per object; with more objects than this, it may be logged again. */
 const MAX_REMEMBERED_REFUSALS = 1_000;
-/** At most this many objects are logged per minute: a server may have any number of bad ones. */
-const MAX_TOLD = 20;
-const TOLD_WITHIN_MS = 60_000;
 const EVENTS_PER_TURN = 500;
 
 export class ObjectCache<K extends ObjectKind> {
@@ -42,15 +38,12 @@ export class ObjectCache<K extends ObjectKind> {
   readonly #entries = new Map<string, Entry<ObjectKinds[K]>>();
   /** Key → resource version whose refusal was logged. */
   readonly #refusals = new Map<string, string>();
-  readonly #clock: Pick<Clock, "monotonicMs">;
   #generation = 0;
-  #told = { sinceMs: Number.NEGATIVE_INFINITY, count: 0 };
 
-  constructor(resource: WatchedResource<K>, sink: ObjectSink, log: Logger, clock: Pick<Clock, "monotonicMs">) {
+  constructor(resource: WatchedResource<K>, sink: ObjectSink, log: Logger) {
     this.#resource = resource;
     this.#sink = sink;
     this.#log = log;
-    this.#clock = clock;
   }
 
   get size(): number {
@@ -126,7 +119,7 @@ export class ObjectCache<K extends ObjectKind> {
       return;
     }
     if (this.#refusals.size > 0) this.#refusals.delete(key);
-    if (projection.warnings.length > 0 && this.#log.isVerbose(2) && this.#mayTell()) {
+    if (projection.warnings.length > 0 && this.#log.isVerbose(2)) {
       const object = `${this.#resource.title} ${key}`;
       this.#log.v(2, "Left out parts of an object", { object, reason: problemsText(projection.warnings) });
     }
@@ -149,23 +142,12 @@ export class ObjectCache<K extends ObjectKind> {
   }
 
   #complain({ key, resourceVersion }: ObjectIdentity, reason: string, isKept: boolean): void {
-    if (this.#refusals.get(key) === resourceVersion || !this.#mayTell()) return;
+    if (this.#refusals.get(key) === resourceVersion) return;
     if (this.#refusals.size >= MAX_REMEMBERED_REFUSALS) this.#refusals.clear();
     this.#refusals.set(key, resourceVersion);
     const outcome = isKept ? "its last good version stays in use" : "it is left out";
     const message = "Cannot use an object from the API server";
     this.#log.error(message, new Error(`${reason}: ${outcome}`), { object: `${this.#resource.title} ${key}` });
-  }
-
-  /** Counts a log line, and returns whether it may be written now. */
-  #mayTell(): boolean {
-    const nowMs = this.#clock.monotonicMs();
-    if (nowMs - this.#told.sinceMs >= TOLD_WITHIN_MS) this.#told = { sinceMs: nowMs, count: 0 };
-    this.#told.count += 1;
-    if (this.#told.count === MAX_TOLD + 1) {
-      this.#log.warn("Too many objects cannot be used: no more of them are logged for up to a minute");
-    }
-    return this.#told.count <= MAX_TOLD;
   }
 }
 

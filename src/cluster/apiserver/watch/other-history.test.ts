@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { service, slice } from "../../../../test/apiserver/example-objects.ts";
 import { RecordingSink } from "../../../../test/apiserver/recording-sink.ts";
-import { systemClock } from "../../../async/clock.ts";
 import { recordingLog } from "../testing/recording-log.ts";
 import { ObjectCache } from "./object-cache.ts";
 import { CLUSTER_RESOURCES } from "./resources.ts";
@@ -17,8 +16,8 @@ const versioned = <T extends { readonly metadata: object }>(object: T) => ({
 test("an object of a list counts as it is, also with the version of what was known under its name", () => {
   const sink = new RecordingSink();
   const log = recordingLog();
-  const cache = new ObjectCache(services, sink, log, systemClock);
-  const slices = new ObjectCache(endpointSlices, sink, log, systemClock);
+  const cache = new ObjectCache(services, sink, log);
+  const slices = new ObjectCache(endpointSlices, sink, log);
   const list = (spec: object, endpoints: readonly object[]): void => {
     cache.beginList();
     cache.take("listed", versioned(service(1, { ...spec })));

@@ -122,7 +122,7 @@ export class Reflector<K extends ObjectKind> {
     this.#random = random;
     this.#streamsLists = options.streamsLists ?? true;
     this.#takesProtobuf = options.takesProtobuf ?? true;
-    this.#cache = new ObjectCache(resource, sink, log, clock);
+    this.#cache = new ObjectCache(resource, sink, log);
     this.#failures = new FailureLog(log, clock, (problem) => options.onProblem?.(plural, problem), causes);
     this.#refusals = new Backoff(clock, random);
     this.#letdowns = new Backoff(clock, random);
