@@ -31,8 +31,6 @@ export const DEVIATIONS = {
     "node ports answer on IPv4 loopback addresses of the node; other packets to these are dropped unless they come from loopback (iptables.localhostNodePorts; CVE-2020-8558)",
   "loopback-relayed":
     "if nodePortAddresses names loopback, the proxy itself carries TCP to node ports at 127.0.0.1 and ::1, only to local endpoints if the policy is Local; other node ports at loopback addresses are refused (KEP-6032; reference releases.md §1.6)",
-  "loopback-relayed-extended":
-    "if nodePortAddresses names loopback, the proxy itself carries TCP and UDP to node ports at 127.0.0.1 and ::1, to endpoints of the whole cluster; other node ports at loopback addresses are refused (nftables.localhostNodePorts: Extended)",
   "refused-at-every-address":
     "node ports without an endpoint for a client are refused or dropped at every address of the node, even where node ports do not answer (reference iptables.md §7)",
   "bound-ports-refused":

@@ -10,11 +10,3 @@ export const KEEPS_RULES: StopPolicy = { message: "Stopping; the rules stay in p
 
 /** For `--cleanup` and other actions: they are finished if time allows. */
 export const FINISHES: StopPolicy = { message: "Told to stop; finishing the current action first", limitMs: 5_000 };
-
-/** How long connections that the process itself relays may outlast a stop, in milliseconds. */
-export const RELAY_DRAIN_MS = 10_000;
-
-/** For modes that relay some connections (node ports on loopback addresses, extended). */
-export function drainsRelay(isExtended: boolean): StopPolicy {
-  return isExtended ? { ...KEEPS_RULES, limitMs: KEEPS_RULES.limitMs + RELAY_DRAIN_MS } : KEEPS_RULES;
-}

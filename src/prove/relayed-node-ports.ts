@@ -13,23 +13,17 @@ export function relayedNodePorts(
   node: SpecifiedNode,
   deviations: ReadonlySet<Deviation>,
 ): ((nodePort: Frontend, packet: Packet, ask: Ask) => Fate) | undefined {
-  const isExtended = deviations.has("loopback-relayed-extended");
-  if (!isExtended && !deviations.has("loopback-relayed")) return undefined;
-  const carried = node.namesLoopback ? ["tcp", ...(isExtended ? ["udp"] : [])] : [];
+  if (!deviations.has("loopback-relayed")) return undefined;
   const isListening = within("destination", exactly([node.family === "IPv4" ? "127.0.0.1" : "::1"]));
   const fromNode = within("inInterface", exactly([""]));
   return ({ served: { service, endpoints } }, packet, ask) => {
-    if (!carried.includes(packet.protocol)) return only(REFUSED);
+    if (!node.namesLoopback || packet.protocol !== "tcp") return only(REFUSED);
     const isNarrowed = externalPolicyOf(service) === "Local";
-    const pool = isNarrowed && !isExtended ? localOf(endpoints) : usable(endpoints, node);
+    const pool = isNarrowed ? localOf(endpoints) : usable(endpoints, node);
     // A dump has only rules, and these leave the packet to the proxy's socket.
     if (pool.length === 0 || node.ownSockets === undefined || !holds(isListening, packet, ask)) return only(UNTOUCHED);
     const isAtSocket =
-      deviations.has("decided-at-socket") &&
-      packet.protocol === "tcp" &&
-      packet.origin === "socket" &&
-      (isExtended || !isNarrowed) &&
-      holds(fromNode, packet, ask);
+      deviations.has("decided-at-socket") && packet.origin === "socket" && !isNarrowed && holds(fromNode, packet, ask);
     const suffix = service.sessionAffinity === "ClientIP" && pool.length > 1 ? ", always" : "";
     return new Map(pool.map(({ end }) => [`${wayTo(end, !isAtSocket)}${suffix}`, 1 / pool.length]));
   };

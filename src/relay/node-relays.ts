@@ -9,6 +9,7 @@ import type { Relay, RelayOptions, RelayProtocol, Relays } from "./relay.ts";
 import type { TcpShared } from "./tcp-connection.ts";
 import { TcpRelay } from "./tcp-relay.ts";
 import { UdpRelay, type UdpShared } from "./udp-relay.ts";
+import { UserShares } from "./user-shares.ts";
 
 interface NodeRelaysOptions {
   readonly log: Logger;
@@ -37,7 +38,11 @@ export class NodeRelays implements Relays {
       parent: budget,
       onShortage: () => log.warn("Too many UDP sessions: datagrams of new clients are dropped", { sessionLimit }),
     });
-    this.#tcp = { buffers: new ReadBuffers(), turns: new FairTurns(), budget, ownDials: new OwnDials(), log };
+    // A connection takes two.
+    const users = new UserShares(Math.floor(share.limit / 2), (user, limit) =>
+      log.warn("A user's processes have too many connections to node ports on loopback addresses", { user, limit }),
+    );
+    this.#tcp = { buffers: new ReadBuffers(), turns: new FairTurns(), budget, users, ownDials: new OwnDials(), log };
     this.#udp = { budget, sessionBudget, sessionsOf: new Map(), ownDials: new OwnDials(), log };
   }
 

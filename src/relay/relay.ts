@@ -63,14 +63,6 @@ export interface RelaySession {
   cut(): void;
 }
 
-/** Ends the UDP sessions to a destination that is gone; their clients' next datagrams get another destination. */
-export function endSessionsTo(relay: Relay, gone: Destination): void {
-  if (relay.protocol !== "UDP") return;
-  for (const session of relay.sessions()) {
-    if (session.destination !== undefined && isSame(session.destination, gone)) session.cut();
-  }
-}
-
 export interface RelayOptions {
   readonly protocol: RelayProtocol;
   /** A local address; `0.0.0.0` and `::` mean all of that family, and of that family only. */
@@ -81,6 +73,10 @@ export interface RelayOptions {
   readonly observer: RelayObserver;
   /** A UDP session ends after so long a silence in both directions; more than 0. */
   readonly idleTimeoutMs: number;
+  /** Whether TCP connections end then, too. @default false */
+  readonly endsIdle?: boolean;
+  /** The user who owns a TCP client's socket: each has a share of all connections. @default they are not told apart */
+  readonly userOf?: (client: Destination, relay: Destination) => Promise<number | undefined>;
   /** The timeout of each dial attempt. @default 250, 500, 1000 and 2000 */
   readonly dialTimeoutsMs?: readonly number[];
   /** Whether a TCP client that is refused or cut sees the end of the stream instead of a reset. @default false */

@@ -9,11 +9,13 @@ import type { DescriptorBudget } from "./descriptor-budget.ts";
 import { LOOP, type OwnDials } from "./own-dials.ts";
 import { type Destination, DIAL_TIMEOUTS_MS, type RelayOptions, type RelaySession } from "./relay.ts";
 import { dialTcp } from "./tcp-dial.ts";
+import type { UserShares } from "./user-shares.ts";
 
 /** Shared by all connections of a process. */
 export interface TcpShared extends FlowShared {
   readonly budget: DescriptorBudget;
   readonly ownDials: OwnDials;
+  readonly users: UserShares;
   readonly log: Logger;
 }
 
@@ -33,6 +35,7 @@ export class TcpConnection implements RelaySession {
   #endpointSocket: Socket | undefined;
   #flows: readonly ByteFlow[] = [];
   #timer: NodeJS.Timeout | undefined;
+  #lastByteMs = 0;
   #stopWaiting: (() => void) | undefined;
   #forgetDial: (() => void) | undefined;
   #hasDescriptors = false;
@@ -100,7 +103,7 @@ export class TcpConnection implements RelaySession {
       return;
     }
     const { observer } = this.#options;
-    const flow = new ByteFlow(this.#shared, (count) => observer.bytes("out", count));
+    const flow = new ByteFlow(this.#shared, (count) => this.#note("out", count));
     const startedMs = performance.now();
     this.#stopDialling = dialTcp(destination, timeoutMs, flow, {
       from: (local) => {
@@ -119,7 +122,7 @@ export class TcpConnection implements RelaySession {
 
   #open(endpoint: Socket, outward: ByteFlow, destination: Destination): void {
     const { observer } = this.#options;
-    const inward = new ByteFlow(this.#shared, (count) => observer.bytes("in", count));
+    const inward = new ByteFlow(this.#shared, (count) => this.#note("in", count));
     const client = readThrough(inward, this.#clientSocket);
     this.#clientSocket = client;
     this.#endpointSocket = endpoint;
@@ -128,6 +131,7 @@ export class TcpConnection implements RelaySession {
     outward.connect(endpoint, client);
     this.#destination = destination;
     observer.opened(destination);
+    if (this.#options.endsIdle === true) this.#endIfIdle(performance.now());
     for (const [one, other] of [
       [client, endpoint],
       [endpoint, client],
@@ -137,6 +141,22 @@ export class TcpConnection implements RelaySession {
         if (other.closed) this.#end();
       });
     }
+  }
+
+  #note(direction: "in" | "out", count: number): void {
+    this.#options.observer.bytes(direction, count);
+    if (this.#options.endsIdle === true) this.#lastByteMs = performance.now();
+  }
+
+  /** Ends the connection if it has been silent for too long, and otherwise looks again when it would be. */
+  #endIfIdle(lastByteMs: number): void {
+    this.#lastByteMs = lastByteMs;
+    const look = (): void => {
+      const leftMs = this.#lastByteMs + this.#options.idleTimeoutMs - performance.now();
+      if (leftMs <= 0) this.cut(this.#options.endsQuietly);
+      else this.#timer = setTimeout(look, leftMs);
+    };
+    look();
   }
 
   /** Releases everything once both sockets are closed. */

@@ -4,7 +4,7 @@ import { systemClock } from "../async/clock.ts";
 import { familyOf, type IpAddress } from "../net/ip.ts";
 import { takeForListening } from "./descriptor-budget.ts";
 import { listenError, listenText } from "./listen-error.ts";
-import { clientAt, type Relay, type RelayOptions, type RelaySession } from "./relay.ts";
+import { clientAt, type Destination, type Relay, type RelayOptions, type RelaySession } from "./relay.ts";
 import { TcpConnection, type TcpShared } from "./tcp-connection.ts";
 import { KEEP_ALIVE } from "./tcp-dial.ts";
 
@@ -89,8 +89,30 @@ export class TcpRelay implements Relay {
       return;
     }
     const client = clientAt(remoteAddress, remotePort);
+    if (this.#options.userOf === undefined) this.#begin(accepted, client);
+    else void this.#beginWithinShare(accepted, client, this.#options.userOf);
+  }
+
+  async #beginWithinShare(
+    accepted: Socket,
+    client: Destination,
+    userOf: NonNullable<RelayOptions["userOf"]>,
+  ): Promise<void> {
+    const { users } = this.#shared;
+    accepted.on("error", () => accepted.destroy());
+    const user = await userOf(client, this);
+    if (accepted.destroyed || this.#isClosed) accepted.destroy();
+    else if (users.take(user)) this.#begin(accepted, client, () => users.giveBack(user));
+    else {
+      this.#options.observer.refused(client, "this user has too many connections");
+      accepted.destroy();
+    }
+  }
+
+  #begin(accepted: Socket, client: Destination, onEnd?: () => void): void {
     const connection = new TcpConnection(accepted, client, this.#options, this.#shared, () => {
       this.#connections.delete(connection);
+      onEnd?.();
       if (this.#connections.size === 0) this.#idle?.resolve();
     });
     this.#connections.add(connection);

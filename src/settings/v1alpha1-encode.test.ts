@@ -256,7 +256,6 @@ const anyConfig: fc.Arbitrary<DraftConfig> = fc.record({
   nftables: fc.record({
     masqueradeBit: bit,
     layout: fc.constantFrom("Compatible", "Flat"),
-    localhostNodePorts: fc.constantFrom("Upstream", "Extended"),
   }),
   userspace: fc.record({
     portRange: words,

@@ -127,6 +127,11 @@ const TESTS = [
     "all is in force again at once and after a start, and what stays is named",
   ],
   [
+    "idle connections of one process to a node port on loopback",
+    "src/dataplane/nftables/localhost-relay.test.ts",
+    "it has a share, and other users are served",
+  ],
+  [
     "a Service of 4,000 ports",
     "test/kernel/faults/nftables-many-ports.test.ts",
     "another Service is in the kernel before it",

@@ -67,12 +67,8 @@ const CASES: readonly (readonly [modes: readonly string[], config: string, IPv4:
   [["nftables", "ebpf"], `${GATE}\nnodePortAddresses: [primary, 127.0.0.1/32]`, TCP, REFUSED],
   [["nftables", "ebpf"], `${GATE}\nnodePortAddresses: ["::1/128"]`, REFUSED, TCP],
   [["nftables", "ebpf"], `${GATE}\nnodePortAddresses: [126.0.0.0/7]`, REFUSED, REFUSED],
-  [
-    ["nftables", "ebpf"],
-    "nodePortAddresses: [primary, localhost]\nnftables: {localhostNodePorts: Extended}",
-    ["answered", "answered", "refused"],
-    ["answered", "answered", "refused"],
-  ],
+  // Removed: it is accepted and has no effect.
+  [["nftables", "ebpf"], "nodePortAddresses: [primary, localhost]\nnftables: {localhostNodePorts: Extended}", NOT, NOT],
   [["iptables"], "", ALL, NOT],
   [["iptables"], "iptables: {localhostNodePorts: false}", NOT, NOT],
   [["iptables"], "nodePortAddresses: [primary]", NOT, NOT],

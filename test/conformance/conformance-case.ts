@@ -79,7 +79,6 @@ export function caseRejectedAtLocalhost(name: string, { config, nodePortAddresse
   const settings = {
     featureGates,
     compatibility: caseRelease(name).name,
-    nftables: { localhostNodePorts: "Upstream" },
   };
   return localhostServiceOf(settings, addresses)?.rejected ?? [];
 }

@@ -29,7 +29,6 @@ export function settingsFor(family: IpFamily, seed: number): object {
   const loopback: readonly object[] = [
     { ...named, featureGates: { KubeProxyNFTablesLocalhostNodePorts: true } },
     { ...named, nodePortAddresses: [], featureGates: { KubeProxyNFTablesLocalhostNodePorts: true } },
-    { ...named, nftables: { localhostNodePorts: "Extended" } },
   ];
   if (seed % 5 === 0) return { ...loopback[(seed / 5) % loopback.length], compatibility: "v1.37" };
   return { ...kinds[seed % kinds.length], compatibility: seed % 4 === 0 ? "v1.36" : "v1.37" };

@@ -323,7 +323,6 @@ const FIELDS_OF_FLAGS = `
   metrics-bind-address metricsBindAddress
   network-name winkernel.networkName
   nftables-layout nftables.layout
-  nftables-localhost-nodeports nftables.localhostNodePorts
   nodeport-addresses nodePortAddresses
   oom-score-adj oomScoreAdj
   pod-bridge-interface detectLocal.bridgeInterface

@@ -216,6 +216,23 @@ describe("completeOptions with a file", () => {
     assert.deepEqual(notices, []);
   });
 
+  it("takes the form of loopback node ports that has gone, and names what replaces it", async () => {
+    for (const mode of ["nftables", "ebpf"]) {
+      const file = `mode: ${mode}\nnftables:\n  localhostNodePorts: Extended\n`;
+      const { notices } = await complete(["--config=FILE"], file);
+      assert.equal(notices.length, 1);
+      assert.match(
+        notices[0]?.message ?? "",
+        /Extended has been removed: the feature gate KubeProxyNFTablesLocalhostNodePorts/,
+      );
+    }
+    const { notices } = await complete(
+      ["--config=FILE"],
+      "mode: nftables\nnftables: { localhostNodePorts: Upstream }\n",
+    );
+    assert.deepEqual(notices, []);
+  });
+
   it("fails on files that cannot be read or decoded", async () => {
     assert.equal(await failureOf(["--config=nope"]), "failed complete: open nope: no such file or directory");
     assert.equal(await failureOf(["--config=DIR"]), "failed complete: read DIR: is a directory");

@@ -6,7 +6,6 @@
 import type { ModeDescriptor } from "../dataplane.ts";
 import type { NftablesPlanData } from "../nftables/cluster-plan.ts";
 import { loopbackDeviations } from "../nftables/config.ts";
-import { drainsRelay } from "../stop-policy.ts";
 import { ebpfConfig } from "./config.ts";
 
 declare module "../../config/config.ts" {
@@ -24,7 +23,6 @@ export const ebpf: ModeDescriptor<"ebpf", typeof ebpfConfig, NftablesPlanData> =
   // The packet path uses the table of the nftables mode: its next full sync converts it.
   replacesInPlace: ["nftables"],
   hasOwnNames: true,
-  stopPolicy: ({ nftables: { localhostNodePorts } }) => drainsRelay(localhostNodePorts === "Extended"),
   renderForms: ["text", "json", "netlink", "sockets", "programs"],
   traceForms: ["json"],
   proved: [

@@ -15,7 +15,5 @@ export function ledAtLocalhost(
   config: KubeProxyConfig,
   addresses: NodePortAddresses,
 ): NonNullable<SocketProgramOptions["atLocalhost"]> {
-  const form = localhostServiceOf(config, addresses)?.form;
-  if (form === undefined) return "none";
-  return form.obeysLocalPolicy ? "cluster" : "all";
+  return localhostServiceOf(config, addresses)?.isRelayed === true ? "cluster" : "none";
 }

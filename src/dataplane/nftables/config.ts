@@ -3,15 +3,14 @@ import type { KubeProxyConfig } from "../../config/config.ts";
 import type { SettingsOf } from "../../config/document-fields.ts";
 import { gatesOf, LOCALHOST_NODE_PORTS_GATE } from "../../config/feature-gates.ts";
 import { CONFIG_ROOT, invalid } from "../../config/field-error.ts";
+import { flag } from "../../config/flag.ts";
+import { stringType } from "../../config/flag-types.ts";
 import { NODE_PORT_ADDRESSES_PRIMARY } from "../../config/node-port-words.ts";
 import { Section } from "../../config/section.ts";
 import type { ModeConfig } from "../dataplane.ts";
 import type { Deviation } from "../deviations.ts";
 import { DEFAULT_MASQUERADE_BIT, masqueradeBitErrors } from "../shared/masquerade-bit.ts";
 import { LAYOUT_NAMES, type LayoutName, layoutNameOf } from "./layout-name.ts";
-
-/** How node ports are served on loopback addresses: by upstream's relay if its gate is on, or by a fuller one. */
-const LOCALHOST_NODE_PORTS = ["Upstream", "Extended"] as const;
 
 const [DEFAULT_LAYOUT] = LAYOUT_NAMES;
 
@@ -22,16 +21,16 @@ const FIELDS = {
   minSyncPeriod: "duration",
   /** A {@link LayoutName}, once validated. */
   layout: "text",
-  /** One of {@link LOCALHOST_NODE_PORTS}, once validated. */
-  localhostNodePorts: "text",
 } as const;
+
+/** A field of earlier versions: see `notice`. */
+const GONE_FIELDS = { localhostNodePorts: "text" } as const;
 
 export type NftablesConfig = SettingsOf<typeof FIELDS>;
 
 const section = new Section("nftables", FIELDS, {
   masqueradeBit: DEFAULT_MASQUERADE_BIT,
   layout: DEFAULT_LAYOUT,
-  localhostNodePorts: LOCALHOST_NODE_PORTS[0],
 });
 
 /** The layout of validated settings. */
@@ -39,20 +38,15 @@ export function layoutOf({ layout }: NftablesConfig): LayoutName {
   return layoutNameOf(layout) ?? DEFAULT_LAYOUT;
 }
 
-function wordErrors({ layout, localhostNodePorts }: NftablesConfig): readonly string[] {
-  const path = `${CONFIG_ROOT}.KubeProxyNFTablesConfiguration`;
-  const words = [
-    [`${path}.Layout`, layout, LAYOUT_NAMES],
-    [`${path}.LocalhostNodePorts`, localhostNodePorts, LOCALHOST_NODE_PORTS],
-  ] as const;
-  return words.flatMap(([field, word, known]) =>
-    known.some((one) => one === word) ? [] : [invalid(field, word, `must be ${known.join(" or ")}`)],
-  );
+function layoutErrors({ layout }: NftablesConfig): readonly string[] {
+  if (layoutNameOf(layout) !== undefined) return [];
+  return [
+    invalid(`${CONFIG_ROOT}.KubeProxyNFTablesConfiguration.Layout`, layout, `must be ${LAYOUT_NAMES.join(" or ")}`),
+  ];
 }
 
 /** The documented deviations of node ports on loopback addresses, for `prove`. */
 export function loopbackDeviations(config: KubeProxyConfig): readonly Deviation[] {
-  if (config.nftables.localhostNodePorts === "Extended") return ["loopback-relayed-extended"];
   return gatesOf(config).isEnabled(LOCALHOST_NODE_PORTS_GATE) ? ["loopback-relayed"] : [];
 }
 
@@ -63,16 +57,11 @@ export const LAYOUT_FLAG = section.flag({
   help: "The table layout of nftables mode: Compatible (as upstream) or Flat (constant rules; the cost of a change does not grow with the number of Services).",
 });
 
-const LOCALHOST_FLAG = section.flag({
-  name: "nftables-localhost-nodeports",
-  field: "localhostNodePorts",
-  isExtension: true,
-  help: "How nftables mode serves node ports on loopback addresses that --nodeport-addresses names: Upstream (its relay for TCP, if the feature gate KubeProxyNFTablesLocalhostNodePorts is on) or Extended (TCP and UDP, with or without the gate; a second endpoint is tried; connections may finish when the process stops).",
-});
+const USES_GATE = `the feature gate ${LOCALHOST_NODE_PORTS_GATE} serves TCP at node ports on loopback addresses, and nothing serves UDP there`;
 
-export const nftablesConfig: ModeConfig<typeof FIELDS, NftablesConfig> = {
+export const nftablesConfig: ModeConfig<typeof FIELDS & typeof GONE_FIELDS, NftablesConfig> = {
   goType: "v1alpha1.KubeProxyNFTablesConfiguration",
-  fields: FIELDS,
+  fields: { ...FIELDS, ...GONE_FIELDS },
   minSyncPeriodMs: 1_000,
   // Upstream's second would only delay changes: the backend requests the pauses it needs, based on the kernel's commit
   // time (docs/performance.md).
@@ -81,13 +70,23 @@ export const nftablesConfig: ModeConfig<typeof FIELDS, NftablesConfig> = {
   resolve: ({ nftables }) => section.resolve(nftables),
   errors: ({ mode, nftables }) =>
     mode === "nftables"
-      ? [...masqueradeBitErrors("KubeProxyNFTablesConfiguration", nftables.masqueradeBit), ...wordErrors(nftables)]
+      ? [...masqueradeBitErrors("KubeProxyNFTablesConfiguration", nftables.masqueradeBit), ...layoutErrors(nftables)]
       : [],
+  notice: ({ nftables }) =>
+    nftables.localhostNodePorts.toLowerCase() === "extended"
+      ? `nftables.localhostNodePorts: Extended has been removed: ${USES_GATE}`
+      : undefined,
   encode({ nftables }, shared) {
     const { masqueradeBit, ...own } = section.encodeSet({ ...nftables, layout: layoutOf(nftables) });
-    const { layout, localhostNodePorts, ...upstreams } = section.encode(nftables, shared);
+    const { layout, ...upstreams } = section.encode(nftables, shared);
     // Upstream does not know our fields, so they are written only if set.
     return { ...upstreams, ...own };
   },
-  flags: [LAYOUT_FLAG, LOCALHOST_FLAG],
+  flags: [
+    LAYOUT_FLAG,
+    flag({
+      ...{ name: "nftables-localhost-nodeports", type: stringType, initial: "", isExtension: true, help: "Removed." },
+      deprecated: `It has no effect: ${USES_GATE}.`,
+    }),
+  ],
 };

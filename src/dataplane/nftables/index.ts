@@ -1,7 +1,6 @@
 /** The nftables mode: a table of its own per family, programmed over netlink. Reference nftables.md. */
 
 import type { ModeDescriptor } from "../dataplane.ts";
-import { drainsRelay } from "../stop-policy.ts";
 import type { NftablesPlanData } from "./cluster-plan.ts";
 import { LAYOUT_FLAG, loopbackDeviations, nftablesConfig } from "./config.ts";
 import { LAYOUT_NAMES } from "./layout-name.ts";
@@ -19,7 +18,6 @@ export const nftables: ModeDescriptor<"nftables", typeof nftablesConfig, Nftable
   startMessage: "Using nftables Proxier",
   unavailableText: "nftables is not available on this host ",
   hasOwnNames: true,
-  stopPolicy: ({ nftables: { localhostNodePorts } }) => drainsRelay(localhostNodePorts === "Extended"),
   renderFlags: [LAYOUT_FLAG],
   renderForms: ["text", "json", "netlink"],
   traceForms: ["json"],

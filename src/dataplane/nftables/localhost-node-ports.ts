@@ -16,41 +16,34 @@ import type { SourceFacts } from "../mode-words.ts";
 import { type PlannedRelay, relayChain } from "../relay-chain.ts";
 import { rule } from "./base-chains.ts";
 import { map, NODE_PORT, NODE_PORT_IPS } from "./common-rules.ts";
-import type { NftablesConfig } from "./config.ts";
-import { EXTENDED_FORM, LOCALHOST, type LocalhostForm, UPSTREAM_FORM, wantedOf } from "./localhost-relay.ts";
+import { LOCALHOST, wantedOf } from "./localhost-relay.ts";
 import { CHAINS, SETS } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import type { SharedElement, StaticPlan } from "./table-plan.ts";
 
 /** How node ports on loopback addresses are treated. */
 interface LocalhostService {
-  /** The relay that serves them; undefined if none does. */
-  readonly form: LocalhostForm | undefined;
+  /** Whether the relay serves them, for TCP. */
+  readonly isRelayed: boolean;
   readonly rejected: readonly Protocol[];
 }
 
 /** Undefined if they are neither served nor rejected. Reference releases.md. */
 export function localhostServiceOf(
-  config: Pick<KubeProxyConfig, "featureGates" | "compatibility"> & {
-    readonly nftables: Pick<NftablesConfig, "localhostNodePorts">;
-  },
+  config: Pick<KubeProxyConfig, "featureGates" | "compatibility">,
   { namesLoopback }: NodePortAddresses,
 ): LocalhostService | undefined {
-  const isExtended = config.nftables.localhostNodePorts === "Extended";
-  if (!isExtended && !gatesOf(config).isEnabled(LOCALHOST_NODE_PORTS_GATE)) return undefined;
-  const form = namesLoopback ? (isExtended ? EXTENDED_FORM : UPSTREAM_FORM) : undefined;
-  const relayed: readonly Protocol[] = form?.protocols ?? [];
-  return { form, rejected: PROTOCOLS.filter((protocol) => !relayed.includes(protocol)) };
+  if (!gatesOf(config).isEnabled(LOCALHOST_NODE_PORTS_GATE)) return undefined;
+  return { isRelayed: namesLoopback, rejected: PROTOCOLS.filter((one) => one !== "TCP" || !namesLoopback) };
 }
 
 /** The relay's listeners on a node, for `trace`; empty if there is no relay. */
 export function plannedLocalhostRelay(node: OfflineNode, config: KubeProxyConfig): Dump[] {
   const { family, state, name: nodeName, zone } = node;
-  const form = localhostServiceOf(config, node.nodePortAddresses)?.form;
-  if (form === undefined) return [];
+  if (localhostServiceOf(config, node.nodePortAddresses)?.isRelayed !== true) return [];
   const relays = new Map<string, PlannedRelay>();
   for (const [key, port] of state.services) {
-    const wanted = wantedOf(port, state.endpoints.get(key) ?? [], form, { nodeName, zone });
+    const wanted = wantedOf(port, state.endpoints.get(key) ?? [], { nodeName, zone });
     if (wanted === undefined) continue;
     const place = joinHostPort(LOCALHOST[family], port.nodePort);
     relays.set(`${protocolName(port.protocol)} ${place}`, {
@@ -62,8 +55,6 @@ export function plannedLocalhostRelay(node: OfflineNode, config: KubeProxyConfig
   return [relayChain(relays, false)];
 }
 
-const BOTH_RELAYS = `the feature gate ${LOCALHOST_NODE_PORTS_GATE} for TCP or nftables.localhostNodePorts: Extended for TCP and UDP`;
-
 /** What `explain` says about node ports on loopback addresses. */
 export function localhostWords({ config, node, port: { protocol } }: SourceFacts) {
   const service = localhostServiceOf(config, node.nodePortAddresses);
@@ -72,14 +63,12 @@ export function localhostWords({ config, node, port: { protocol } }: SourceFacts
     led: `kube-proxy itself listens at ${address}, and connects to an endpoint, which sees this node's address (KEP-6032)`,
     notLed:
       service === undefined
-        ? `the kernel cannot translate loopback addresses. To serve it, set nodePortAddresses to [primary, localhost], and ${BOTH_RELAYS}`
-        : service.form === undefined
+        ? `the kernel cannot translate loopback addresses. To serve it for TCP, set nodePortAddresses to [primary, localhost], and the feature gate ${LOCALHOST_NODE_PORTS_GATE}`
+        : !service.isRelayed
           ? "nodePortAddresses names no loopback prefix: [primary, localhost] does"
           : !service.rejected.includes(protocol)
             ? `kube-proxy listens at ${address} alone`
-            : protocol === "UDP"
-              ? "the relay carries TCP; nftables.localhostNodePorts: Extended carries UDP as well"
-              : `no relay carries ${protocol}`,
+            : `the relay carries TCP, not ${protocol}`,
   };
 }
 

@@ -1,10 +1,12 @@
 /** Node ports on loopback addresses, with real sockets: upstream's cases (reference releases.md), then our own. */
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
 import { describe, it, type TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type LogLine, recordingLogger } from "../../../testkit/dataplane/recording-logger.ts";
 import { port as servicePort, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
+import { until } from "../../../testkit/support/patience.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { makeEndpoint, makeServicePort } from "../../model/testing/records.ts";
@@ -14,22 +16,13 @@ import type { Destination } from "../../relay/relay.ts";
 import {
   ask,
   closedPort,
-  exchange,
   LOOPBACK,
   LOOPBACK_6,
   receiveAll,
   tcpClient,
   tcpServer,
-  udpEcho,
-  udpSocket,
 } from "../../relay/testing/relay-lab.ts";
-import {
-  EXTENDED_FORM,
-  LocalhostRelay,
-  type LocalhostRelayOptions,
-  UPSTREAM_FORM,
-  wantedOf,
-} from "./localhost-relay.ts";
+import { LocalhostRelay, type LocalhostRelayOptions, wantedOf } from "./localhost-relay.ts";
 
 class Rig {
   readonly cluster = new TestCluster();
@@ -43,7 +36,6 @@ class Rig {
     this.relay = new LocalhostRelay({
       family: "IPv4",
       nodeName: "node-a",
-      form: UPSTREAM_FORM,
       relays: new NodeRelays({ log, fileLimit: 64_000 }),
       metrics: {
         listeners: { set: (listeners) => void Object.assign(this.counted, { listeners }) },
@@ -103,7 +95,7 @@ const asked = async (t: TestContext, at: Destination, times: number): Promise<st
 
 const STICKY = { sessionAffinity: "ClientIP", stickyMaxAgeSeconds: 10_800 } as const;
 
-describe("upstream's relay", () => {
+describe("the relay (KEP-6032)", () => {
   it("listens while there is a Service with endpoints", async (t) => {
     const relays = new NodeRelays({ log: recordingLogger([]), fileLimit: 64_000 });
     const listen = t.mock.method(relays, "listen");
@@ -253,78 +245,58 @@ it("a node port that changes hands in a large change is served for its new Servi
   assert.equal(await ask(t, at, "?"), "b");
 });
 
-describe("the extended relay", () => {
-  it("tries another endpoint, so that a client that has written gets an answer", async (t) => {
-    const rig = new Rig(t, { form: EXTENDED_FORM, random: () => 0 });
-    const { port, at } = await nodePort(t, STICKY);
-    const dead = endpoint(await closedPort(t));
-    const [alive] = (await naming(t, "a")) as [Endpoint];
-    for (const endpoints of [
-      [dead, alive],
-      [alive, dead],
-    ]) {
-      await rig.serve(port, endpoints);
-      for (let time = 0; time < 3; time += 1) assert.equal(await ask(t, at, "written before"), "a");
-    }
-  });
-
-  it("carries UDP, and leaves an endpoint that is gone", async (t) => {
-    const rig = new Rig(t, { form: EXTENDED_FORM });
-    const { port, at } = await nodePort(t, { protocol: "UDP" });
-    const [one, two] = [await udpEcho(t), await udpEcho(t)];
-    two.socket.removeAllListeners("message");
-    two.socket.on("message", (_message, client) => two.socket.send("two", client.port, client.address));
-    await rig.serve(port, [endpoint(one)]);
-    const client = await udpSocket(t);
-    assert.equal(String(await exchange(client, at, "one")), "one");
-    await rig.serve(port, [endpoint(two)]);
-    assert.equal(String(await exchange(client, at, "one")), "two");
-  });
-
-  it("leaves UDP with an endpoint that terminates and serves, or that is published unready", async (t) => {
-    const rig = new Rig(t, { form: EXTENDED_FORM });
-    const { port, at } = await nodePort(t, { protocol: "UDP" });
-    const [one, two] = [await udpEcho(t), await udpEcho(t)];
-    two.socket.removeAllListeners("message");
-    two.socket.on("message", (_message, client) => two.socket.send("two", client.port, client.address));
-    await rig.serve(port, [endpoint(one, { isServing: false })]);
-    const client = await udpSocket(t);
-    assert.equal(String(await exchange(client, at, "one")), "one");
-    const leaving = endpoint(one, { isReady: false, isTerminating: true });
-    await rig.serve(port, [leaving, endpoint(two)]);
-    assert.equal(String(await exchange(client, at, "one")), "one");
-    assert.equal(String(await exchange(await udpSocket(t), at, "one")), "two", "new clients");
-    await rig.serve(port, [{ ...leaving, isServing: false }, endpoint(two)]);
-    assert.equal(String(await exchange(client, at, "one")), "two");
-  });
-
-  it("asks any endpoint for this node's own clients, also under the Local policy", async (t) => {
-    const rig = new Rig(t, { form: EXTENDED_FORM });
-    const { port, at } = await nodePort(t, { externalPolicyLocal: true });
-    await rig.serve(port, await naming(t, "a"));
-    assert.equal(await ask(t, at, "?"), "a");
-  });
-
-  it("lets connections end when the process stops, and refuses new ones at once", async (t) => {
-    const rig = new Rig(t, { form: EXTENDED_FORM });
-    const { port, at } = await nodePort(t);
-    const server = await tcpServer(t, (socket) => void socket.resume().on("end", () => socket.end("late")));
-    await rig.serve(port, [endpoint(server)]);
+it("gives each user's processes a share of the connections, and the place of one that has ended to the next", async (t) => {
+  let user = 1;
+  const log: LogLine[] = [];
+  const relays = new NodeRelays({ log: recordingLogger(log), fileLimit: 132 });
+  const rig = new Rig(t, { relays, userOf: async () => user });
+  const { port, at } = await nodePort(t);
+  const server = await tcpServer(
+    t,
+    (socket) =>
+      void socket
+        .resume()
+        .on("end", () => socket.end())
+        .write("hello"),
+  );
+  await rig.serve(port, [endpoint(server)]);
+  const open = async () => {
     const client = await tcpClient(t, at);
-    await sleep(50);
-    const closed = rig.relay.close();
-    await sleep(50);
-    assert.equal(await ask(t, at, "?"), "ECONNREFUSED");
-    client.end("?");
-    assert.equal((await receiveAll(client)).data.toString(), "late");
-    await closed;
-  });
+    const first = await Promise.race([once(client, "data"), once(client, "end")]);
+    return { client, isServed: String(first[0]) === "hello" };
+  };
+  const held = [];
+  for (let index = 0; index < 12; index += 1) held.push(await open());
+  const served = held.filter(({ isServed }) => isServed);
+  // 80 descriptors are the relays': 40 connections.
+  assert.equal(served.length, 10);
+  assert.ok(log.some(({ message }) => message.startsWith("A user's processes have too many connections")));
+  user = 2;
+  assert.equal((await open()).isServed, true, "another user's are served");
+  user = 1;
+  served[0]?.client.destroy();
+  await until("a place", async () => (await open()).isServed);
+});
+
+it("ends a connection that is silent for too long, and no other", async (t) => {
+  const rig = new Rig(t, { idleLimitMs: 400 });
+  const { port, at } = await nodePort(t);
+  const server = await tcpServer(t, (socket) => void socket.on("data", () => socket.write("!")));
+  await rig.serve(port, [endpoint(server)]);
+  const [silent, busy] = [await tcpClient(t, at), await tcpClient(t, at)];
+  const ask = setInterval(() => busy.write("?"), 20);
+  t.after(() => clearInterval(ask));
+  busy.resume();
+  const received = receiveAll(silent);
+  silent.write("?");
+  assert.deepEqual(await received.then(({ data, error }) => [data.toString(), error]), ["!", undefined]);
+  assert.equal(busy.closed, false);
 });
 
 it("of several Services with one node port the one that rules lead to is served", () => {
   const port = makeServicePort({ nodePort: 30080 });
   const node = { nodeName: "node-a", zone: undefined };
-  const wanted = (one: ServicePort) => wantedOf(one, [makeEndpoint("10.180.0.1")], UPSTREAM_FORM, node);
+  const wanted = (one: ServicePort) => wantedOf(one, [makeEndpoint("10.180.0.1")], node);
   assert.equal(wanted(port)?.port, port);
   assert.equal(wanted({ ...port, lostFrontends: new Set(["tcp *:30080"]) }), undefined);
 });

@@ -1,54 +1,22 @@
 /**
- * Sockets on 127.0.0.1 and ::1 for node ports, in modes whose rules cannot translate loopback addresses: upstream's
- * form (KEP-6032, reference releases.md), or an extended one. A node port on a loopback address has one client, this
- * node, so session affinity uses one endpoint for all of its connections.
+ * TCP sockets on 127.0.0.1 and ::1 for node ports, in modes whose rules cannot translate loopback addresses (KEP-6032,
+ * reference releases.md). A node port on a loopback address has one client, this node, so session affinity uses one
+ * endpoint for all of its connections.
  */
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
-import { type Endpoint, keepsFlows } from "../../model/endpoint.ts";
+import type { Endpoint } from "../../model/endpoint.ts";
 import { ownedFrontends } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
 import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
-import {
-  type Destination,
-  endSessionsTo,
-  type Relay,
-  type RelayObserver,
-  type RelayProtocol,
-  type Relays,
-} from "../../relay/relay.ts";
+import type { Destination, Relay, RelayObserver, RelayOptions, Relays } from "../../relay/relay.ts";
 import type { SyncInput } from "../../sync/backend.ts";
-import { RELAY_DRAIN_MS } from "../stop-policy.ts";
 
-/** How connections are carried. */
-export interface LocalhostForm {
-  readonly protocols: readonly RelayProtocol[];
-  /** Whether the Local policy applies to this node's own clients: only upstream's relay does that. */
-  readonly obeysLocalPolicy: boolean;
-  /** One timeout for each attempt. */
-  readonly dialTimeoutsMs: readonly number[];
-  /** How long connections may outlast their service port, or a stop. 0: they are closed at once, without a reset. */
-  readonly drainTimeoutMs: number;
-}
-
-export const UPSTREAM_FORM: LocalhostForm = {
-  protocols: ["TCP"],
-  obeysLocalPolicy: true,
-  dialTimeoutsMs: [5_000],
-  drainTimeoutMs: 0,
-};
-
-export const EXTENDED_FORM: LocalhostForm = {
-  protocols: ["TCP", "UDP"],
-  obeysLocalPolicy: false,
-  // In sum upstream's timeout; a lost SYN is retransmitted after a second.
-  dialTimeoutsMs: [2_000, 3_000],
-  drainTimeoutMs: RELAY_DRAIN_MS,
-};
-
-/** Connection tracking's timeout for a UDP flow that has been answered. */
-const UDP_IDLE_TIMEOUT_MS = 120_000;
+/** Upstream's. */
+const DIAL_TIMEOUTS_MS: readonly number[] = [5_000];
+/** A connection without a byte for so long is closed: it holds two descriptors. */
+const IDLE_LIMIT_MS = 3_600_000;
 
 /** Where the relay listens: the addresses of the name "localhost". */
 export const LOCALHOST: Readonly<Record<IpFamily, IpAddress>> = {
@@ -65,8 +33,11 @@ export interface LocalhostMetrics {
 export interface LocalhostRelayOptions {
   readonly family: IpFamily;
   readonly nodeName: string;
-  readonly form: LocalhostForm;
   readonly relays: Relays;
+  /** Each user's processes have a share of the connections. @default all are one user's */
+  readonly userOf?: RelayOptions["userOf"];
+  /** @default one hour */
+  readonly idleLimitMs?: number;
   readonly metrics: LocalhostMetrics;
   readonly log: Logger;
   /** At least 0 and below 1. @default Math.random */
@@ -78,11 +49,7 @@ export interface LocalhostRelayOptions {
 /** A wanted node port; it always has endpoints. */
 interface Wanted {
   readonly port: ServicePort;
-  readonly protocol: RelayProtocol;
-  /** The endpoints for new connections. */
   readonly endpoints: readonly Endpoint[];
-  /** The endpoints at which existing connections may stay. */
-  readonly answering: readonly Endpoint[];
 }
 
 interface Listener {
@@ -94,28 +61,24 @@ interface Listener {
 export function wantedOf(
   port: ServicePort,
   endpoints: readonly Endpoint[],
-  form: LocalhostForm,
   node: { readonly nodeName: string; readonly zone: string | undefined },
 ): Wanted | undefined {
-  const protocol = form.protocols.find((relayed) => relayed === port.protocol);
   const isOwned = ownedFrontends(port).some(({ kind }) => kind === "node-port");
-  if (!isOwned || protocol === undefined) return undefined;
+  if (!isOwned || port.protocol !== "TCP") return undefined;
   const routing = routeServicePort(port, endpoints, node);
-  const pool = form.obeysLocalPolicy && port.externalPolicyLocal ? routing.local : routing.cluster;
-  const answering = endpoints.filter(keepsFlows);
-  return pool.length === 0 ? undefined : { port, protocol, endpoints: pool, answering };
+  // Upstream's relay applies the Local policy to this node's own clients, too.
+  const pool = port.externalPolicyLocal ? routing.local : routing.cluster;
+  return pool.length === 0 ? undefined : { port, endpoints: pool };
 }
 
 export class LocalhostRelay {
   readonly #options: LocalhostRelayOptions;
   /** By the key of the service port. */
   readonly #wanted = new Map<string, Wanted>();
-  /** By protocol and node port. */
-  readonly #listeners = new Map<string, Listener>();
+  /** By node port. */
+  readonly #listeners = new Map<number, Listener>();
   /** Likewise, why listening failed: logged once, while syncs come by the hundred. */
-  readonly #refused = new Map<string, string>();
-  /** Closed listeners whose connections are still open. */
-  readonly #draining = new Set<Promise<void>>();
+  readonly #refused = new Map<number, string>();
 
   constructor(options: LocalhostRelayOptions) {
     this.#options = options;
@@ -131,9 +94,9 @@ export class LocalhostRelay {
       if (wanted === undefined) this.#wanted.delete(key);
       else this.#wanted.set(key, wanted);
     }
-    const byPlace = new Map<string, Wanted>();
+    const byPlace = new Map<number, Wanted>();
     for (const [key, wanted] of this.#wanted) {
-      const place = `${wanted.protocol}/${wanted.port.nodePort}`;
+      const place = wanted.port.nodePort;
       // The change of the previous owner may come with a later portion.
       if (!byPlace.has(place) || services.get(key) === wanted.port) byPlace.set(place, wanted);
     }
@@ -141,71 +104,62 @@ export class LocalhostRelay {
       if (byPlace.has(place)) continue;
       this.#options.log.v(2, "Removing localhost nodeport proxy", node.facts);
       this.#listeners.delete(place);
-      await this.#end(relay);
+      await relay.drain(0);
     }
     for (const place of this.#refused.keys()) if (!byPlace.has(place)) this.#refused.delete(place);
     for (const [place, wanted] of byPlace) {
       const known = this.#listeners.get(place);
       if (known === undefined) await this.#listen(place, wanted);
-      else for (const gone of known.node.update(wanted)) endSessionsTo(known.relay, gone);
+      else known.node.update(wanted);
     }
     this.#options.metrics.listeners.set(this.#listeners.size);
   }
 
-  /** Stops accepting; resolves when the last connection has ended, or the drain timeout has passed. */
+  /** Stops accepting and ends all connections. */
   async close(): Promise<void> {
     this.#wanted.clear();
-    for (const { relay } of this.#listeners.values()) await this.#end(relay);
+    for (const { relay } of this.#listeners.values()) await relay.drain(0);
     this.#listeners.clear();
-    await Promise.all(this.#draining);
   }
 
   #wantedOf(
     port: ServicePort | undefined,
     { endpoints, zone }: Pick<SyncInput, "endpoints" | "zone">,
   ): Wanted | undefined {
-    const { form, nodeName } = this.#options;
-    return port && wantedOf(port, endpoints.get(port.name.key) ?? [], form, { nodeName, zone });
+    const { nodeName } = this.#options;
+    return port && wantedOf(port, endpoints.get(port.name.key) ?? [], { nodeName, zone });
   }
 
-  async #listen(place: string, wanted: Wanted): Promise<void> {
-    const { family, form, relays, metrics, log } = this.#options;
+  async #listen(port: number, wanted: Wanted): Promise<void> {
+    const { family, relays, metrics, log, userOf, idleLimitMs = IDLE_LIMIT_MS } = this.#options;
     const node = new LocalhostNodePort(wanted, this.#options);
     const address = LOCALHOST[family];
-    const port = wanted.port.nodePort;
     try {
       const relay = await relays.listen({
-        protocol: wanted.protocol,
+        protocol: "TCP",
         address,
         port,
-        pick: (_client, attempt) => node.pick(attempt),
+        pick: () => node.pick(),
         observer: node,
-        idleTimeoutMs: UDP_IDLE_TIMEOUT_MS,
-        dialTimeoutsMs: form.dialTimeoutsMs,
-        endsQuietly: form.drainTimeoutMs === 0,
+        idleTimeoutMs: idleLimitMs,
+        endsIdle: true,
+        ...(userOf && { userOf }),
+        dialTimeoutsMs: DIAL_TIMEOUTS_MS,
+        endsQuietly: true,
       });
-      this.#listeners.set(place, { node, relay });
-      this.#refused.delete(place);
+      this.#listeners.set(port, { node, relay });
+      this.#refused.delete(port);
       log.v(4, "Created localhost nodeport proxy", { ...node.facts, endpoints: wanted.endpoints.length });
     } catch (error) {
       metrics.creationFailures.inc();
       const reason = `failed to listen on ${joinHostPort(address, port)}: ${messageOf(error)}`;
-      if (this.#refused.get(place) === reason) return;
-      this.#refused.set(place, reason);
+      if (this.#refused.get(port) === reason) return;
+      this.#refused.set(port, reason);
       log.error("Failed to create localhost nodeport proxy", new Error(reason), {
         ...node.facts,
         service: wanted.port.name.text,
       });
     }
-  }
-
-  async #end(relay: Relay): Promise<void> {
-    const { drainTimeoutMs } = this.#options.form;
-    const drained = relay.drain(drainTimeoutMs).finally(() => this.#draining.delete(drained));
-    this.#draining.add(drained);
-    // Closing frees the port; connections may last until the drain timeout.
-    await relay.close();
-    if (drainTimeoutMs === 0) await drained;
   }
 }
 
@@ -216,8 +170,6 @@ class LocalhostNodePort implements RelayObserver {
   readonly #nowMs: () => number;
   #wanted: Wanted;
   #pin: { readonly endpoint: string; readonly usedMs: number } | undefined;
-  /** The endpoint that the last failed dial was for. */
-  #failed: string | undefined;
 
   constructor(wanted: Wanted, { log, random, nowMs }: LocalhostRelayOptions) {
     this.#wanted = wanted;
@@ -227,41 +179,30 @@ class LocalhostNodePort implements RelayObserver {
   }
 
   get facts() {
-    return { protocol: this.#wanted.protocol, port: this.#wanted.port.nodePort };
+    return { protocol: "TCP", port: this.#wanted.port.nodePort };
   }
 
-  /** @returns the endpoints that connections must leave. */
-  update(wanted: Wanted): Destination[] {
-    const before = this.#wanted;
+  update(wanted: Wanted): void {
+    if (timeoutMsOf(this.#wanted.port) !== timeoutMsOf(wanted.port)) this.#pin = undefined;
     this.#wanted = wanted;
-    if (timeoutMsOf(before.port) !== timeoutMsOf(wanted.port)) this.#pin = undefined;
-    const texts = new Set(wanted.answering.map(({ text }) => text));
-    return before.answering.filter(({ text }) => !texts.has(text)).map(destinationOf);
   }
 
-  pick(attempt: number): Destination {
+  pick(): Destination {
     const { port, endpoints } = this.#wanted;
     const timeoutMs = timeoutMsOf(port);
-    const pin = attempt === 0 && timeoutMs !== undefined ? this.#pin : undefined;
+    const pin = timeoutMs === undefined ? undefined : this.#pin;
     const nowMs = this.#nowMs();
     const isValid = pin !== undefined && nowMs - pin.usedMs <= (timeoutMs ?? 0);
-    const endpoint = (isValid && endpoints.find(({ text }) => text === pin.endpoint)) || this.#anyOf(attempt);
-    if (timeoutMs !== undefined) this.#pin = { endpoint: endpoint.text, usedMs: nowMs };
-    return destinationOf(endpoint);
-  }
-
-  #anyOf(attempt: number): Endpoint {
-    const { endpoints } = this.#wanted;
-    const others = attempt === 0 ? [] : endpoints.filter(({ text }) => text !== this.#failed);
-    const pool = others.length > 0 ? others : endpoints;
-    const endpoint = pool[Math.floor(this.#random() * pool.length)];
+    const pinned = isValid ? endpoints.find(({ text }) => text === pin.endpoint) : undefined;
+    const endpoint = pinned ?? endpoints[Math.floor(this.#random() * endpoints.length)];
     if (endpoint === undefined) throw new Error("a node port without endpoints has no listener");
-    return endpoint;
+    if (timeoutMs !== undefined) this.#pin = { endpoint: endpoint.text, usedMs: nowMs };
+    return { address: endpoint.ip, port: endpoint.port };
   }
 
   dialFailed({ address, port }: Destination, reason: string): void {
-    this.#failed = joinHostPort(address, port);
-    this.#log.v(4, "Failed to connect to backend", { err: reason, ...this.facts, endpoint: this.#failed });
+    const endpoint = joinHostPort(address, port);
+    this.#log.v(4, "Failed to connect to backend", { err: reason, ...this.facts, endpoint });
   }
 
   opened(): void {}
@@ -273,8 +214,4 @@ class LocalhostNodePort implements RelayObserver {
 /** The session affinity timeout; undefined without affinity. */
 function timeoutMsOf({ sessionAffinity, stickyMaxAgeSeconds }: ServicePort): number | undefined {
   return sessionAffinity === "ClientIP" ? stickyMaxAgeSeconds * 1000 : undefined;
-}
-
-function destinationOf({ ip, port }: Endpoint): Destination {
-  return { address: ip, port };
 }

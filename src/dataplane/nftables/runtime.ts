@@ -10,19 +10,20 @@ import { type NetlinkRuleset, openNetlinkRuleset } from "../../kernel/nftables/n
 import { type Nftables, NftError } from "../../kernel/nftables/nftables.ts";
 import type { NftFamily } from "../../kernel/nftables/ruleset.ts";
 import { shareOfServers } from "../../kernel/share-of-servers.ts";
+import { clientUsers } from "../../kernel/sock-diag/user-of-client.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { type NodePortIPs, withoutLoopback } from "../../model/node-port-addresses.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { NodeRelays } from "../../relay/node-relays.ts";
-import type { Relays } from "../../relay/relay.ts";
+import type { RelayOptions, Relays } from "../../relay/relay.ts";
 import type { FamilyContext, ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { nodePortDestinations } from "../shared/node-port-destinations.ts";
 import { NftablesBackend } from "./backend.ts";
 import { layoutOf } from "./config.ts";
 import type { LayoutName } from "./layout-name.ts";
 import { localhostServiceOf, protocolCounted } from "./localhost-node-ports.ts";
-import { type LocalhostForm, type LocalhostMetrics, LocalhostRelay } from "./localhost-relay.ts";
+import { type LocalhostMetrics, LocalhostRelay } from "./localhost-relay.ts";
 import { defineLocalhostMetrics, defineNftablesMetrics } from "./metrics.ts";
 import { TABLE } from "./names.ts";
 import { planConfigOf } from "./plan-input.ts";
@@ -78,9 +79,12 @@ async function open(node: NodeContext): Promise<OpenMode> {
   let localhostMetricsOf: ReturnType<typeof defineLocalhostMetrics> | undefined;
   let relays: Relays | undefined;
   let restart: RestartNote | undefined;
-  const localhostRelay = (form: LocalhostForm, metrics: LocalhostMetrics, { family, log }: FamilyContext) => {
+  const users = clientUsers();
+  const userOf: RelayOptions["userOf"] = (client, { address, port }) =>
+    users({ sourceIP: client.address, sourcePort: client.port, destinationIP: address, destinationPort: port });
+  const localhostRelay = (metrics: LocalhostMetrics, { family, log }: FamilyContext) => {
     relays ??= openRelays(node.log);
-    return new LocalhostRelay({ family, nodeName, form, relays, metrics, log });
+    return new LocalhostRelay({ family, nodeName, relays, userOf, metrics, log });
   };
   return {
     async backendFor(context) {
@@ -108,7 +112,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
         layout: await chooseLayout(layoutOf(config.nftables), { ruleset: kernel, family: FAMILIES[family], log }),
         nft,
         restart,
-        ...(localhost?.form && metrics && { localhost: localhostRelay(localhost.form, metrics, context) }),
+        ...(localhost?.isRelayed && metrics && { localhost: localhostRelay(metrics, context) }),
         nodePortIPs: async () =>
           reachable(
             await nodePortDestinations(

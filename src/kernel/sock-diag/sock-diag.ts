@@ -31,6 +31,7 @@ const COOKIE_AT = 40;
 /** Offset of the id in `inet_diag_msg`. */
 const ID_AT = 4;
 const MESSAGE_BYTES = 72;
+const USER_AT = 64;
 /** The extension, and the type of its attribute, which holds `tcp_info`; we read this much of it. */
 const INET_DIAG_INFO = 2;
 const TCP_INFO_BYTES = 144;
@@ -53,6 +54,8 @@ export interface DiagSocket {
   readonly remotePort: number;
   /** The kernel's `inet_diag_sockid`, unchanged. */
   readonly id: Uint8Array;
+  /** The uid of its owner. */
+  readonly user: number;
 }
 
 /** Requests the connected UDP sockets of one socket family. */
@@ -86,7 +89,10 @@ export function writeDestroy(
 }
 
 /** Requests the client's socket of a connection. */
-export function writeTcpQuestion(request: MessageBuffer, flow: Flow): void {
+export function writeTcpQuestion(
+  request: MessageBuffer,
+  flow: Pick<Flow, "sourceIP" | "sourcePort" | "destinationIP" | "destinationPort">,
+): void {
   const source = ipBytes(flow.sourceIP);
   const id = new Uint8Array(ID_BYTES);
   const view = new DataView(id.buffer);
@@ -148,6 +154,7 @@ export function readSocket(reply: Reply): DiagSocket | undefined {
     remote: addressIn(id.slice(REMOTE_AT, REMOTE_AT + (family === AF_INET ? 4 : 16))),
     remotePort: view.getUint16(at + REMOTE_PORT_AT),
     id,
+    user: view.getUint32(reply.start + USER_AT, HOST_IS_LITTLE_ENDIAN),
   };
 }
 

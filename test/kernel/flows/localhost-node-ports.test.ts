@@ -1,6 +1,6 @@
 /**
  * Packets from the node itself to node ports on loopback addresses in nftables mode, over every row of reference
- * releases.md §1.6: gate, list, layout, protocol and family; then restarts, taken ports, and the extended relay.
+ * releases.md §1.6: gate, list, layout, protocol and family; then restarts, and taken ports.
  */
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -112,23 +112,11 @@ const ROWS: readonly Row[] = [
   { config: { ...on, nodePortAddresses: ["::1/128"] }, answered: [[], ["TCP"]], isCounted: true },
   { config: { ...on, nodePortAddresses: ["126.0.0.0/7"] }, answered: none, isCounted: true },
 ];
-const EXTENDED = [
-  ["TCP", "UDP"],
-  ["TCP", "UDP"],
-] as const;
 
 for (const layout of LAYOUTS) {
   test(`node ports on loopback, each row of gate and list, ${layout}`, { skip: kernelSkip }, async (t) => {
     const { daemon, node } = await scene(t, { nftables: { layout } });
-    const rows: readonly Row[] = [
-      ...ROWS,
-      {
-        config: { nodePortAddresses: ["primary", "localhost"], nftables: { layout, localhostNodePorts: "Extended" } },
-        answered: EXTENDED,
-        isCounted: true,
-      },
-    ];
-    for (const { config, answered, isCounted } of rows) {
+    for (const { config, answered, isCounted } of ROWS) {
       await restart(daemon, { nftables: { layout }, ...config });
       const cells = (
         [
@@ -160,16 +148,13 @@ for (const layout of LAYOUTS) {
 
 test("in ebpf mode node ports on loopback are relayed as well", { skip: kernelSkip }, async (t) => {
   const list = { nodePortAddresses: ["primary", "localhost"] };
-  const { daemon, node } = await scene(t, { mode: "ebpf", ...on, ...list });
+  const { node } = await scene(t, { mode: "ebpf", ...on, ...list });
   const met = async (protocol: "TCP" | "UDP", address: string) =>
     outcomes(await ask(node, { protocol, address, port: NODE_PORT }))[0] ?? "";
   for (const address of ["127.0.0.1", "::1"]) {
     assert.match(await met("TCP", address), ANSWER);
     assert.equal(await met("UDP", address), "refused");
   }
-  await restart(daemon, { nftables: { localhostNodePorts: "Extended" } });
-  for (const address of ["127.0.0.1", "::1"])
-    for (const protocol of ["TCP", "UDP"] as const) assert.match(await met(protocol, address), ANSWER);
 });
 
 test("in ebpf mode TCP of the node is led at the socket, also while the process is away; pods are not", {
