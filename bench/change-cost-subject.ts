@@ -33,6 +33,7 @@ export function bottomless(transact: Nftables["transact"]): Nftables {
     mark: async () => ({ generation: 1, commits: 0 }),
     generationIfUntouched: async () => undefined,
     readElements: async () => undefined,
+    withCatchAll: async () => [],
     readTargets: async () => new Map(),
     readCounters: async () => new Map(),
     watch: async (_onChange, signal) => void (await once(signal, "abort")),

@@ -22,14 +22,14 @@ import { UNKNOWN_ADDRESSES } from "../shared/unknown-addresses.ts";
 import { bisectPorts, commitPorts, isAttributable } from "./bisect-ports.ts";
 import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
-import { forgetClients } from "./flat/clients.ts";
+import { forgetCatchAlls, forgetClients } from "./flat/clients.ts";
 import { assessDamage, ForeignWarnings, OpenDamage } from "./foreign-damage.ts";
 import { formerEndpoints, setAside } from "./last-known-good.ts";
 import type { LayoutName } from "./layout-name.ts";
 import { LAYOUTS, type Layout } from "./layouts.ts";
 import type { LocalhostRelay } from "./localhost-relay.ts";
 import type { NftablesMetrics } from "./metrics.ts";
-import { isOfServicePort, TABLE, TABLE_COMMENT } from "./names.ts";
+import { isAffinitySet, isOfServicePort, TABLE, TABLE_COMMENT } from "./names.ts";
 import { NO_FACTS, type PlanConfig, planFacts } from "./plan-options.ts";
 import { NOTHING_INSTALLED } from "./port-objects.ts";
 import { PORTS_AT_ONCE, readPrepared } from "./preparation.ts";
@@ -140,6 +140,8 @@ export class NftablesBackend implements Backend {
       const doubtful = this.#state.takeDoubtfulMaps();
       const maps = isDone || isAsLeft ? doubtful : (this.#layout.clientMaps?.(this.#state.planStatic()) ?? []);
       if (maps.length > 0) await this.#forgetClients(maps);
+      const affinitySets = isDone ? [...damaged].filter(isAffinitySet) : isAsLeft ? [] : this.#state.affinitySets();
+      await this.#forgetCatchAlls(affinitySets);
       await this.#options.localhost?.sync(input);
     } catch (error) {
       this.#isKnown = false;
@@ -156,6 +158,11 @@ export class NftablesBackend implements Backend {
   async #forgetClients(maps: readonly string[]): Promise<void> {
     const clients = await forgetClients(this.#options.nft, maps, this.#state);
     if (clients > 0) this.#options.log.v(4, "Forgot clients whose endpoints are gone", { clients });
+  }
+
+  async #forgetCatchAlls(affinitySets: Iterable<string>): Promise<void> {
+    const sets = await forgetCatchAlls(this.#options.nft, affinitySets);
+    if (sets > 0) this.#options.log.warn("Removed what sent all clients of Services to one endpoint", { sets });
   }
 
   async close(): Promise<void> {

@@ -4,7 +4,11 @@ import { test } from "node:test";
 import { canonicalNftables } from "../../../test/conformance/canonical-nftables.ts";
 import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
 import { NftError, type NftOperation } from "../../kernel/nftables/nftables.ts";
+import type { NftSet } from "../../kernel/nftables/ruleset.ts";
 import { servicePortName } from "../../model/service-port-name.ts";
+import { ip } from "../../model/testing/records.ts";
+import { flatSet } from "./flat/sets.ts";
+import { AFFINITY_SET, isAffinitySet } from "./names.ts";
 import { clusterChain, newModel } from "./testing/backend-rig.ts";
 
 for (const [from, to] of [
@@ -116,6 +120,31 @@ for (const layout of ["Compatible", "Flat"] as const) {
         new Set([`{"owner":"ns/a:p/TCP","endpoint":"${endpoint}"}`]),
       );
       assert.deepEqual([...((await model.rig.sync({ full: true })).formerEndpoints ?? [])], []);
+    });
+  }
+}
+
+for (const layout of ["Compatible", "Flat"] as const) {
+  for (const when of ["while it runs", "before it starts"] as const) {
+    test(`${layout}: an element that catches all clients goes, added ${when}`, async () => {
+      const model = newModel({ layout });
+      const a = port("a", "10.96.0.1", { sessionAffinity: "ClientIP", stickyMaxAgeSeconds: 600 });
+      model.set(a, [remote("10.180.0.1"), remote("10.180.0.2")]);
+      await model.rig.sync();
+      const nft = model.rig.kernel.connectAnother();
+      const affinity: readonly NftSet[] =
+        layout === "Flat"
+          ? [flatSet("clients-600") ?? assert.fail()]
+          : [...((await nft.read())?.sets.keys() ?? [])]
+              .filter(isAffinitySet)
+              .map((name) => ({ ...AFFINITY_SET, name }));
+      assert.ok(affinity.length > 0);
+      const all = { key: [], ...(layout === "Flat" && { target: { ip: ip("10.180.0.9"), port: 8080 } }) };
+      if (when === "before it starts") model.rig.restart();
+      for (const set of affinity) await nft.transact([{ kind: "add-elements", set, elements: [all] }]);
+      assert.equal((await nft.withCatchAll(affinity)).length, affinity.length);
+      await model.rig.sync();
+      assert.deepEqual(await nft.withCatchAll(affinity), []);
     });
   }
 }

@@ -1,6 +1,7 @@
 /** Names of the table and its objects: reference nftables.md §2, §3, §5. */
 
 import { hash } from "node:crypto";
+import type { NftSet } from "../../kernel/nftables/ruleset.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import type { ServicePortName } from "../../model/service-port-name.ts";
 import { base32FromHex } from "../../net/base32.ts";
@@ -92,6 +93,9 @@ export function portTextOf(name: string): string | undefined {
 export function isServiceChain(name: string): boolean {
   return name.includes("/");
 }
+
+/** The kind of the sets that hold the clients of one endpoint. */
+export const AFFINITY_SET: Omit<NftSet, "name"> = { key: ["address"], isMap: false, timeoutSeconds: 1 };
 
 /** Whether a set holds the clients of one endpoint. */
 export function isAffinitySet(name: string): boolean {

@@ -23,7 +23,7 @@ import type { SyncInput } from "../../sync/backend.ts";
 import { type ChainPresence, sameElement, TransactionDraft } from "./draft.ts";
 import { isOurChain, isOurSet, sharedSetOfAny } from "./layouts.ts";
 import { protocolCounted } from "./localhost-node-ports.ts";
-import { isAffinitySet, isServiceChain, TABLE_COMMENT } from "./names.ts";
+import { AFFINITY_SET, isAffinitySet, isServiceChain, TABLE_COMMENT } from "./names.ts";
 import { chainDigest, type DesiredPort, digestOf, type InstalledPort, installedPort } from "./port-objects.ts";
 import type { StaticPlan } from "./table-plan.ts";
 import { type TablePremises, TableState } from "./table-state.ts";
@@ -276,8 +276,6 @@ export async function repairSets(
   await changeElements(draft, found, state, options);
   return true;
 }
-
-const AFFINITY_SET: Omit<NftSet, "name"> = { key: ["address"], isMap: false, timeoutSeconds: 1 };
 
 /**
  * False for a table with flags, or with chains or sets of another kind under our names (from an old version or another

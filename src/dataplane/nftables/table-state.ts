@@ -110,6 +110,11 @@ export class TableState {
     return owner === undefined ? undefined : this.#ports.get(owner);
   }
 
+  /** The names of the affinity sets of all service ports. */
+  *affinitySets(): Generator<string> {
+    for (const { affinitySets } of this.ports.values()) yield* affinitySets.keys();
+  }
+
   /** Notes that a map of clients may lead to an address that is not an endpoint: see {@link takeDoubtfulMaps}. */
   doubt(map: string): void {
     this.#doubtful.add(map);

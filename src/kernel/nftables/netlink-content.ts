@@ -142,6 +142,33 @@ export async function readTable(
   };
 }
 
+/** Queries the element that catches all keys. @returns the sets that have one. */
+export async function withCatchAll(
+  client: Pick<NftablesClient, "ask">,
+  table: string,
+  sets: Iterable<NftSet>,
+  layout: FamilyLayout,
+): Promise<readonly NftSet[]> {
+  const query = new ElementQuery(layout.nfproto, table);
+  const found: NftSet[] = [];
+  let asked: NftSet[] = [];
+  const send = async (): Promise<void> => {
+    await client.ask(query, (index, answer) => {
+      const set = asked[index];
+      if (set !== undefined && answer !== "missing") found.push(set);
+    });
+    query.reset();
+    asked = [];
+  };
+  for (const set of sets) {
+    query.add(set.name, (out) => writeElement(out, set, { key: [] }, layout));
+    asked.push(set);
+    if (query.size >= QUESTIONS_AT_ONCE) await send();
+  }
+  if (query.size > 0) await send();
+  return found;
+}
+
 /** Where the rules of these chains translate destinations to. */
 export async function readTargets(
   client: Pick<NftablesClient, "rules" | "elements">,

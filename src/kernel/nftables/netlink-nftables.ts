@@ -7,7 +7,7 @@ import { Mutex } from "../../async/mutex.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { isInterrupted, isNotFound, undefinedIf } from "../netlink/errors.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
-import { readCounters, readElements, readTable, readTargets } from "./netlink-content.ts";
+import { readCounters, readElements, readTable, readTargets, withCatchAll } from "./netlink-content.ts";
 import { fromNetlinkError, fromRefusal } from "./netlink-errors.ts";
 import { type EncodedTransaction, encodeTransaction } from "./netlink-transaction.ts";
 import { LAYOUTS } from "./netlink-values.ts";
@@ -201,6 +201,7 @@ export function openNetlinkRuleset({ onCommit, log, ...options }: NetlinkRuleset
       },
       readElements: ({ name, key }) =>
         withNftErrors(readElements(client, { table, name, key }, layout).catch(undefinedIf("ENOENT"))),
+      withCatchAll: (sets) => withNftErrors(withCatchAll(client, table, sets, layout)),
       readTargets: (chains) => withNftErrors(readTargets(client, table, chains, layout)),
       async readCounters() {
         return (await withNftErrors(readCounters(client, table, layout).catch(undefinedIf("ENOENT")))) ?? new Map();

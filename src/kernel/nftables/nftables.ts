@@ -148,6 +148,8 @@ export interface Nftables {
   generationIfUntouched(mark: NftMark): Promise<number | undefined>;
   /** Reads the elements of one set, including those that packets added; undefined if there is no such set. */
   readElements(set: NftSet): Promise<readonly NftElement[] | undefined>;
+  /** Those of these sets that have an element that catches all keys. */
+  withCatchAll(sets: Iterable<NftSet>): Promise<readonly NftSet[]>;
   /** Where the rules of these chains translate destinations to; chains without such a rule, or that are gone, are left out. */
   readTargets(chains: Iterable<string>): Promise<ReadonlyMap<string, readonly NftTarget[]>>;
   /** The packets of each named counter; empty if there is no table. */

@@ -120,6 +120,8 @@ export class MemoryNftKernel {
         const set = this.#table.exists ? this.#table.sets.get(name) : undefined;
         return set && [...set.elements.values(), ...(set.set.hasTargets === true ? set.packetEntries.values() : [])];
       },
+      withCatchAll: async (sets) =>
+        [...sets].filter(({ name }) => this.#table.exists && this.#table.sets.get(name)?.elements.has(elementKey([]))),
       readTargets: async (chains) => {
         const found = new Map<string, NftTarget[]>();
         for (const chain of chains) {

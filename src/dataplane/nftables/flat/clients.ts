@@ -4,6 +4,7 @@
  */
 import { type Nftables, NftError, type NftOperation } from "../../../kernel/nftables/nftables.ts";
 import { elementKey, type NftElement } from "../../../kernel/nftables/ruleset.ts";
+import { AFFINITY_SET } from "../names.ts";
 import type { InstalledPort } from "../port-objects.ts";
 import type { SharedElement, StaticPlan } from "../table-plan.ts";
 import { CLIENTS, endpointMapOf, numbered, numberIn, STICKY_SETS } from "./names.ts";
@@ -114,6 +115,21 @@ export async function forgetClients(
     }
   }
   return forgotten;
+}
+
+/**
+ * Deletes elements that catch all clients from affinity sets of the compatible layout: packets add none, and with one all clients
+ * of the Service would get its endpoint.
+ *
+ * @returns how many there were. Rejects with an {@link NftError} if the kernel rejects a deletion.
+ */
+export async function forgetCatchAlls(nft: Nftables, names: Iterable<string>): Promise<number> {
+  const sets = Array.from(names, (name) => ({ ...AFFINITY_SET, name }));
+  const found = sets.length === 0 ? [] : await nft.withCatchAll(sets);
+  return await deleteThoseLeft(
+    nft,
+    found.map((set): NftOperation => ({ kind: "delete-elements", set, keys: [[]] })),
+  );
 }
 
 async function deleteThoseLeft(nft: Nftables, deletions: NftOperation[]): Promise<number> {

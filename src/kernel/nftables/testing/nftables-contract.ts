@@ -128,6 +128,16 @@ function nftablesContent(subject: NftablesSubject): void {
     assert.equal(await nft.readElements(NODE_PORTS), undefined);
   });
 
+  test("finds the sets with an element that catches all keys, also sets that packets fill", async (t) => {
+    const { nft, foreign } = await openExample(subject, t);
+    const gone = { ...AFFINITY, name: "gone" };
+    assert.deepEqual(await nft.withCatchAll([AFFINITY, SERVICE_IPS, gone]), []);
+    await foreign({ kind: "add-element", set: AFFINITY, key: [] });
+    assert.deepEqual(await nft.withCatchAll([SERVICE_IPS, AFFINITY, gone]), [AFFINITY]);
+    await nft.transact([{ kind: "delete-elements", set: AFFINITY, keys: [[]] }]);
+    assert.deepEqual(await nft.withCatchAll([AFFINITY]), []);
+  });
+
   test("reads where the rules of chains translate destinations to", async (t) => {
     const { nft } = await openExample(subject, t);
     const [one, two] = [
