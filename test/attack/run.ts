@@ -132,6 +132,11 @@ const TESTS = [
     "it has a share, and other users are served",
   ],
   [
+    "secrets in logs, mistaken kubeconfigs and archives",
+    "test/cli/secrets-left-out.test.ts",
+    "none is in a message or an archive",
+  ],
+  [
     "a Service of 4,000 ports",
     "test/kernel/faults/nftables-many-ports.test.ts",
     "another Service is in the kernel before it",

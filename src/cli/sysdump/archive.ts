@@ -5,8 +5,8 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGzip } from "node:zlib";
 import { escapeLine } from "../../logging/escape.ts";
+import { withoutCredentials, withoutSecrets } from "../../logging/secrets.ts";
 import { UsageError } from "../output.ts";
-import { withoutCredentials } from "./redact.ts";
 
 /** Only the owner may read and write. */
 const FILE_MODE = 0o600;
@@ -77,9 +77,9 @@ async function* membersOf(
   for (const { name, read } of parts) {
     let text: string;
     try {
-      text = await read();
+      text = withoutCredentials(await read());
     } catch (error) {
-      notRead.push({ name, why: escapeLine(withoutCredentials(reasonOf(error))) });
+      notRead.push({ name, why: escapeLine(withoutSecrets(reasonOf(error))) });
       continue;
     }
     if (text === "") continue;

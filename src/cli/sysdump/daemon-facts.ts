@@ -5,7 +5,7 @@ import { request } from "../../kernel/node-http.ts";
 import { askDaemon } from "../inspect-socket-client.ts";
 import { openJournal } from "../monitor.ts";
 import { PartError, type SysdumpPart } from "./archive.ts";
-import { redacted, withoutCredentials, withoutSecrets } from "./redact.ts";
+import { redacted, withoutSecrets } from "./redact.ts";
 import type { HttpPlaces } from "./settings.ts";
 
 const LIMIT_MS = 5_000;
@@ -16,7 +16,7 @@ const JOURNAL_QUIET_MS = 500;
 
 /** @param socket, metrics, healthz addresses of the daemon. */
 export function daemonFacts(socket: string, { metrics, healthz }: HttpPlaces): readonly SysdumpPart[] {
-  const page = (name: string, address: string, path: string, clean: (text: string) => string): SysdumpPart => ({
+  const page = (name: string, address: string, path: string, clean = (text: string) => text): SysdumpPart => ({
     name: `daemon/${name}`,
     read: async () => clean(await httpText(address, path)),
   });
@@ -25,10 +25,10 @@ export function daemonFacts(socket: string, { metrics, healthz }: HttpPlaces): r
     { name: "daemon/services.json", read: () => askedJson(socket, "/services") },
     {
       name: "daemon/journal.jsonl",
-      read: async () => withoutCredentials((await journalLines(socket)).map((line) => `${line}\n`).join("")),
+      read: async () => (await journalLines(socket)).map((line) => `${line}\n`).join(""),
     },
-    page("healthz.json", healthz, "/healthz", withoutCredentials),
-    page("metrics.txt", metrics, "/metrics", withoutCredentials),
+    page("healthz.json", healthz, "/healthz"),
+    page("metrics.txt", metrics, "/metrics"),
     page("configz.json", metrics, "/configz", redactedJson),
     page("flagz.txt", metrics, "/flagz", withoutSecrets),
     page("statusz.txt", metrics, "/statusz", withoutSecrets),
@@ -36,7 +36,7 @@ export function daemonFacts(socket: string, { metrics, healthz }: HttpPlaces): r
 }
 
 async function askedJson(socket: string, path: string): Promise<string> {
-  return withoutCredentials(`${JSON.stringify(await askDaemon(socket, path), undefined, 1)}\n`);
+  return `${JSON.stringify(await askDaemon(socket, path), undefined, 1)}\n`;
 }
 
 function redactedJson(text: string): string {

@@ -1,13 +1,13 @@
-/**
- * Removes secrets from what goes into an archive: by field names, and by the form of secrets in text. If in doubt, it
- * removes too much.
- */
+/** Removes secrets from JSON and YAML: by the names of fields, and in texts by their form. If in doubt, it removes too much. */
+import { LEFT_OUT, withoutSecrets, withoutUserInfo } from "../../logging/secrets.ts";
 
-const LEFT_OUT = "(left out)";
+export { withoutCredentials, withoutSecrets } from "../../logging/secrets.ts";
 
 /** Fields whose value is a secret, or a certificate. */
 const SECRET_FIELD =
-  /token|passw|secret|credential|authorization|cookie|private|bearer|signature|api-?key|(?:^|[-_.])key$|-data$|^extensions$|^annotations$/i;
+  /token|passw|passphrase|^pass$|pwd|^otp$|secret|credential|authorization|cookie|private|bearer|signature|key$|data$|^extensions$|^annotations$|^as-user-extra$|^auth-?provider$/i;
+/** Fields with a URL, whose user name and password may have any character. */
+const URL_FIELD = /^(?:server|master|proxy-?url)$|_proxy$/i;
 /** Fields that name the file with the secret. */
 const FILE_FIELD = /^(?:tokenFile|client-key|client-certificate|certificate-authority|tls[a-z]*File)$/i;
 const PATH = /^[./][\w./@:+-]{0,200}$/;
@@ -19,60 +19,23 @@ const PATH = /^[./][\w./@:+-]{0,200}$/;
 export function redacted(value: unknown, field = ""): unknown {
   if (FILE_FIELD.test(field) && typeof value === "string" && PATH.test(value)) return value;
   if (SECRET_FIELD.test(field) && value !== null && value !== "" && typeof value !== "boolean") return LEFT_OUT;
-  if (field === "auth-provider" && typeof value === "object" && value !== null) return LEFT_OUT;
-  if (Array.isArray(value)) {
-    if (field === "args") return value.length === 0 ? [] : [`${value.length} ${LEFT_OUT}`];
-    if (field === "env") return value.map(environmentName);
-    return value.map((item) => redacted(item));
-  }
+  if (URL_FIELD.test(field) && typeof value === "string") return withoutSecrets(withoutUserInfo(value, `${LEFT_OUT}@`));
+  if (field === "exec" && typeof value === "string") return LEFT_OUT;
+  if (field === "args" || (field === "env" && !Array.isArray(value))) return sizeOf(value);
+  if (field === "env" && Array.isArray(value)) return value.map(environmentName);
+  if (Array.isArray(value)) return value.map((item) => redacted(item));
   if (typeof value === "object" && value !== null) {
-    return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, redacted(item, name)]));
+    return Object.fromEntries(
+      Object.entries(value).map(([name, item]) => [withoutSecrets(name), redacted(item, name)]),
+    );
   }
   return typeof value === "string" ? withoutSecrets(value) : value;
 }
 
+const sizeOf = (value: unknown): unknown =>
+  Array.isArray(value) ? (value.length === 0 ? [] : [`${value.length} ${LEFT_OUT}`]) : LEFT_OUT;
+
 function environmentName(item: unknown): unknown {
   const name = typeof item === "object" && item !== null && "name" in item ? item.name : undefined;
   return typeof name === "string" ? { name: withoutSecrets(name), value: LEFT_OUT } : LEFT_OUT;
-}
-
-type Replacement = readonly [pattern: RegExp, by: string];
-
-/** What is a secret in any context. */
-const CREDENTIALS: readonly Replacement[] = [
-  [/-----BEGIN [A-Z0-9 ]+-----[^-]*(?:-----END [A-Z0-9 ]+-----)?/g, LEFT_OUT],
-  [/\b(authorization|cookie)((?:\\*["'])?\s*[:=]\s*)[^\n"'\\]+/gi, `$1$2${LEFT_OUT}`],
-  [/\b([Bb]earer|BEARER|Basic)\s+[\w.~+/=-]{8,}/g, `$1 ${LEFT_OUT}`],
-  [/\beyJ[\w-]{8,}(?:\.[\w-]*){0,2}/g, LEFT_OUT],
-  [/\bsha256~[\w-]{16,}/g, LEFT_OUT],
-  [/\b[a-z0-9]{6}\.[a-z0-9]{16}\b/g, LEFT_OUT],
-  [/(\b[a-z][a-z0-9+.-]{0,20}:\/\/)[^\s/@"']+@/gi, `$1${LEFT_OUT}@`],
-  [/([?&][\w-]*(?:token|key|secret|passw\w*|sig|signature|credential|auth)[\w-]*=)[^&\s"'#]+/gi, `$1${LEFT_OUT}`],
-];
-
-const WORDS = "token|passw(?:or)?d|secret|api-?key|credential|private-?key|key-data|certificate-data|authority-data";
-/** Values that a text calls a secret; and long base64 texts, such as keys and certificates. */
-const NAMED: readonly Replacement[] = [
-  [
-    new RegExp(
-      `((?:${WORDS})[\\w-]{0,200}(?:\\\\*["'])?(?:\\s*[=:]\\s*|\\s+))(?:\\\\*["'][^"'\\\\\\n]*|[^\\s&,;"')}\\]\\\\]+)`,
-      "gi",
-    ),
-    `$1${LEFT_OUT}`,
-  ],
-  [/[A-Za-z0-9+/]{100,}={0,2}/g, LEFT_OUT],
-];
-
-/** Text from logs or configuration without secrets. */
-export function withoutSecrets(text: string): string {
-  return replaced(withoutCredentials(text), NAMED);
-}
-
-/** The same for text in which words such as `token:` may be names of objects: removes only what is a secret in any context. */
-export function withoutCredentials(text: string): string {
-  return replaced(text, CREDENTIALS);
-}
-
-function replaced(text: string, replacements: readonly Replacement[]): string {
-  return replacements.reduce((rest, [pattern, by]) => rest.replace(pattern, by), text);
 }

@@ -47,7 +47,7 @@ async function documentIn(path: string | undefined, unless: string): Promise<unk
     throw new PartError(messageOf(error));
   }
   try {
-    return parse(text);
+    return parse(text, { logLevel: "silent" });
   } catch {
     // Without the parser's message, which quotes the line.
     throw new PartError(`${path} is not YAML`);

@@ -62,8 +62,25 @@ export function describeValue(value: unknown): string {
   return text.length <= MAX_VALUE_CHARS ? text : `${text.slice(0, MAX_VALUE_CHARS)}…`;
 }
 
+/** What a value is, without its content: `a number`. */
+export function kindOfValue(value: unknown): string {
+  if (value === undefined || value === null) return "nothing";
+  if (Array.isArray(value)) return "a list";
+  return typeof value === "object" ? "an object" : typeof value === "string" ? "a text" : `a ${typeof value}`;
+}
+
 /** `spec.ports[0].port must be a whole number from 1 to 65535, got 65536`. */
 export function formatProblem(problem: FieldProblem): string {
+  return textOf(problem, describeValue);
+}
+
+/** The same without a value that may be a secret: `token must be a text (put it in quotes), got a number`. */
+export function formatSecretProblem(problem: FieldProblem): string {
+  const isOneOfFew = !/^must be an? /.test(problem.message) && typeof problem.value !== "object";
+  return textOf(problem, isOneOfFew ? describeValue : kindOfValue);
+}
+
+function textOf(problem: FieldProblem, describe: (value: unknown) => string): string {
   const subject = problem.field === "" ? "the object" : problem.field;
-  return `${subject} ${problem.message}${"value" in problem ? `, got ${describeValue(problem.value)}` : ""}`;
+  return `${subject} ${problem.message}${"value" in problem ? `, got ${describe(problem.value)}` : ""}`;
 }

@@ -5,7 +5,9 @@
 import type { Clock } from "../../../async/clock.ts";
 import { attempt, jsonIn } from "../../../logging/attempt.ts";
 import { messageOf } from "../../../logging/message-of.ts";
+import { LEFT_OUT, withoutSecrets } from "../../../logging/secrets.ts";
 import { isJsonObject } from "../../projection/fields.ts";
+import { kindOfValue } from "../../projection/findings.ts";
 import { ClientConfigError, type ExecPlugin } from "../connection/client-config.ts";
 import { type CertificateChain, isPair, readCertificates, readPrivateKey } from "./pem.ts";
 
@@ -126,7 +128,7 @@ export class ExecCredentials {
     const env = { ...process.env, ...plugin.env, KUBERNETES_EXEC_INFO: JSON.stringify(info) };
     const output = await run(plugin.command, plugin.args, env, signal).catch((error: unknown) => {
       const hint = plugin.installHint === "" ? "" : `: ${plugin.installHint.trim().replaceAll(/\s*\n\s*/g, " ")}`;
-      const reason = messageOf(error);
+      const reason = withoutSecrets(withoutValues(messageOf(error), Object.values(plugin.env)));
       observer?.pluginCalled(...callOutcome(error));
       throw new ClientConfigError(`exec plugin ${plugin.command} failed: ${reason}${hint}`, { cause: error });
     });
@@ -136,6 +138,15 @@ export class ExecCredentials {
     return credential;
   }
 }
+
+/** A plugin that fails may print what the kubeconfig gave to it. */
+function withoutValues(said: string, values: readonly string[]): string {
+  const secrets = values.filter((value) => value.length >= MIN_SECRET_CHARS);
+  return secrets.reduce((rest, secret) => rest.replaceAll(secret, LEFT_OUT), said);
+}
+
+/** Shorter values, such as `1` or `true`, are no secrets. */
+const MIN_SECRET_CHARS = 6;
 
 function callOutcome(error: unknown): readonly [exitCode: number, status: ExecCallStatus] {
   const cause: unknown = error instanceof Error ? error.cause : undefined;
@@ -152,11 +163,9 @@ export function readExecCredential(output: string, plugin: ExecPlugin): ExecCred
   const printed = jsonIn(output);
   if (!isJsonObject(printed)) return fail("it did not print an ExecCredential as JSON");
   if (printed.apiVersion !== plugin.apiVersion) {
-    fail(
-      `its apiVersion must be ${plugin.apiVersion}, as in the kubeconfig, got ${JSON.stringify(printed.apiVersion)}`,
-    );
+    fail(`its apiVersion must be ${plugin.apiVersion}, as in the kubeconfig, got ${shown(printed.apiVersion)}`);
   }
-  if (printed.kind !== "ExecCredential") fail(`its kind must be ExecCredential, got ${JSON.stringify(printed.kind)}`);
+  if (printed.kind !== "ExecCredential") fail(`its kind must be ExecCredential, got ${shown(printed.kind)}`);
   if (!isJsonObject(printed.status)) return fail("its status is missing");
   const { token, clientCertificateData, clientKeyData, expirationTimestamp } = printed.status;
   const certificate = text(clientCertificateData);
@@ -176,13 +185,16 @@ export function readExecCredential(output: string, plugin: ExecPlugin): ExecCred
   }
   if (/[^\x20-\x7e]/.test(text(token)?.trim() ?? "")) fail("its token must be one line of plain text");
   const expiresAtMs = text(expirationTimestamp) === undefined ? undefined : Date.parse(String(expirationTimestamp));
-  if (Number.isNaN(expiresAtMs)) fail(`expirationTimestamp must be a time, got ${JSON.stringify(expirationTimestamp)}`);
+  if (Number.isNaN(expiresAtMs)) fail(`expirationTimestamp must be a time, got ${shown(expirationTimestamp)}`);
   return {
     token: text(token)?.trim(),
     certificate: certificate === undefined || key === undefined ? undefined : { certificate, key },
     expiresAtMs,
   };
 }
+
+const shown = (value: unknown): string =>
+  typeof value === "string" ? JSON.stringify(withoutSecrets(value.slice(0, 100))) : kindOfValue(value);
 
 function text(value: unknown): string | undefined {
   return typeof value === "string" && value !== "" ? value : undefined;

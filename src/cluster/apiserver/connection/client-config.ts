@@ -2,6 +2,7 @@
  * How to reach the API server and authenticate: the result of a kubeconfig, the pod's environment and `--master`.
  * This only names files; `identity.ts` reads them, repeatedly because they are rotated.
  */
+import { withoutSecrets, withoutUserInfo } from "../../../logging/secrets.ts";
 
 /** PEM or token text, or the file that contains it. */
 export type Material =
@@ -66,11 +67,13 @@ export function parseServerUrl(text: string, where: string, hasTlsSettings: bool
   const url = URL.canParse(full) ? new URL(full) : undefined;
   if (url === undefined || (url.protocol !== "https:" && url.protocol !== "http:") || url.hostname === "") {
     throw new ClientConfigError(
-      `${where} must be the URL of an API server such as https://10.0.0.1:6443, got "${text}"`,
+      `${where} must be the URL of an API server such as https://10.0.0.1:6443, got "${withoutSecrets(withoutUserInfo(text))}"`,
     );
   }
   if (url.search !== "" || url.hash !== "") {
-    throw new ClientConfigError(`${where} must be a URL without "?" and "#", got "${text}"`);
+    throw new ClientConfigError(
+      `${where} must be a URL without "?" and "#", got "${withoutSecrets(withoutUserInfo(text))}"`,
+    );
   }
   return url;
 }

@@ -3,6 +3,7 @@
  * file's folder, and a setting may not be given both as data and as a file.
  */
 import { dirname, isAbsolute, resolve } from "node:path";
+import { withoutUserInfo } from "../../../logging/secrets.ts";
 import {
   isAbsent,
   isJsonObject,
@@ -11,7 +12,7 @@ import {
   objectField,
   stringField,
 } from "../../projection/fields.ts";
-import { type Findings, formatProblem, newFindings, refuse } from "../../projection/findings.ts";
+import { type Findings, formatSecretProblem, newFindings, refuse } from "../../projection/findings.ts";
 import {
   type Authentication,
   type ClientConfig,
@@ -61,7 +62,8 @@ export function resolveKubeconfig({ files, master, context: chosen }: Kubeconfig
   const { impersonation, ...user } = readUser(userEntry.reader, userEntry.value, userName);
   const namespace = stringField(found, context.namespace, `context "${contextName}": namespace`);
   const problem = found.problems[0];
-  if (problem !== undefined) fail(formatProblem(problem));
+  // Any part of a kubeconfig may contain a secret, and a mistake may place it anywhere.
+  if (problem !== undefined) fail(formatSecretProblem(problem));
   // As upstream: credentials are sent over TLS only.
   const who = cluster.server.protocol === "https:" ? user : ANONYMOUS;
   return { ...cluster, ...who, impersonation, ...(namespace !== "" && { namespace }) };
@@ -131,10 +133,8 @@ function readCluster(reader: Reader, cluster: JsonObject, name: string, master: 
   const proxyUrl = stringField(found, cluster["proxy-url"], `${where}: proxy-url`);
   const isUncompressed = booleanField(found, cluster["disable-compression"], `${where}: disable-compression`);
   if (proxyUrl !== "" && !(/^https?:\/\//.test(proxyUrl) && URL.canParse(proxyUrl))) {
-    const shown = proxyUrl.replace(/\/\/.*@/, "//");
-    fail(
-      `${where}: proxy-url must be an http:// or https:// URL (other kinds of proxy are not supported), got "${shown}"`,
-    );
+    const rule = "must be an http:// or https:// URL (other kinds of proxy are not supported)";
+    fail(`${where}: proxy-url ${rule}, got "${withoutUserInfo(proxyUrl)}"`);
   }
   const extensions = listField(found, cluster.extensions, `${where}: extensions`).filter(isJsonObject);
   const execConfig = extensions.find((one) => one.name === EXEC_EXTENSION)?.extension;
@@ -183,9 +183,8 @@ function readAuthentication(reader: Reader, user: JsonObject, where: string): Au
     fail(`${where}: more than one authentication method found: token and username/password`);
   if (!isAbsent(user["auth-provider"])) {
     const provider = objectField(found, user["auth-provider"], `${where}: auth-provider`);
-    fail(
-      `${where}: auth-provider "${String(provider.name)}" is not supported: use exec, tokenFile or a client certificate`,
-    );
+    const name = typeof provider.name === "string" ? ` "${provider.name}"` : "";
+    fail(`${where}: auth-provider${name} is not supported: use exec, tokenFile or a client certificate`);
   }
   // Upstream's order: a token file wins over a token, and both over the plugin.
   if (tokenFile !== "") return { kind: "tokenFile", path: resolve(folder, tokenFile) };

@@ -52,8 +52,15 @@ async function decode(path: string): Promise<unknown> {
     return readConfigText(text).root;
   } catch (error) {
     if (!(error instanceof TextSyntaxError)) throw error;
-    throw new ClientConfigError(`invalid configuration: kubeconfig ${path}: ${error.message}`, { cause: error });
+    throw new ClientConfigError(`invalid configuration: kubeconfig ${path}: ${withoutQuotes(error.message)}`);
   }
+}
+
+/** A parser quotes what it does not understand, in a kubeconfig perhaps a part of a secret. */
+function withoutQuotes(message: string): string {
+  const [, line = "", rest = message] = /^((?:yaml: )?(?:line \d+: )?)(.*)$/s.exec(message) ?? [];
+  if (/json/i.test(rest)) return `it begins with "{" but is not valid JSON`;
+  return `${line}${rest.replace(/(?:: |(?<=anchor|escape sequence|character) |").*$/s, "")}`;
 }
 
 const SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount";
