@@ -6,8 +6,10 @@
  * - `host` (the default): type check, lint, unit tests, conformance, and what this machine's own kernel does: flows and faults.
  * - `package` (`npm run test:package`): what is around the program: the npm package as another project installs it, the demo,
  *   the page in a browser, a mode that is added, the bench and the soak test themselves, load that takes a minute.
+ * - `nobody`, beside `host`: the unit tests once more as another user, without privilege.
  * - `vm` (`npm run test:vm`): what needs another kernel, in user-mode Linux (testkit/vm), and Windows programs under Wine.
- * - `all` (`npm run test:all`): these, and two more kernels in qemu, the image, long histories, the next Node.js, mutants.
+ * - `all` (`npm run test:all`): these, and two more kernels in qemu, the image, long histories, the next Node.js, other places
+ *   (test-places.mjs), mutants.
  *
  * A test that needs the kernel and was skipped although the kernel can run it counts as failed.
  */
@@ -19,6 +21,7 @@ import { fileURLToPath } from "node:url";
 import { makeBatches, partition } from "../testkit/batches/make-batches.ts";
 import { TEST_ENGINE } from "../testkit/batches/test-engine.ts";
 import { Sources } from "../testkit/needs/reach.ts";
+import { UNPRIVILEGED } from "../testkit/support/unprivileged.ts";
 import { endHungTests } from "./hung-tests.mjs";
 import { ensureNextNode, NEXT_NODE } from "./next-node.mjs";
 import { allTestFiles, filesBelow, meant } from "./test-files.mjs";
@@ -53,7 +56,7 @@ const AROUND = [
 ].map((path) => join(root, path));
 /** The factor by which tier `all` increases the number of histories in property tests. */
 const LONG_HISTORIES = "10";
-const TIERS = ["host", "package", "vm", "all"];
+const TIERS = ["host", "package", "vm", "nobody", "all"];
 
 /** One checker: several each work out what they have in common, and take 15 instead of 9 s of processor time. */
 const checks = {
@@ -76,9 +79,10 @@ function stripTypes(env) {
 }
 
 /** Runs a check; prints its output only if it fails. @returns whether it passed. */
-function check(title, args, node = process.execPath) {
+function check(title, args, node = process.execPath, wrapper = []) {
   return new Promise((done) => {
-    const child = spawn(node, args, { cwd: root, stdio: ["ignore", "pipe", "pipe"] });
+    const [program, ...words] = [...wrapper, node, ...args];
+    const child = spawn(program, words, { cwd: root, stdio: ["ignore", "pipe", "pipe"], env: environment });
     let output = "";
     for (const stream of [child.stdout, child.stderr]) stream.on("data", (text) => (output += text));
     child.on("close", (status) => {
@@ -139,6 +143,10 @@ if (unknown.length > 0 || [...tiers].some((tier) => !TIERS.includes(tier))) {
   );
   process.exit(1);
 }
+if (tiers.has("nobody") && !tiers.has("host")) {
+  console.error("--tier=nobody goes with host: --tier=host,nobody");
+  process.exit(1);
+}
 if (named !== undefined && paths.length > 0) {
   console.error("either --tier or paths");
   process.exit(1);
@@ -161,6 +169,15 @@ const environment = {
 };
 
 const total = { passed: 0, failed: 0, skipped: 0 };
+/** Test files, of which those in batches are reported one by one. */
+const progress = { done: 0, all: 0, said: 0 };
+const PROGRESS_MS = 10_000;
+setInterval(() => {
+  if (progress.done === progress.said) return;
+  progress.said = progress.done;
+  console.log(`${progress.done} of ${progress.all} files`);
+}, PROGRESS_MS).unref();
+
 /** Repeated at the end of the output. */
 const failures = [];
 const isWhole = paths.length === 0 && patterns.length === 0;
@@ -201,8 +218,9 @@ if (!isBuilt && isWhole) {
 async function runFiles({ batches = new Map(), ...options }) {
   const stream = run({ concurrency: CONCURRENCY, execArgv: TEST_ENGINE, ...options });
   const unreported = new Map([...batches].map(([path, { files }]) => [path, new Set(files)]));
+  progress.all += options.files.length - batches.size + [...batches.values()].flatMap(({ files }) => files).length;
   const note = ({ nesting, name, file, entryFile }) => {
-    if (nesting === 0) unreported.get(entryFile ?? file)?.delete(name);
+    if (nesting === 0 && unreported.get(entryFile ?? file)?.delete(name)) progress.done += 1;
   };
   stream.on("test:pass", (data) => {
     note(data);
@@ -226,6 +244,7 @@ async function runFiles({ batches = new Map(), ...options }) {
     if (type === "suite" && error?.failureType !== "subtestsFailed") total.failed += 1;
   });
   stream.on("test:summary", ({ file, counts }) => {
+    if (file !== undefined && !batches.has(file)) progress.done += 1;
     if (file !== undefined) return;
     total.passed += counts.passed;
     total.failed += counts.failed + counts.cancelled;
@@ -275,7 +294,7 @@ function hostBatches() {
   return [...batches, ...batchesOf("KPTS_YIELD=always", giving, { KPTS_YIELD: "always" })];
 }
 
-/** The unit tests as node:test is given them, for the next Node.js. */
+/** The unit tests as node:test is given them, for the next Node.js and another user. */
 let unitFiles = [];
 
 async function runHost(concurrency) {
@@ -291,6 +310,7 @@ async function runHost(concurrency) {
   const inTurn = [...alone.filter(isLong), ...batches.keys(), ...alone.filter((file) => !isLong(file))];
   const names = patterns.length > 0 && { testNamePatterns: patterns };
   const unreported = await runFiles({ files: inTurn, batches, timeout, env, concurrency, ...names });
+  progress.all -= unreported.length;
   for (const { file, batch } of unreported) {
     await runFiles({ files: [join(root, file)], timeout, env: { ...env, ...batch.env } });
   }
@@ -326,7 +346,16 @@ async function checkNextNode() {
     return false;
   }
 }
+/** The unit tests once more, as another user (testkit/support/unprivileged.ts). Without root it is the one who runs them. */
+async function checkNobody() {
+  const once = unitFiles.filter((file) => !file.includes("KPTS"));
+  const tests = ["--test", "--test-concurrency=3", ...TEST_ENGINE, ...once];
+  return await check("unit tests as nobody", tests, process.execPath, UNPRIVILEGED);
+}
+if (isWhole && (isAll || tiers.has("nobody")) && unitFiles.length > 0 && process.getuid?.() === 0)
+  total[(await checkNobody()) ? "passed" : "failed"] += 1;
 if (isWhole && isAll) {
+  total[(await check("the tests in other places", ["scripts/test-places.mjs"])) ? "passed" : "failed"] += 1;
   total[(await checkNextNode()) ? "passed" : "failed"] += 1;
   total[(await check("mutants of random lines", ["test/mutation/run.ts"])) ? "passed" : "failed"] += 1;
 }

@@ -5,12 +5,23 @@
 import { relative } from "node:path";
 import { stripVTControlCharacters, styleText } from "node:util";
 import { WARM_UP } from "../testkit/batches/run-batch.ts";
+import { busyWords } from "../testkit/support/patience.ts";
 
 /** What node:test prints at the end of every file. */
 const TOTALS = /^(?:tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) [\d.]+$/;
 
 /** How much of a failure is repeated at the end: the error comes first, the log of what led to it last. */
 const [FIRST_LINES, LAST_LINES, LINE_LENGTH] = [40, 19, 400];
+
+/** A message that speaks of time: of a limit, or of a duration. */
+const OF_TIME = /\b(?:waited|timed? ?-?out|time limit|killed after|ETIMEDOUT)\b|\d ?m?s\b/i;
+
+/** For a test that time has ended, where the machine has more to do than it can. */
+function busyLine(error) {
+  const isByTime = error?.failureType === "testTimeoutFailure" || OF_TIME.test(causeOf(error)?.message ?? "");
+  const words = isByTime ? busyWords() : undefined;
+  return words === undefined ? "" : `\n${words}`;
+}
 
 const indent = (text) => text.replace(/^/gm, "    ");
 
@@ -110,7 +121,8 @@ class ProcessReport {
       isProcess && this.batch !== undefined
         ? `: the process of ${this.batch.title} has ended; its other files follow`
         : where;
-    const failure = { title: `${title}${whose}`, text: stripVTControlCharacters(errorText(data.details.error)) };
+    const text = stripVTControlCharacters(errorText(data.details.error)) + busyLine(data.details.error);
+    const failure = { title: `${title}${whose}`, text };
     this.#failures.push(failure);
     yield `${styleText("red", "✗")} ${failure.title}\n${indent(failure.text)}\n`;
     if (this.#noise !== "") yield `${indent(`the file printed:\n${stripVTControlCharacters(this.#noise)}`)}\n`;

@@ -1,12 +1,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { PATIENCE, stretched, until, whenLate } from "./patience.ts";
+import { busyWords, PATIENCE, stretched, until, whenLate } from "./patience.ts";
 
 test("a busy machine gets as much longer as it has more to do than processors", () => {
   assert.equal(stretched(1000, 0.3, 2), 1000 * PATIENCE);
   assert.equal(stretched(1000, 16, 2), 8000 * PATIENCE);
   // spawn() only accepts whole milliseconds.
   assert.ok(Number.isInteger(stretched(30_001, 4.07, 2)));
+});
+
+test("a machine is busy from twice its processors on", () => {
+  assert.equal(busyWords(50.2, 2), "the machine is busy: load 50 on 2 processors");
+  assert.equal(busyWords(2, 1), "the machine is busy: load 2 on 1 processor");
+  assert.equal(busyWords(3.9, 2), undefined);
 });
 
 test("what is waited for is looked at until it holds, and named when it does not", async () => {

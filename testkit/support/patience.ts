@@ -14,6 +14,12 @@ export function stretched(limitMs: number, load = loadavg()[0] ?? 0, processors 
   return Math.ceil(limitMs * PATIENCE * Math.max(1, load / processors));
 }
 
+/** That the machine has twice as much to do as its processors can, in words; undefined if it has not. */
+export function busyWords(load = loadavg()[0] ?? 0, processors = availableParallelism()): string | undefined {
+  if (load < 2 * processors) return undefined;
+  return `the machine is busy: load ${Math.round(load)} on ${processors} processor${processors === 1 ? "" : "s"}`;
+}
+
 export interface UntilOptions {
   /** On an idle machine. @default ten seconds */
   readonly patienceMs?: number;

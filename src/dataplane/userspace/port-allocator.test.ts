@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "../../../testkit/support/fast-check.ts";
+import { BusyClock } from "../../../testkit/support/processor-wait.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { ANY_PORT } from "../../net/port-range.ts";
 import { ListenError, type ListenErrorCode } from "../../relay/listen-error.ts";
@@ -67,9 +68,10 @@ describe("the port allocator", () => {
     const range = { first: 20_000, last: 65_535 };
     const allocator = new PortAllocator({ range, random: Math.random });
     for (let port = range.first; port <= range.last; port++) await allocator.open(opens);
-    const startedMs = performance.now();
+    // Work of others on this machine does not count.
+    const clock = new BusyClock("self");
     for (let user = 0; user < 5000; user++) await assert.rejects(allocator.open(opens), PortsExhaustedError);
-    const tookMs = performance.now() - startedMs;
+    const tookMs = clock.elapsedMs();
     assert.ok(tookMs < 1000, `${tookMs} ms for users that every sync asks for`);
   });
 
