@@ -46,7 +46,7 @@ const WINE_TEST = join(root, "test/windows/wine.test.ts");
 const AROUND = [
   "bench",
   "demo/run-demo.test.ts",
-  "src/relay/tcp-load.test.ts",
+  "test/kernel/flows/tcp-load.test.ts",
   "test/apiserver/soak.test.ts",
   "test/dataplane/toy-mode.test.ts",
   "test/deploy/package.test.ts",
@@ -109,7 +109,7 @@ const LONG = [
   "test/apiserver/",
   "test/attack/",
   "src/cluster/manifests/",
-  "src/relay/tcp-load.test.ts",
+  "test/kernel/flows/tcp-load.test.ts",
   "demo/run-demo.test.ts",
   "test/deploy/package.test.ts",
   "test/kernel/flows/",

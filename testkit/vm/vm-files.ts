@@ -17,7 +17,8 @@ const USUAL: Readonly<Record<MachineName, readonly string[]>> = {
   qemu: [
     "src/kernel/bpf/socket-balancer/*.test.ts",
     "src/kernel/ipvs/netlink-ipvs.test.ts",
-    "src/kernel/nftables/netlink-nftables.test.ts",
+    "test/kernel/bpf/*.test.ts",
+    "test/kernel/wire/netlink-nftables.test.ts",
     "test/conformance/ipvs-mode-switch.vm.test.ts",
     "test/kernel/flows/{features,matrix}.test.ts",
   ],
@@ -25,6 +26,7 @@ const USUAL: Readonly<Record<MachineName, readonly string[]>> = {
   "qemu-6.12": [
     "src/kernel/bpf/bpf.test.ts",
     "src/kernel/bpf/socket-balancer/*.test.ts",
+    "test/kernel/bpf/*.test.ts",
     "test/kernel/flows/matrix.test.ts",
   ],
 };

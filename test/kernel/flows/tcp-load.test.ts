@@ -6,10 +6,9 @@ import { networkInterfaces } from "node:os";
 import { type TestContext, test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { inNetns } from "../../testkit/support/in-netns.ts";
-import { raiseFileLimit } from "../kernel/file-limit.ts";
-import type { IpAddress } from "../net/ip.ts";
-import type { Destination } from "./relay.ts";
+import { raiseFileLimit } from "../../../src/kernel/file-limit.ts";
+import type { IpAddress } from "../../../src/net/ip.ts";
+import type { Destination } from "../../../src/relay/relay.ts";
 import {
   ask,
   echo,
@@ -22,7 +21,8 @@ import {
   udpEcho,
   udpSocket,
   until,
-} from "./testing/relay-lab.ts";
+} from "../../../src/relay/testing/relay-lab.ts";
+import { inNetns } from "../../../testkit/support/in-netns.ts";
 
 const SHORT_CONNECTIONS = 10_000;
 const AT_A_TIME = 64;

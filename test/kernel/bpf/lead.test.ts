@@ -1,20 +1,17 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { interpret } from "../../../../testkit/fakes/bpf/interpreter.ts";
-import { memoryBpf } from "../../../../testkit/fakes/bpf/memory-bpf.ts";
-import { MemoryMap } from "../../../../testkit/fakes/bpf/memory-map.ts";
-import fc from "../../../../testkit/support/fast-check.ts";
-import { PATIENCE } from "../../../../testkit/support/patience.ts";
-import { type IpAddress, ipFromBytes, unspecifiedAddress } from "../../../net/ip.ts";
-import { PROTOCOL_NUMBERS } from "../../../net/protocol.ts";
-import { kernelBpf } from "../kernel-bpf.ts";
-import { encode, putNumber, takeNumber } from "../layout.ts";
-import type { Program } from "../map-definition.ts";
-import { runnable } from "../testing/run-program.ts";
-import { reasonToSkip, testCgroup } from "../testing/test-cgroup.ts";
-import { BACKEND_VALUE, type BalancerMaps, CONNECTED_KEY, CONNECTED_VALUE, VALIDITY } from "./maps.ts";
-import { socketPrograms } from "./programs.ts";
-import { startDialler } from "./testing/dialler.ts";
+import { kernelBpf } from "../../../src/kernel/bpf/kernel-bpf.ts";
+import { encode, putNumber, takeNumber } from "../../../src/kernel/bpf/layout.ts";
+import type { Program } from "../../../src/kernel/bpf/map-definition.ts";
+import {
+  BACKEND_VALUE,
+  type BalancerMaps,
+  CONNECTED_KEY,
+  CONNECTED_VALUE,
+  VALIDITY,
+} from "../../../src/kernel/bpf/socket-balancer/maps.ts";
+import { socketPrograms } from "../../../src/kernel/bpf/socket-balancer/programs.ts";
+import { startDialler } from "../../../src/kernel/bpf/socket-balancer/testing/dialler.ts";
 import {
   contextOf,
   type Dial,
@@ -27,8 +24,22 @@ import {
   type Place,
   placeOf,
   testMaps,
-} from "./testing/dialling.ts";
-import { familyOfKind, type SocketKind, TEST_RETURN_VALUE, testProgram } from "./testing/test-programs.ts";
+} from "../../../src/kernel/bpf/socket-balancer/testing/dialling.ts";
+import {
+  familyOfKind,
+  type SocketKind,
+  TEST_RETURN_VALUE,
+  testProgram,
+} from "../../../src/kernel/bpf/socket-balancer/testing/test-programs.ts";
+import { runnable } from "../../../src/kernel/bpf/testing/run-program.ts";
+import { reasonToSkip, testCgroup } from "../../../src/kernel/bpf/testing/test-cgroup.ts";
+import { type IpAddress, ipFromBytes, unspecifiedAddress } from "../../../src/net/ip.ts";
+import { PROTOCOL_NUMBERS } from "../../../src/net/protocol.ts";
+import { interpret } from "../../../testkit/fakes/bpf/interpreter.ts";
+import { memoryBpf } from "../../../testkit/fakes/bpf/memory-bpf.ts";
+import { MemoryMap } from "../../../testkit/fakes/bpf/memory-map.ts";
+import fc from "../../../testkit/support/fast-check.ts";
+import { PATIENCE } from "../../../testkit/support/patience.ts";
 
 const KINDS: readonly SocketKind[] = ["IPv4", "IPv6", "mapped"];
 const CALLS = ["connect", "sendmsg"] as const;

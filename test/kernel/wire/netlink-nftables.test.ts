@@ -5,21 +5,21 @@ import fs from "node:fs";
 import { syncBuiltinESMExports } from "node:module";
 import { describe, type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { NETLINK_NETFILTER } from "../../../src/kernel/netlink/constants.ts";
+import { libc } from "../../../src/kernel/netlink/libc.ts";
+import { NetlinkSocket } from "../../../src/kernel/netlink/socket.ts";
+import { openNetlinkRuleset } from "../../../src/kernel/nftables/netlink-nftables.ts";
+import type { NftForeignChange, NftOperation } from "../../../src/kernel/nftables/nftables.ts";
+import type { NftHook, NftSet } from "../../../src/kernel/nftables/ruleset.ts";
+import { tableOf } from "../../../src/kernel/nftables/ruleset-table.ts";
+import { tableText } from "../../../src/kernel/nftables/ruleset-text.ts";
+import { comparisonContract } from "../../../src/kernel/nftables/testing/comparison-contract.ts";
+import { foreignNftText } from "../../../src/kernel/nftables/testing/foreign-hand.ts";
+import { nftablesContract } from "../../../src/kernel/nftables/testing/nftables-contract.ts";
+import type { NftablesSubject } from "../../../src/kernel/nftables/testing/nftables-subject.ts";
+import { targetMapContract, targetMapExample } from "../../../src/kernel/nftables/testing/target-map-contract.ts";
+import type { IpAddress } from "../../../src/net/ip.ts";
 import { inNetns } from "../../../testkit/support/in-netns.ts";
-import type { IpAddress } from "../../net/ip.ts";
-import { NETLINK_NETFILTER } from "../netlink/constants.ts";
-import { libc } from "../netlink/libc.ts";
-import { NetlinkSocket } from "../netlink/socket.ts";
-import { openNetlinkRuleset } from "./netlink-nftables.ts";
-import type { NftForeignChange, NftOperation } from "./nftables.ts";
-import type { NftHook, NftSet } from "./ruleset.ts";
-import { tableOf } from "./ruleset-table.ts";
-import { tableText } from "./ruleset-text.ts";
-import { comparisonContract } from "./testing/comparison-contract.ts";
-import { foreignNftText } from "./testing/foreign-hand.ts";
-import { nftablesContract } from "./testing/nftables-contract.ts";
-import type { NftablesSubject } from "./testing/nftables-subject.ts";
-import { targetMapContract, targetMapExample } from "./testing/target-map-contract.ts";
 
 const TABLE = "kube-proxy";
 const NAME = { family: "ip", table: TABLE } as const;
@@ -393,7 +393,7 @@ inNetns(import.meta.url, { name: "nftnetlink" }, () => {
 
   test("without CAP_NET_ADMIN it says what is missing", () => {
     const script = `
-      const { openNetlinkRuleset } = await import(${JSON.stringify(new URL("netlink-nftables.ts", import.meta.url).href)});
+      const { openNetlinkRuleset } = await import(${JSON.stringify(new URL("../../../src/kernel/nftables/netlink-nftables.ts", import.meta.url).href)});
       const ruleset = openNetlinkRuleset();
       const table = ruleset.open({ family: "ip", table: "t" });
       for (const work of [() => table.transact([{ kind: "add-table", comment: "" }]), () => table.read()]) {
