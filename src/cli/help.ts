@@ -1,4 +1,5 @@
 /** `kube-proxy help [COMMAND]`: the help of each command, with examples. */
+import { fitHelp } from "../text/fit-lines.ts";
 import { COMMANDS, findCommand } from "./commands.ts";
 import { EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
 import { didYouMean } from "./suggestion.ts";
@@ -24,7 +25,7 @@ Exit status: 0; 1 when there is no such command.
  *
  * @returns the exit status. @throws UsageError for a word that is no command, and for flags before the command
  */
-export function pluginWithoutCommand(argv: readonly string[], output: Pick<Output, "out">): number {
+export function pluginWithoutCommand(argv: readonly string[], output: Pick<Output, "out" | "terminal">): number {
   const [first = "--help"] = argv;
   const known = COMMANDS.map(({ name }) => name);
   if (!first.startsWith("-")) {
@@ -37,7 +38,7 @@ export function pluginWithoutCommand(argv: readonly string[], output: Pick<Outpu
     const inOrder = [...argv.slice(at), ...argv.slice(0, at)].join(" ");
     throw new UsageError(`${first} comes after the command`, `kubectl kube-proxy ${inOrder}`);
   }
-  output.out(`kubectl kube-proxy says what kube-proxy does with Services on a node, and why.
+  const text = `kubectl kube-proxy says what kube-proxy does with Services on a node, and why.
 
 Usage: kubectl kube-proxy COMMAND [options]
 
@@ -49,7 +50,8 @@ Options come after the command, kubectl's (--context, --kubeconfig, -n) too. kub
 Examples:
   kubectl kube-proxy explain svc/web -n shop
   kubectl kube-proxy status --all-nodes
-`);
+`;
+  output.out(fitHelp(text, output.terminal?.width));
   return EXIT_SUCCESS;
 }
 
@@ -61,13 +63,12 @@ function commandList(): string {
 export async function help(argv: readonly string[], output: Output): Promise<number> {
   const [word, ...more] = argv;
   if (word === "-h" || word === "--help") {
-    output.out(HELP_USAGE);
+    output.out(fitHelp(HELP_USAGE, output.terminal?.width));
     return EXIT_SUCCESS;
   }
   if (word === undefined) {
-    output.out(
-      `${HELP_USAGE}\nCommands:\n${commandList()}\n\nkube-proxy --help lists the flags of the proxy itself.\n`,
-    );
+    const all = `${HELP_USAGE}\nCommands:\n${commandList()}\n\nkube-proxy --help lists the flags of the proxy itself.\n`;
+    output.out(fitHelp(all, output.terminal?.width));
     return EXIT_SUCCESS;
   }
   const found = await findCommand(word)?.load();
@@ -78,6 +79,6 @@ export async function help(argv: readonly string[], output: Output): Promise<num
       didYouMean(word, known, "kube-proxy help ") ?? `There is help for ${known.join(", ")}.`,
     );
   }
-  output.out(found.usage);
+  output.out(fitHelp(found.usage, output.terminal?.width));
   return EXIT_SUCCESS;
 }

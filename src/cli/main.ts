@@ -3,13 +3,14 @@
  */
 
 import { escapeLine } from "../logging/escape.ts";
+import { fitLines } from "../text/fit-lines.ts";
 import { COMMANDS, findCommand } from "./commands.ts";
 import { EXIT_BAD_INPUT, EXIT_FAILURE, type Output, terminalOf, UsageError } from "./output.ts";
 import { takeColour } from "./subcommand-options.ts";
 
 const output: Output = {
   out: (text) => void process.stdout.write(text),
-  err: (text) => void process.stderr.write(text),
+  err: (text) => void process.stderr.write(fitLines(text, process.stderr.isTTY ? process.stderr.columns : undefined)),
   waiting: () => process.stdout.writableLength,
 };
 
@@ -27,7 +28,10 @@ async function main(argv: readonly string[]): Promise<number> {
     return await (await command.load()).run(own, seen);
   }
   if (process.env.KUBE_PROXY_TS_PLUGIN === "1" && !/^--version(?:=|$)/.test(name)) {
-    return (await import("./help.ts")).pluginWithoutCommand(argv, output);
+    return (await import("./help.ts")).pluginWithoutCommand(argv, {
+      ...output,
+      terminal: terminalOf(process.stdout, "never", process.env),
+    });
   }
   if (/^[a-z]/.test(name)) await suggestCommand(name);
   return await (await import("./proxy-command.ts")).proxyCommand(argv, output);

@@ -1,6 +1,7 @@
 /** The commands besides kube-proxy's own command line: their options, with errors that say what to type, and how they run and end. */
 import type { ParseArgsOptionsConfig } from "node:util";
 import { parseArgs } from "../kernel/node-util.ts";
+import { fitHelp } from "../text/fit-lines.ts";
 import { COLOURS, EXIT_SUCCESS, inspecting, type Output, UsageError } from "./output.ts";
 import { nearestWord } from "./suggestion.ts";
 
@@ -27,7 +28,7 @@ export async function runCommand<R extends Read>(
     const options = read(argv);
     const { help, output: form = "" } = options.values;
     if (help === true) {
-      output.out(usage);
+      output.out(fitHelp(usage, output.terminal?.width));
       return EXIT_SUCCESS;
     }
     if (forms !== undefined && !forms.includes(form) && form !== "wide") {
