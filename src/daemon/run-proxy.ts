@@ -125,7 +125,9 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const collecting = collectWhenIdle({ clock, log }, ended);
     const removing = whenInForce(proxiers, ended, async () => {
       await probeFrom(daemon, proxiers);
-      const removed = removeAllLeftovers(afterFirstSync, { config, log, clock }, ended);
+      const removed = removeAllLeftovers(afterFirstSync, { config, log, clock }, ended).then(() => {
+        for (const { proxier } of proxiers) proxier.onLeftoversRemoved();
+      });
       await Promise.all([removeStartupTaint(ended), removed]);
     });
     watch?.updated.then((message) => fatal(new Error(message)), fatal);

@@ -151,6 +151,18 @@ describe("proxier: which event causes which sync (endpoints.md §6.3)", () => {
     assert.notEqual(bench.backend.lose, undefined);
   });
 
+  it("syncs in full once another mode's rules are gone, if flows end at this process", async () => {
+    for (const endsFlows of [true, false]) {
+      const bench = new ProxierBench();
+      Object.assign(bench.backend, { endsFlows });
+      await bench.start();
+      bench.proxier.onLeftoversRemoved();
+      await bench.clock.advance(5000);
+      const later = bench.backend.calls.slice(1).map(({ isFullSync }) => isFullSync);
+      assert.deepEqual(later, endsFlows ? [true] : []);
+    }
+  });
+
   it("syncs in full for ServiceCIDRs only in a mode that uses them, and only when they change", async () => {
     const bench = new ProxierBench();
     await bench.start();

@@ -177,6 +177,11 @@ export class Proxier {
     this.#requestFullSync("node-addresses");
   }
 
+  /** Another mode's rules are gone: until then they could translate flows past a mode whose flows end at this process. */
+  onLeftoversRemoved(): void {
+    if (this.#options.backend.endsFlows === true) this.#requestFullSync("requested");
+  }
+
   /** The union of all ServiceCIDRs, in a fixed order. Requests a sync only on change, and only in a mode that uses them. */
   onServiceCIDRs(cidrs: readonly string[]): void {
     if (equalLists(cidrs, this.#serviceCIDRs)) return;
