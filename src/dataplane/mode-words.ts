@@ -2,12 +2,14 @@
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { ServicePort } from "../model/service-port.ts";
+import type { Protocol } from "../net/protocol.ts";
 
 /** Why a packet to a frontend is not forwarded to an endpoint, although nothing rejects or drops it. */
 export type NotTaken =
   | "own-packets-not-looked-at"
   | "only-from-elsewhere"
   | "source-ranges"
+  | "protocol-not-served"
   | "no-load-balancer"
   | "host-not-led";
 
@@ -36,7 +38,7 @@ export interface ModeWords {
   /** The source that an endpoint sees if it does not see its client. */
   readonly otherSource: "masqueraded" | "host-or-source-vip";
   /** @param isBarred whether the client is not in `loadBalancerSourceRanges`. */
-  notTaken(position: "pod" | "node" | "other-node" | "outside", isBarred: boolean): NotTaken;
+  notTaken(position: "pod" | "node" | "other-node" | "outside", isBarred: boolean, protocol: Protocol): NotTaken;
 }
 
 /** The words of modes whose rules let the kernel translate addresses. */

@@ -187,6 +187,10 @@ function metBy(client: Client, asked: Asked): Met {
   }
   const none = { position, endpoints: undefined, source: undefined } as const;
   if (reached.length === 0) return { ...none, ...unanswered(otherwise, client, asked) };
+  const isUnlessBridged =
+    otherwise !== undefined &&
+    position === "pod" &&
+    asked.words.notTaken(position, false, port.protocol) === "only-from-elsewhere";
   const lost = reached.filter(({ fate }) => fate.kind === "sent" && fate.isAnswerLost === true).length;
   if (lost === reached.length) return { ...none, outcome: "dropped", reason: "answers-lost" };
   return {
@@ -194,14 +198,14 @@ function metBy(client: Client, asked: Asked): Met {
     outcome: "answered",
     endpoints: whichOf(reached, asked),
     source: sourceOf(reached, client, asked),
-    reason: lost > 0 ? "answers-lost" : "policy",
+    reason: lost > 0 ? "answers-lost" : isUnlessBridged ? "not-by-bridge" : "policy",
   };
 }
 
 function unanswered(
   fate: Outcome["fate"] | undefined,
   { position, isListed }: Client,
-  { frontend, routing, words, node: { nodePortIPs } }: Asked,
+  { frontend, routing, words, port: { protocol }, node: { nodePortIPs } }: Asked,
 ): Pick<Met, "outcome" | "reason"> {
   const { hasAny } = routing.categories;
   const isBarred = frontend.sources.length > 0 && !isListed;
@@ -215,7 +219,7 @@ function unanswered(
     case "not-led": {
       const isNowhere = frontend.kind === "node-port" && nodePortIPs.kind === "ips" && nodePortIPs.ips.length === 0;
       if (isNowhere) return { outcome: "passed-by", reason: "no-node-port-address" };
-      return { outcome: "passed-by", reason: words.notTaken(position, isBarred) };
+      return { outcome: "passed-by", reason: words.notTaken(position, isBarred, protocol) };
     }
     default:
       return { outcome: "passed-by", reason: "not-known" };

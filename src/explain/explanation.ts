@@ -13,6 +13,7 @@ export type ReachReason =
   | "no-endpoint"
   | "no-local-endpoint"
   | "answers-lost"
+  | "not-by-bridge"
   | "no-node-port-address"
   | "no-cluster-cidr"
   | "other-frontend"

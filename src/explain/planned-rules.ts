@@ -87,7 +87,7 @@ export function isPodOf({ detector }: OfflineNode, podCIDRs: readonly string[], 
   return cidrs.some((cidr) => cidrContains(cidr, address));
 }
 
-/** Sends packets through the plan. Every client counts as new, and pods come in by a bridge port. No outcomes without rules. */
+/** Sends packets through the plan. Every client counts as new, and pods may come in by a bridge port. No outcomes without rules. */
 export async function walkOf(node: OfflineNode, config: KubeProxyConfig): Promise<Walk> {
   const rules = await plannedRules(node, config).catch((error: unknown) => {
     if (error instanceof NoRulesError) return undefined;
@@ -102,7 +102,8 @@ export async function walkOf(node: OfflineNode, config: KubeProxyConfig): Promis
     const { inInterface, origin, destination, source } = question;
     const { address } = sendingTo(destination, { address: source, inInterface }, isLocal);
     const isPod = origin === "socket" && inInterface !== "";
-    const answers = new Map([[COMES_BY_BRIDGE, isPod]]);
+    // Only pods may come in by a port of a bridge, and whether these do is not known.
+    const answers = new Map(isPod ? [] : [[COMES_BY_BRIDGE, false]]);
     return outcomesOf(walk(newPacket({ ...question, source: address }), { record: "ends", answers }));
   };
 }

@@ -56,6 +56,8 @@ const REACH_WORDS: Readonly<Record<ReachReason, string>> = {
   "only-from-elsewhere": "external IPs only serve packets from outside this node: it leaves by the node's routes",
   "answers-lost": "an endpoint on another node would answer them past this node",
   "no-cluster-cidr": "depends on clusterCIDR, which is not known",
+  "not-by-bridge": "not if the pod is behind a bridge whose packets pass the node's rules (br_netfilter)",
+  "protocol-not-served": "userspace mode does not serve SCTP",
   "no-node-port-address": "no address of this node takes node ports",
   "other-frontend": "an external or load-balancer IP of that port is the node's own address, and takes precedence",
   "not-known": "the plan does not tell",
@@ -87,7 +89,8 @@ export function reasonWords(encounter: Omit<Encounter, "words">): string {
   if (reason === "no-cluster-cidr") return `by ${from}; whether masqueraded ${REACH_WORDS[reason]}${only}`;
   const lost =
     reason === "answers-lost" ? "; an endpoint on another node answers past this node, and that answer is lost" : "";
-  return `by ${from}, ${SOURCE_WORDS[source ?? "kept"]}${lost}${only}`;
+  const bridged = reason === "not-by-bridge" ? `; ${REACH_WORDS[reason]}` : "";
+  return `by ${from}, ${SOURCE_WORDS[source ?? "kept"]}${lost}${bridged}${only}`;
 }
 
 const SOURCE_WORDS: Readonly<Record<NonNullable<Encounter["source"]>, string>> = {

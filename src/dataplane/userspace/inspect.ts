@@ -27,7 +27,8 @@ export const inspectUserspace: ModeInspection = {
     ...TRANSLATING,
     sources: () => ["The proxy carries the bytes itself, so endpoints always see this node's address."],
     // Without endpoints, packets from elsewhere are refused.
-    notTaken: (_position, isBarred) => (isBarred ? "source-ranges" : "only-from-elsewhere"),
+    notTaken: (_position, isBarred, protocol) =>
+      protocol === "SCTP" ? "protocol-not-served" : isBarred ? "source-ranges" : "only-from-elsewhere",
   },
   choice: () => "in turn, by the proxy's own process",
   sharedPurpose: (name) => CHAIN_PURPOSES.get(name),
