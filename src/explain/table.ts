@@ -1,18 +1,34 @@
 /** A plain-text table: columns are as wide as their widest cell, or narrower to fit a terminal. */
 
 const GAP = "  ";
+/** `namespace/name…`: no address, and so long only where somebody likes long names. */
+const NAME = /^\(?[a-z][a-z0-9.-]*\/[a-z0-9]/;
+/** The fewest characters of a name that is shortened. */
+const SHORT_NAME = 24;
 /** The space between words; `50 %` stays one word. */
 const BETWEEN_WORDS = / (?!%)/;
 
 /**
  * @param indent before each line; the last cell of a line is not padded.
- * @param width of the terminal, in characters: cells wrap between words so that lines fit. @default no limit
+ * @param width of the terminal, in characters: cells wrap between words so that lines fit, and if that is not enough, long names
+ *   are shortened. @default no limit
  */
 export function tableText(rows: readonly (readonly string[])[], indent = GAP, width?: number): string {
   const widths = widest(rows, (cell) => cell.length);
   if (width !== undefined) {
-    const words = widest(rows, (cell) => Math.max(...cell.split(BETWEEN_WORDS).map((word) => word.length)));
-    narrow(widths, words, width - indent.length - GAP.length * (widths.length - 1));
+    const words = (least: (word: string) => number) =>
+      widest(rows, (cell) => Math.max(...cell.split(BETWEEN_WORDS).map(least)));
+    const available = width - indent.length - GAP.length * (widths.length - 1);
+    narrow(
+      widths,
+      words(({ length }) => length),
+      available,
+    );
+    narrow(
+      widths,
+      words((word) => (NAME.test(word) ? Math.min(word.length, SHORT_NAME) : word.length)),
+      available,
+    );
   }
   const lines = rows.flatMap((row) => linesOfRow(row, widths));
   return lines.map((line) => `${`${indent}${line}`.trimEnd()}\n`).join("");
@@ -49,16 +65,24 @@ function linesOfRow(row: readonly string[], widths: readonly number[]): string[]
   });
 }
 
-/** Wraps a cell. Words stay whole, so that addresses can be copied. */
+/** Wraps a cell. Addresses stay whole, so that they can be copied. */
 function brokenLines(cell: string, width: number): string[] {
   if (cell.length <= width) return [cell];
   const lines: string[] = [];
   let line = "";
-  for (const word of cell.split(BETWEEN_WORDS)) {
+  for (const whole of cell.split(BETWEEN_WORDS)) {
+    const word = NAME.test(whole) ? shortened(whole, width) : whole;
     if (line !== "" && line.length + 1 + word.length > width) {
       lines.push(line);
       line = word;
     } else line = line === "" ? word : `${line} ${word}`;
   }
   return [...lines, line];
+}
+
+/** Keeps both ends: the namespace, and the port's name. */
+function shortened(name: string, width: number): string {
+  if (name.length <= width || width < SHORT_NAME) return name;
+  const head = Math.ceil((width - 1) * 0.6);
+  return `${name.slice(0, head)}…${name.slice(head + 1 - width)}`;
 }

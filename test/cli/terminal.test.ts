@@ -110,3 +110,18 @@ test("roff obeys no line of a help text", () => {
   assert.match(page, /^\.TP\n\\fB\\-f, \\-\\-flag VALUE\\fR\nwhat it is\nand more$/m);
   assert.match(page, /^\.SH EXAMPLES\n\.RS 4\n\.nf\n\\&\.nf\n\.fi\n\.RE$/m);
 });
+
+test("a name that makes a table too wide is shortened; addresses and other columns stay as they are", () => {
+  const long = `${"a".repeat(60)}/${"b".repeat(60)}:http TCP`;
+  const rows = [
+    ["SERVICE PORT", "ADDRESS", "ENDPOINT", "SHARE"],
+    ["shop/web:http TCP", "10.96.0.10:80", "10.180.0.11:8080", "33.3 %"],
+    [long, "[fd00:10:96::10]:9153", "[fd00:10:180::11]:80", "50 %"],
+  ];
+  const lines = tableText(rows, "", 80).trimEnd().split("\n");
+  for (const line of lines) assert.ok(line.length <= 80, line);
+  assert.match(lines[1] ?? "", /^shop\/web:http TCP +10\.96\.0\.10:80 +10\.180\.0\.11:8080 +33\.3 %$/);
+  assert.match(lines[2] ?? "", /^a+…b+:http +\[fd00:10:96::10\]:9153 +\[fd00:10:180::11\]:80 +50 %$/);
+  assert.equal(lines[1]?.indexOf("10.96"), lines[2]?.indexOf("[fd00"));
+  assert.ok(tableText(rows).includes(long), "a pipe has all of it");
+});
