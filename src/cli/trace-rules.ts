@@ -8,6 +8,7 @@ import { partForPacket } from "../explain/packet-part.ts";
 import { FEW_SERVICES, isPodOf, NoRulesError, plannedRules } from "../explain/planned-rules.ts";
 import { type ClientPlace, clientPlace, OUTSIDE, podInterface } from "../inspect/client-place.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
+import { iptablesTables } from "../kernel/nftables/listing/listing.ts";
 import { familyOf, type IpAddress, type IpFamily } from "../net/ip.ts";
 import { hasAllAddresses } from "../trace/dump/device-addresses.ts";
 import { type Dump, DumpError, type DumpReader, recogniseDumps } from "../trace/dump/recognise.ts";
@@ -114,7 +115,9 @@ export async function dumpedRules(
       notes.push(`${own.length === 0 ? path : `a part of ${path}`} is of ${other.family}: it is left out`);
     }
     dumps.push(...own);
+    notes.push(...own.flatMap((dump) => (dump.kind === "nftables" ? (dump.gaps ?? []) : [])));
   }
+  notes.push(...iptablesNotes(dumps));
   if (dumps.length === 0) throw new UsageError(`no dump is of ${family}, which --to asks about`);
   if (local.length === 0 && !hasAllAddresses(dumps))
     notes.push("only the node's loopback addresses are known: give the others with --local");
@@ -127,6 +130,19 @@ export async function dumpedRules(
     knowsClients: true,
     placeOf: (position) => placeInDump(position, local, family),
   };
+}
+
+/** Tables of iptables-nft, of which nft prints only a part. */
+function iptablesNotes(dumps: readonly Dump[]): string[] {
+  const saved = dumps.flatMap((dump) => (dump.kind === "iptables" ? [dump.text] : []));
+  const tables = new Set(
+    dumps.flatMap((dump) => (dump.kind === "nftables" ? [...iptablesTables(dump.objects, dump.ofIptables)] : [])),
+  );
+  const lacking = [...tables].filter(
+    (table) => !saved.some((text) => new RegExp(`^\\*${table.split(" ")[1]}$`, "m").test(text)),
+  );
+  if (lacking.length === 0) return [];
+  return [`nft does not print all that iptables has in ${lacking.join(", ")}: give the output of iptables-save, too`];
 }
 
 /** The readers of dumps of all modes. */

@@ -58,7 +58,7 @@ Rules, of one of these; without any, those in this node's kernel are walked, whi
       --node NAME              the node to plan for (default: the only Node, this host, or the first by name)
       --config FILE            the node's KubeProxyConfiguration (default: the cluster's or the sysdump's)
       --compatibility RELEASE  whose rules: ${releaseNames()} (default: the configuration's)
-      --dump FILE|DIR|-        what iptables-save, ip6tables-save, nft -j list ruleset, ipset save or ipvsadm -S -n print
+      --dump FILE|DIR|-        what iptables-save, ip6tables-save, nft (-j) list ruleset, ipset save or ipvsadm -S -n print
                                on a node (repeatable), or the folder that a sysdump was unpacked to; of other
                                programs' rules what is not understood is shown as such. Of Windows, what render prints
       --kernel                 this node's kernel, also where --kubeconfig is given; the pinned maps of ebpf mode are
@@ -83,7 +83,7 @@ Examples:
   kube-proxy trace --from 198.51.100.7 --in eth0 --to 192.168.0.2:30080 --dump iptables.txt --local 192.168.0.2
   sudo kube-proxy trace --from node --to 10.96.0.10:80
   sudo kube-proxy trace --live --to 10.96.0.10:80
-  nft -j list ruleset | kube-proxy trace --from 10.0.0.9 --to 10.96.0.10:53/udp --dump - --local 192.168.0.2
+  nft list ruleset | kube-proxy trace --from 10.0.0.9 --to 10.96.0.10:53/udp --dump - --local 192.168.0.2
 
 Exit status: 0; with --live 1 when no packet came, or when the kernel did something else than the simulation; 2 when the packet cannot be understood or the rules cannot be used.
 `;

@@ -119,6 +119,8 @@ export function ruleFates(dumps: readonly Dump[], family: IpFamily, facts: NodeF
 /** Rules that packets meet but a walk cannot follow, in words. */
 function strangerIn(dumps: readonly Dump[]): string | undefined {
   if (dumps.some(({ kind }) => kind === "walker")) return "load balancers of HNS are not rules";
+  const [gap] = dumps.flatMap((dump) => (dump.kind === "nftables" ? (dump.gaps ?? []) : []));
+  if (gap !== undefined) return `not all rules are known: ${gap}`;
   return unwalkedChain(dumps);
 }
 

@@ -569,12 +569,6 @@ describe("input that cannot be used ends with status 2", () => {
     ],
     ["nft cut", [...PACKET, "--dump", "-"], json.slice(0, 2000), /standard input is cut, or no JSON/],
     [
-      "nft's text",
-      [...PACKET, "--dump", "-"],
-      "table ip kube-proxy {\n}\n",
-      /standard input is text from nft: give the output of `nft -j list ruleset`, which has more detail$/m,
-    ],
-    [
       "of another tool",
       [...PACKET, "--dump", "-"],
       "Chain INPUT (policy ACCEPT)\n",

@@ -108,7 +108,8 @@ export function expressionText(json: unknown, isHex = false): string {
   const body = isObject(found.body) ? found.body : {};
   switch (found.name) {
     case "payload":
-      return `${textOf(body.protocol) ?? ""} ${textOf(body.field) ?? ""}`;
+      if (body.base !== undefined) return `@${body.base},${body.offset},${body.len}`;
+      return [body.tunnel, body.protocol, body.field].filter((word) => word !== undefined).join(" ");
     case "meta":
       return metaText(textOf(body.key) ?? textOf(found.body) ?? "");
     case "ct":
@@ -148,8 +149,12 @@ export function expressionText(json: unknown, isHex = false): string {
     case "jump":
     case "goto":
       return verdictText(found.name, body);
-    default:
-      return JSON.stringify(json) ?? "";
+    default: {
+      const { inv, ...rest } = body;
+      const words = Object.values(rest);
+      if (words.length === 0 || words.some((word) => typeof word === "object")) return JSON.stringify(json) ?? "";
+      return [found.name, ...(inv === true ? ["over"] : []), ...words].join(" ");
+    }
   }
 }
 

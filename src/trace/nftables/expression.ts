@@ -74,6 +74,10 @@ export function compileExpression(json: unknown, surroundings: Surroundings): Ex
   switch (found?.name) {
     case "payload": {
       const [protocol, field] = [textOf(body.protocol) ?? "", textOf(body.field) ?? ""];
+      // Raw bytes, the packet in a tunnel, and the frame are not modelled.
+      if (protocol === "" || protocol === "ether" || body.tunnel !== undefined) {
+        return unclear(() => ({ kind: "unknown", what: text }));
+      }
       const reader = (packet: Packet) => payload(packet, protocol, field, text);
       const compared = PAYLOAD_FIELDS[field];
       if (compared === undefined) return unclear(reader);

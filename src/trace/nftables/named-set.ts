@@ -64,14 +64,15 @@ export class SetIndex {
   }
 
   #add(element: unknown, data: unknown): void {
-    const { key, comment } = keyIn(element);
+    const { key, comment, hasRate } = keyIn(element);
     const found: Found = { data, comment };
     if (key === "*") {
       this.#catchAll = found;
       return;
     }
     const patterns = patternsOf(key, this.#names);
-    if (patterns === undefined) {
+    // Whether the key is found depends on what the element has let through so far.
+    if (patterns === undefined || hasRate) {
       this.#isUnclear = true;
       return;
     }
@@ -105,11 +106,17 @@ export class SetIndex {
   }
 }
 
-/** An element's key and comment. */
-function keyIn(element: unknown): { readonly key: unknown; readonly comment: string | undefined } {
+/** An element's key and comment, and whether a limit is part of it. */
+function keyIn(element: unknown): {
+  readonly key: unknown;
+  readonly comment: string | undefined;
+  readonly hasRate: boolean;
+} {
   const wrapped = named(element);
-  if (wrapped?.name !== "elem" || !isObject(wrapped.body)) return { key: element, comment: undefined };
-  return { key: wrapped.body.val, comment: textOf(wrapped.body.comment) };
+  if (wrapped?.name !== "elem" || !isObject(wrapped.body)) return { key: element, comment: undefined, hasRate: false };
+  const { val, comment, limit, quota, "ct count": count } = wrapped.body;
+  const hasRate = [limit, quota, count].some((rate) => rate !== undefined);
+  return { key: val, comment: textOf(comment), hasRate };
 }
 
 /** One pattern for each part of a key; undefined if a part is not understood, and for the catch-all key. */

@@ -1,4 +1,4 @@
-/** libnftables' JSON as chains and sets to walk. */
+/** libnftables' JSON, or a listing read as such, as chains and sets to walk. */
 
 import { isObject, type JsonObject, listOf, numberOf, textOf } from "../../kernel/nftables/json.ts";
 import { ruleText } from "../../kernel/nftables/json-text.ts";
@@ -129,7 +129,7 @@ function compileRule(json: JsonObject, surroundings: Surroundings): Rule {
   const comment = textOf(json.comment);
   return {
     get text() {
-      return ruleText(statements, comment);
+      return textOf(json.text) ?? ruleText(statements, comment);
     },
     comment,
     steps: statements.map((statement) => compileStatement(statement, surroundings)),

@@ -2,6 +2,8 @@
 
 import { isObject, type JsonObject, named, textOf } from "../../kernel/nftables/json.ts";
 import { statementText } from "../../kernel/nftables/json-text.ts";
+import { readRule } from "../../kernel/nftables/listing/statements.ts";
+import { WordReader } from "../../kernel/nftables/listing/words.ts";
 import { type IpFamily, parseIpAddress } from "../../net/ip.ts";
 import { GO_ON, NO_CONNECTION, NO_MATCH, type Step, type StepResult, type Verdict } from "../netfilter/program.ts";
 import { masquerade, redirect, translated } from "../netfilter/translations.ts";
@@ -31,8 +33,8 @@ export function compileStatement(json: unknown, surroundings: Surroundings): Ste
     return { text, asks: isClear ? [] : undefined, run: () => result };
   };
   if (typeof json === "string") {
-    const entry = entryFromText(json);
-    return entry === undefined ? fixed(unknown(text)) : entryStep(entry, text, surroundings);
+    const read = statementIn(json);
+    return read === undefined ? fixed(unknown(text)) : { ...compileStatement(read, surroundings), text };
   }
   const found = named(json);
   const body = found !== undefined && isObject(found.body) ? found.body : {};
@@ -64,7 +66,11 @@ export function compileStatement(json: unknown, surroundings: Surroundings): Ste
         run: (packet) => ({ kind: "go-on", packet: { ...packet, state: "untracked" }, said: text }),
       };
     case "xt":
-      return fixed(body.type === "match" ? unknown(text) : lost(`${text} is not understood`));
+      if (XT_WITHOUT_EFFECT.has(textOf(body.name) ?? "")) return fixed(GO_ON);
+      return {
+        ...fixed(body.type === "match" ? unknown(`${text} holds`) : lost(`${text} is not understood: ${SAVE}`)),
+        text: `${text} (${SAVE})`,
+      };
     case "opaque": {
       const yes = lost(`${text} is not understood`);
       return fixed({ kind: "unknown", question: `${text} holds`, yes, no: NO_MATCH });
@@ -81,6 +87,19 @@ export function compileStatement(json: unknown, surroundings: Surroundings): Ste
       return fixed(verdict === undefined ? unknown(text) : { kind: "verdict", verdict });
     }
   }
+}
+
+/** Matches and targets of iptables that change no way. */
+const XT_WITHOUT_EFFECT = new Set([
+  ...["comment", "LOG", "NFLOG", "ULOG", "AUDIT", "TRACE", "LED", "IDLETIMER", "RATEEST"],
+]);
+/** nft only prints their names. */
+const SAVE = "iptables-save has the rest of it";
+
+/** nft 1.0.6 has no JSON for statements that fill maps and prints their text. */
+function statementIn(text: string): unknown {
+  const [found, ...others] = readRule(new WordReader(text), 0).expr;
+  return others.length > 0 || (isObject(found) && found.opaque !== undefined) ? undefined : found;
 }
 
 /** Whether the rule continues depends on a rate, a quota or a connection count for each entry. */
@@ -237,35 +256,6 @@ function entryStep({ op, set, elem, data }: EntryStatement, text: string, surrou
       };
     },
   };
-}
-
-// nft 1.0.6 has no JSON for statements that fill maps and prints their text, which is parsed into the JSON it should be.
-const STATEMENT = /^(add|update|delete) (@[^\s{]+) \{ (.+?)(?: timeout \S+)?(?: : (.+?))? \}$/;
-
-/** The parts of the statement as JSON; undefined for other texts. */
-function entryFromText(text: string) {
-  const [, op, set, elem, data] = STATEMENT.exec(text) ?? [];
-  if (op === undefined || set === undefined || elem === undefined || / (?:limit|quota|ct count) /.test(elem))
-    return undefined;
-  return { op, set, elem: concatenation(elem), data: data === undefined ? undefined : concatenation(data) };
-}
-
-function concatenation(text: string): unknown {
-  const parts = text.split(" . ").map(part);
-  return parts.length === 1 ? parts[0] : { concat: parts };
-}
-
-function part(text: string): unknown {
-  const words = text.split(" ");
-  const [first = "", second = ""] = words;
-  if (/^\d+$/.test(text)) return Number(text);
-  if (words.length === 1) return text;
-  if (first === "meta") return { meta: { key: second } };
-  if (first === "ct" && (second === "original" || second === "reply")) {
-    return { ct: { key: words.slice(2).join(" "), dir: second } };
-  }
-  if (first === "ct") return { ct: { key: second } };
-  return { payload: { protocol: first, field: second } };
 }
 
 const FAMILIES: Readonly<Record<string, IpFamily>> = { ip: "IPv4", ip6: "IPv6" };

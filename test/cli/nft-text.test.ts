@@ -1,0 +1,122 @@
+/** `--dump` of what people paste: nft's text with handles, cut, of other programs, and of iptables-nft. */
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { proveCommand } from "../../src/cli/prove.ts";
+import { render } from "../../src/cli/render.ts";
+import { trace } from "../../src/cli/trace.ts";
+import { examplesAsJson, runCommand } from "./run-command.ts";
+
+const EXAMPLES = examplesAsJson();
+
+/** As kubeadm's first listing shows it, with handles. */
+const KUBE_PROXY = `table ip kube-proxy { # handle 18
+	comment "rules for kube-proxy"
+	map service-ips { # handle 50
+		type ipv4_addr . inet_proto . inet_service : verdict
+		comment "ClusterIP, ExternalIP and LoadBalancer IP traffic"
+		elements = { 10.255.0.10 . udp . 53 : goto service-FY5PMXPG-kube-system/kube-dns/udp/dns,
+			     10.255.36.158 . tcp . 8000 : goto service-MJTK4JPM-home/http/tcp/main }
+	}
+
+	chain endpoint-ZRZOUO6E-home/http/tcp/main__10.244.1.71/8000 { # handle 61
+		ip saddr 10.244.1.71 jump mark-for-masquerade # handle 139
+		meta l4proto tcp dnat to 10.244.1.71:8000 # handle 140
+	}
+
+	chain endpoint-6JPGGG4H-home/http/tcp/main__10.244.1.72/8000 { # handle 78
+		ip saddr 10.244.1.72 jump mark-for-masquerade # handle 141
+		meta l4proto tcp dnat to 10.244.1.72:8000 # handle 142
+	}
+
+	chain service-MJTK4JPM-home/http/tcp/main { # handle 62
+		ip daddr 10.255.36.158 tcp dport 8000 ip saddr != 10.244.0.0/16 jump mark-for-masquerade # handle 136
+		numgen random mod 2 vmap { 0 : goto endpoint-ZRZOUO6E-home/http/tcp/main__10.244.1.71/8000, 1 : goto endpoint-6JPGGG4H-home/http/tcp/main__10.244.1.72/8000 } # handle 138
+	}
+
+	chain mark-for-masquerade { # handle 5
+		meta mark set meta mark | 0x00004000 # handle 6
+	}
+
+	chain nat-prerouting { # handle 10
+		type nat hook prerouting priority dstnat; policy accept;
+		ip daddr . meta l4proto . th dport vmap @service-ips # handle 52
+	}
+`;
+const PACKET = ["--from", "10.244.3.4", "--to", "10.255.36.158:8000", "--local", "10.128.0.25", "--dump", "-"];
+const BOTH = [71, 72].map((last) => `50.0 %  sent to 10.244.1.${last}:8000, from 10.244.3.4 (kept)`);
+
+async function outcomes(text: string, packet: readonly string[] = PACKET) {
+  const { status, out, err } = await runCommand(trace, packet, text);
+  assert.equal(status, 0, err);
+  const notes = [...out.matchAll(/^Note: +(.*)$/gm)].map(([, note]) => note);
+  return { notes, ends: out.split("What becomes of it:\n")[1]?.trimEnd().split("\n"), out };
+}
+
+test("trace walks a listing with handles, and one that is cut, which it says", async () => {
+  const whole = await outcomes(`root@node:~# nft -a list ruleset\n${KUBE_PROXY}}\n`);
+  assert.deepEqual([whole.notes, whole.ends?.map((line) => line.trim())], [[], BOTH]);
+  const cut = await outcomes(`${KUBE_PROXY}\n....\n`);
+  assert.deepEqual(cut.ends, whole.ends);
+  assert.match(
+    cut.notes.join("\n"),
+    /^line 34: "\.\.\.\." is not understood, .*\nline 35: .* does not end: it is cut there$/,
+  );
+});
+
+test("in the middle of a chain, what follows is not known", async () => {
+  const { out } = await outcomes(KUBE_PROXY.slice(0, KUBE_PROXY.indexOf("dnat to 10.244.1.72") + 20));
+  assert.match(
+    out,
+    /not known: there is no chain service-MJTK4JPM|What becomes of it:\n.*sent to 10\.255\.36\.158:8000/,
+  );
+  const rule = KUBE_PROXY.replace("\t\tmeta l4proto tcp dnat to 10.244.1.71:8000", "\t\tweird 5 drop");
+  assert.match((await outcomes(`${rule}}\n`)).out, /it depends on whether line 12: weird 5 drop holds/);
+});
+
+test("tables of iptables-nft: comments match, and the output of iptables-save is asked for", async () => {
+  const rule = 'xt match "comment" counter packets 0 bytes 0 dnat to 192.168.77.2:53';
+  const chain = (rule: string) =>
+    `table ip nat {\n\tchain PREROUTING {\n\t\ttype nat hook prerouting priority dstnat; policy accept;\n\t\t${rule}\n\t}\n}\n`;
+  const packet = ["--from", "192.168.3.4", "--to", "10.96.0.10:53/udp", "--local", "192.168.77.1", "--dump", "-"];
+  for (const form of [
+    rule,
+    rule.replace('xt match "comment"', "# xt_comment"),
+    rule.replace('xt match "comment"', ""),
+  ]) {
+    const { ends, notes } = await outcomes(chain(form), packet);
+    assert.deepEqual(ends, ["  100.0 %  sent to 192.168.77.2:53, from 192.168.3.4 (kept)"]);
+    assert.deepEqual(notes, [
+      "nft does not print all that iptables has in ip nat: give the output of iptables-save, too",
+    ]);
+  }
+  const { out } = await outcomes(chain(rule.replace("comment", "set")), packet);
+  assert.match(out, /it depends on whether xt match "set" holds/);
+});
+
+test("prove reads it, names the line that it does not understand, and proves nothing of a part", async () => {
+  const plan = await runCommand(
+    render,
+    ["-f", "-", "--hostname-override", "node-a", "--mode", "nftables", "--family", "ipv4"],
+    EXAMPLES,
+  );
+  const proved = async (text: string) => {
+    const folder = mkdtempSync(join(tmpdir(), "kpts-nft-text-"));
+    const file = join(folder, "nft.dump");
+    try {
+      writeFileSync(file, text);
+      const argv = ["-f", "-", "--node", "node-a", "--family", "ipv4", "--dump", file];
+      return await runCommand(proveCommand, argv, EXAMPLES);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  };
+  assert.match((await proved(plan.out)).out, /equal for all packets/);
+  const other = plan.out.replace(/\t\t(?=ip daddr @nodeport-ips)/, "\t\tweird 5 ");
+  const line = other.slice(0, other.indexOf("weird 5")).split("\n").length;
+  assert.match((await proved(other)).out, new RegExp(`cannot be proved: "line ${line}: weird 5 .* is not understood`));
+  const half = await proved(plan.out.slice(0, plan.out.length / 2));
+  assert.match(half.out, /cannot be proved: not all rules are known: line \d+: /);
+});
