@@ -104,7 +104,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const sendingEvents = options.initOnly ? undefined : events.run(ended);
     const servers = options.initOnly ? undefined : await startServers(daemon);
     const { beforeFirstSync, afterFirstSync } = modesReplacedBy(mode);
-    const [facts] = await Promise.all([startNode(nodes, ended), removeLeftovers(beforeFirstSync, options)]);
+    const [facts] = await Promise.all([startNode(nodes, daemon), removeLeftovers(beforeFirstSync, options)]);
     const onWaiting = (reason: string | undefined): void => health.setWaiting(reason);
     await runtime.awaitHost?.({ config, clock, log, signal: ended, onWaiting });
     const setup = await setUpNode(config, facts, { ...mode, ...runtime }, log);
@@ -157,8 +157,13 @@ function requirePlatform(mode: RegisteredMode): void {
 class Finished extends Error {}
 
 /** If something stops the program during the wait for the node, rejects with that reason. */
-async function startNode(nodes: NodeManager, ended: AbortSignal) {
+async function startNode(nodes: NodeManager, { clock, log, ended }: Daemon) {
+  const known = new AbortController();
+  // Thousands of attempts to reach an API server that is away leave garbage.
+  const collecting = collectWhenIdle({ clock, log }, AbortSignal.any([ended, known.signal]));
   const facts = await nodes.start(ended);
+  known.abort();
+  await collecting;
   ended.throwIfAborted();
   return facts;
 }

@@ -3,6 +3,7 @@ import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import type { NetworkNamespace } from "../../testkit/net/network-namespace.ts";
 import type { ProxyDaemon } from "../../testkit/support/proxy-daemon.ts";
+import { measureOutage, OUTAGES } from "../apiserver/outage.ts";
 import { faultNode } from "../kernel/faults/fault-node.ts";
 import type { Probe } from "./attackers.ts";
 import {
@@ -98,6 +99,21 @@ await attempt("two Services of 5,000 ports claim the same addresses, six times",
   if (lines > 100 || bytes > 40_000) throw new Error(text);
   return text;
 });
+for (const [name, { ending = "<error>" }] of Object.entries(OUTAGES)) {
+  const isRefused = name.startsWith("refused");
+  await attempt(`an API server that is away: ${name}`, async () => {
+    const { grownMb, cpuMs, descriptors, endings, usages } = await measureOutage(
+      name,
+      isRefused ? [100, 3_000, 10_000, 40_000] : [100, 3_000],
+    );
+    const [first = 0, second = 0, third, last = 0] = usages.map(({ residentMb }) => residentMb);
+    const lateMb = third === undefined ? 0 : last - third;
+    const text = `${grownMb.toFixed(0)} MB more, ${lateMb.toFixed(0)} MB from 10,000 attempts on, ${cpuMs.toFixed(2)} ms of processor time each`;
+    const isCheap = cpuMs <= (isRefused ? 2 : 12) && descriptors <= 12;
+    if (second - first > 60 || lateMb > 5 || !isCheap || endings.join() !== ending) throw new Error(text);
+    return text;
+  });
+}
 await attempt("SIGUSR1", async () => {
   const { isOpen, isAlive } = await on("nftables", undefined, askForDebugger);
   if (isOpen || !isAlive) throw new Error(isOpen ? "a debugger answers" : "the daemon is gone");

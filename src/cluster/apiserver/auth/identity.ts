@@ -5,7 +5,7 @@
 
 import { readFile } from "node:fs/promises";
 import { isIP } from "node:net";
-import { checkServerIdentity, getCACertificates, type PeerCertificate } from "node:tls";
+import { checkServerIdentity, type PeerCertificate } from "node:tls";
 import type { Clock } from "../../../async/clock.ts";
 import type { Logger } from "../../../logging/logger.ts";
 import { messageOf } from "../../../logging/message-of.ts";
@@ -20,7 +20,8 @@ import { type CertificateChain, isPair, readCertificates, readPrivateKey } from 
 
 /** TLS options of connections to the server. The same object until any of them changes. */
 export interface TlsMaterial {
-  readonly ca: string[] | string;
+  /** Undefined: the machine's roots. Empty if nothing is verified. */
+  readonly ca: string | undefined;
   readonly cert?: string;
   readonly key?: string;
   readonly servername?: string;
@@ -207,8 +208,7 @@ function clusterInfo(config: ClientConfig, ca: string | undefined): object {
 
 function tlsBase({ serverName, isServerVerified }: ClientConfig, ca: string | undefined): TlsMaterial {
   const base = {
-    // Without a configured CA, Go programs trust the system's CAs; Node.js alone would trust its built-in list.
-    ca: ca ?? [...getCACertificates("default"), ...getCACertificates("system")],
+    ca: isServerVerified ? ca : "",
     rejectUnauthorized: isServerVerified,
   };
   if (serverName === undefined) return base;

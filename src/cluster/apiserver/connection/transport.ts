@@ -17,6 +17,7 @@ import { connectionError } from "./connection-errors.ts";
 import { proxyFor } from "./proxy-choice.ts";
 import { followTunnels } from "./proxy-tunnel.ts";
 import type { RateLimiter } from "./rate-limiter.ts";
+import { connectionOptions } from "./secure-context.ts";
 import { httpError } from "./status.ts";
 
 export interface ApiRequest {
@@ -300,7 +301,8 @@ export class Transport {
       keepAlive: true,
       ...(proxy === undefined ? {} : { proxyEnv: { HTTPS_PROXY: proxy, HTTP_PROXY: proxy } }),
     };
-    const agent = tls === undefined ? new PlainAgent(options) : new HttpsAgent({ ...options, ...tls });
+    const agent =
+      tls === undefined ? new PlainAgent(options) : new HttpsAgent({ ...options, ...connectionOptions(tls) });
     if (proxy !== undefined && agent instanceof HttpsAgent) followTunnels(agent, (begun) => this.#begun.push(begun));
     this.#agent = { tls, agent };
     return agent;
