@@ -3,6 +3,7 @@
  * endpoints are used and why, and what the kernel has for it. Needs neither root nor a kernel.
  */
 import { objectKeyText } from "../cluster/objects.ts";
+import type { KubeProxyConfig } from "../config/config.ts";
 import { modeNamed } from "../dataplane/registry.ts";
 import { explainOnAllNodes, nodeGroupsText } from "../explain/all-nodes.ts";
 import { withSockets } from "../explain/diff-sockets.ts";
@@ -10,7 +11,7 @@ import { type ExplainedCluster, explainedCluster, explainPorts } from "../explai
 import type { PortExplanation } from "../explain/explanation.ts";
 import { find, isKnownService, type Search } from "../explain/find.ts";
 import { answerText, FORMS } from "../explain/forms.ts";
-import { type Objects, partOf, servicesOfTarget } from "../explain/part-of-cluster.ts";
+import { nodeOfAddress, type Objects, partOf, servicesOfTarget } from "../explain/part-of-cluster.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { joinedKind, parseTarget, type Target, withKnownNames, withoutDomain } from "../explain/target.ts";
 import { withTraffic } from "../explain/traffic.ts";
@@ -130,7 +131,7 @@ export async function explain(
     const slices = objects.endpointSlices;
     const { config, note } = onAllNodes
       ? { config: settings.config, note: undefined }
-      : chosenNode(whole.nodes, settings.config, { isThisHost: asksKernel, slices });
+      : chosenNode(whole.nodes, atNode(settings.config, target, whole), { isThisHost: asksKernel, slices });
     const choices = { ...settings, config, families: settings.families.filter((family) => families.includes(family)) };
     const [firstNode] = whole.nodes;
     if (onAllNodes && firstNode === undefined) throw new UsageError("--all-nodes needs Nodes, and there are none");
@@ -182,6 +183,13 @@ function namespaceIn(what: string): string | undefined {
   const [, namespace] =
     /^(?!(?:svc|services?|po|pods?)\/)([a-z0-9-]+)\/[^/]+(?:\/(?:tcp|udp|sctp))?$/i.exec(withoutDomain(what)) ?? [];
   return namespace;
+}
+
+/** A node port at a Node's address is looked at from that Node, unless another one is named. */
+function atNode(config: KubeProxyConfig, target: Target, objects: Objects): KubeProxyConfig {
+  if (config.hostnameOverride !== "" || target.kind !== "address" || target.port === undefined) return config;
+  const hostnameOverride = nodeOfAddress(objects, target.address)?.name ?? "";
+  return { ...config, hostnameOverride };
 }
 
 const PING = /^[^/]+\/icmp(v6)?$/i;

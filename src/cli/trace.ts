@@ -216,6 +216,9 @@ async function traced(
   }
 }
 
+const UNDECIDED =
+  "whether clients other than pods are masqueraded at cluster IPs, and get answers, depends on clusterCIDR, which is not known (--config)";
+
 async function rulesFor(
   { isPlan, dump: dumps, local, config, compatibility, mode, node, verbose }: TraceOptions,
   { objects, sysdump, target }: Omit<Surroundings, "ends"> & { readonly target: ParsedTarget },
@@ -232,7 +235,11 @@ async function rulesFor(
     const chosen = chosenNode(objects.nodes, own);
     const rules = await rulesForObjects(objects, chosen.config, end, warn);
     const name = origin === undefined ? rules.name : rules.name.replace(" for ", ` (${origin}) for `);
-    return { ...rules, name, notes: [...(chosen.note === undefined ? [] : [chosen.note]), ...rules.notes] };
+    return {
+      ...rules,
+      name,
+      notes: [chosen.note ?? [], isBare && origin?.includes("clusterCIDR") ? UNDECIDED : [], rules.notes].flat(),
+    };
   }
   const { family } = target;
   if (dumps === undefined) {

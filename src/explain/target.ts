@@ -80,7 +80,8 @@ const HOST_AND_PORT = /^(?<host>[a-z0-9][a-z0-9.-]*):(?<rest>\d{1,5}(?:\/[a-z]+)
  * The one place for this: all commands come through here.
  */
 export function withKnownNames(typed: string, known: KnownNames): string {
-  const text = withoutDomain(typed.trim())
+  // The name of a Service has no dots: `svc/web.shop` can only be its name in DNS.
+  const text = withoutDomain(typed.trim().replace(/^(?:svc|services?)\/(?=[a-z0-9-]+\.)/i, ""))
     .replace(POD_DNS, (_all, pod: string, namespace: string) => `${namespace}/${pod}`.toLowerCase())
     .replace(ADDRESS_DNS, (_all, address: string) => address.replaceAll("-", "."))
     .replace(/^localhost(?=:|\/|$)/i, "127.0.0.1");

@@ -28,9 +28,10 @@ import { explainedCluster, explainPorts } from "../explain/explained-cluster.ts"
 import type { PortExplanation } from "../explain/explanation.ts";
 import { find } from "../explain/find.ts";
 import { isPodOf, walkOf } from "../explain/planned-rules.ts";
-import { parseTarget } from "../explain/target.ts";
+import { parseTarget, withKnownNames } from "../explain/target.ts";
 import { withAssumedNetworks } from "../inspect/assumed-networks.ts";
 import { type ClientPlace, clientPlace, podInterface } from "../inspect/client-place.ts";
+import { knownPods } from "../inspect/known-pods.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
 import { familyOf, IP_FAMILIES, type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
 import { PROTOCOL_NAMES, type ProtocolName } from "../net/protocol.ts";
@@ -106,7 +107,8 @@ export async function explain(request: ExplainRequest, what: string): Promise<Ex
   requireObject("request", request, "an object that has a cluster");
   requireCluster(request.cluster);
   const { config, families, isBare, warnings } = await settingsOf(request, request.cluster);
-  const target = typeof what === "string" ? parseTarget(what, undefined) : undefined;
+  const known = { ...request.cluster, pods: knownPods(request.cluster).keys() };
+  const target = typeof what === "string" ? parseTarget(withKnownNames(what, known), undefined) : undefined;
   if (target === undefined) throw invalidInput("what", what, "a Service, an address, a port or a name");
   const warn = (message: string) => void warnings.add(message);
   const cluster = await explainedCluster(request.cluster, config, families, warn, { isBare });

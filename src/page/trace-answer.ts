@@ -7,9 +7,11 @@ import type { LiveDaemon, LiveFamily } from "../daemon/inspect-report.ts";
 import { loopbackNotes } from "../explain/loopback.ts";
 import { partForPacket } from "../explain/packet-part.ts";
 import { FEW_SERVICES, isPodOf, NoRulesError, plannedRules } from "../explain/planned-rules.ts";
+import { parseTarget, withKnownNames } from "../explain/target.ts";
 import { type ClientPlace, clientPlace, podInterface, sendingTo } from "../inspect/client-place.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import { ownedFrontends } from "../model/frontend.ts";
+import type { ServicePort } from "../model/service-port.ts";
 import { familyOf, type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
 import { protocolName } from "../net/protocol.ts";
 import { walkDumps } from "../trace/dump/walk-dumps.ts";
@@ -47,7 +49,8 @@ export async function traceAnswer<Family extends Pick<LiveFamily, "family">>(
   viewOf: (family: Family) => Promise<OfflineNode>,
   signal?: AbortSignal,
 ): Promise<TraceAnswer> {
-  const { destination, port, protocol } = targetOf(question);
+  const views = async () => await Promise.all(daemon.families.map(viewOf));
+  const { destination, port, protocol } = targetOf(await withAddress(question, views));
   const family = daemon.families.find((one) => one.family === familyOf(destination));
   if (family === undefined) throw new QuestionError(`This node serves no ${familyOf(destination)}.`);
   const whole = await viewOf(family);
@@ -96,6 +99,38 @@ export async function traceAnswer<Family extends Pick<LiveFamily, "family">>(
 
 function refuse(error: unknown): never {
   throw error instanceof NoRulesError ? new QuestionError(`Nothing can be walked here: ${error.message}.`) : error;
+}
+
+/** The question with an address and a number, where a Service and its port were named as in the commands. */
+async function withAddress(
+  question: TraceQuestion,
+  views: () => Promise<readonly OfflineNode[]>,
+): Promise<TraceQuestion> {
+  const { to, port: typedPort } = question;
+  const isPlain = parseIpAddress(to.trim().replace(/^\[(.*)\]$/, "$1")) !== undefined;
+  if (isPlain && /^\d*$/.test(typedPort.trim())) return question;
+  const ports = (await views()).flatMap(({ state }) => [...state.services.values()]);
+  const services = ports.map(({ name: { service } }) => ({
+    namespace: service.slice(0, service.indexOf("/")),
+    name: service.slice(service.indexOf("/") + 1),
+  }));
+  const target = parseTarget(withKnownNames(to, { services, nodes: [], pods: [] }), undefined);
+  if (target === undefined || target.kind === "node-port") return question;
+  const wanted = target.port === undefined ? typedPort.trim().toLowerCase() : String(target.port);
+  const isOf = ({ name: { service }, clusterIP }: ServicePort) =>
+    target.kind === "address"
+      ? clusterIP === target.address
+      : service === (target.kind === "service" ? target.service : service.replace(/[^/]*$/, target.name));
+  const own = ports.filter(isOf);
+  const fitting = own.filter(({ name, port }) => wanted === "" || name.port === wanted || String(port) === wanted);
+  const [found = undefined] = fitting;
+  if (found === undefined) {
+    if (target.kind === "address") return { ...question, to: target.address, port: wanted };
+    const names = [...new Set(own.map(({ name, port }) => name.port || String(port)))].join(", ");
+    if (own.length > 0) throw new QuestionError(`"${to}" has no port "${wanted}", but ${names}.`);
+    throw new QuestionError(`There is no Service "${to}" here: enter an address, or NAMESPACE/NAME:PORT.`);
+  }
+  return { ...question, to: found.clusterIP, port: String(found.port), protocol: protocolName(found.protocol) };
 }
 
 function targetOf({ to, port, protocol }: TraceQuestion) {

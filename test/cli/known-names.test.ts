@@ -13,6 +13,7 @@ const NAMES = [
   { words: ["web.shop:80"], finds: /^shop\/web:http TCP/m },
   { words: ["http://web.shop/cart?x=1"], finds: /^shop\/web:http TCP/m },
   { words: ["redis://web.shop:80/0"], finds: /^shop\/web:http TCP/m },
+  { words: ["svc/web.shop"], finds: /^shop\/web:http TCP/m },
   { words: ["WEB.shop.svc.cluster.local"], finds: /^shop\/web:http TCP/m },
   { words: ["svc", "web", "-n", "shop"], finds: /^shop\/web:http TCP/m },
   { words: ["pod", "web-1", "-n", "shop"], finds: /^shop\/web-1 is the pod at 10\.180\.0\.11 /m },
@@ -21,7 +22,7 @@ const NAMES = [
   { words: ["10-180-0-11.shop.pod.cluster.local"], finds: /^10\.180\.0\.11 is an endpoint of /m },
   { words: ["localhost:30080"], finds: /^30080 is the node port of shop\/web-node-port:http\.$/m },
   { words: ["node-a:30080"], finds: /^30080 is the node port of shop\/web-node-port:http\.$/m },
-  { words: ["node-b:30080/tcp"], finds: /^30080 is the node port of shop\/web-node-port:http\.$/m },
+  { words: ["node-b:30080/tcp"], finds: /^shop\/web-node-port:http TCP, NodePort, on node-b /m },
   { words: ["10.200.0.3:30080", "--node", "node-a"], finds: /^30080 is the node port of shop\/web-node-port:http\.$/m },
   { words: ["shop/web", "-A", "-o", "wide"], finds: /^shop\/web:http TCP/m },
 ];

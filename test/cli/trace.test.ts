@@ -65,7 +65,7 @@ describe("over the plan", () => {
       );
     }
     const notLed =
-      "not led to an endpoint: 10.96.0.31 is an address of shop/admin, and only TCP, UDP and SCTP to its ports are led, " +
+      "not led to an endpoint: 10.96.0.31 is an address of shop/admin, and a Service takes only TCP, UDP and SCTP to its ports, " +
       "not ICMP: it leaves";
     const refused = "refused (icmp port-unreachable)";
     assert.deepEqual(Object.fromEntries(met), {

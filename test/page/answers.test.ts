@@ -1,5 +1,8 @@
 /** The page's server: what it answers, and what it refuses. */
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { trace } from "../../src/cli/trace.ts";
 import type { TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
@@ -268,12 +271,30 @@ for (const mode of ["iptables", "userspace", "nftables"]) {
     const all = [...items, ...manyServices(90)];
     const { url } = await page(t, { mode, items: all });
     const manifests = JSON.stringify({ apiVersion: "v1", kind: "List", items: all });
+    // As the daemon's: it detects no pods.
+    const config = join(mkdtempSync(join(tmpdir(), "kpts-page-")), "config.yaml");
+    t.after(() => rmSync(dirname(config), { recursive: true }));
+    writeFileSync(config, "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n");
     for (const [from, to, port] of [
       ["outside", "10.200.0.2", "30080"],
       ["pod", "10.96.0.10", "80"],
     ] as const) {
       const { steps } = await json<TraceAnswer>(`${url}api/trace?from=${from}&to=${to}&port=${port}&verbose=1`);
-      const asked = ["--from", from, "--to", `${to}:${port}`, "-f", "-", "--mode", mode, "--node", "node-a", "-v"];
+      const asked = [
+        "--from",
+        from,
+        "--to",
+        `${to}:${port}`,
+        "-f",
+        "-",
+        "--mode",
+        mode,
+        "--config",
+        config,
+        "--node",
+        "node-a",
+        "-v",
+      ];
       const { status, out, err } = await runCommand(trace, asked, manifests);
       assert.equal(status, 0, err);
       const texts = stepTexts(steps);
@@ -345,15 +366,35 @@ test("ipvs: the node sends to the address of a Service from that address", async
   assert.match(packet, /^tcp 10\.96\.0\.10 to 10\.96\.0\.10:80, from the node itself/);
 });
 
+test("a packet's destination is named as in the commands", async (t) => {
+  const { url } = await page(t);
+  for (const query of [
+    "to=shop/web:http&port=",
+    "to=web.shop&port=80",
+    "to=http://web.shop/cart&port=",
+    "to=svc/web.shop.svc&port=http",
+    "to=10.96.0.10:80&port=",
+    "to=10.96.0.10&port=http",
+    "to=shop/web&port=",
+  ]) {
+    const { packet } = await json<TraceAnswer>(`${url}api/trace?from=outside&${query}`);
+    assert.match(packet, / to 10\.96\.0\.10:80, /, query);
+  }
+});
+
 test("questions about packets that cannot be answered say what to do", async (t) => {
   const { url } = await page(t);
   const refusal = async (query: string) => {
     const { status, text } = await answerTo(`${url}api/trace?${query}`);
     return [status, (JSON.parse(text) as { error: string }).error];
   };
-  assert.deepEqual(await refusal("from=pod&to=web&port=80"), [
+  assert.deepEqual(await refusal("from=pod&to=wbe&port=80"), [
     400,
-    '"web" is not an address: enter the packet\'s destination.',
+    'There is no Service "wbe" here: enter an address, or NAMESPACE/NAME:PORT.',
+  ]);
+  assert.deepEqual(await refusal("from=pod&to=shop/web:htp&port="), [
+    400,
+    '"shop/web:htp" has no port "htp", but http.',
   ]);
   assert.deepEqual(await refusal("from=pod&to=10.96.0.10&port=0"), [
     400,

@@ -49,7 +49,7 @@ export function fateOfLeaving(packet: Packet, asked: Packet, facts: NodeFacts): 
 function whyNotLed({ protocol, destination, destinationPort }: Packet, service: string): string {
   const what =
     destinationPort === undefined
-      ? `only TCP, UDP and SCTP to its ports are led, not ${protocol.toUpperCase()}`
+      ? `a Service takes only TCP, UDP and SCTP to its ports, not ${protocol.toUpperCase()}`
       : `nothing takes ${protocol.toUpperCase()} to its port ${destinationPort}`;
   return `${destination} is an address of ${service}, and ${what}: it leaves by the node's routes`;
 }
