@@ -1,6 +1,9 @@
 /**
  * Many unit-test files in one process: most take a tenth of the time that a separate process needs to start and load what
  * they test. Each file is a suite with the file's path as its name; `scripts/test-report.mjs` separates them again.
+ *
+ * Node.js's `--test-isolation=none` is no substitute (seen with 24.21): a hook of one file runs around the tests of all, a variable that
+ * a file leaves behind is not noticed, and a file that ends the process takes the results of all others with it.
  */
 
 import { join } from "node:path";
