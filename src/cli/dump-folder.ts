@@ -2,7 +2,7 @@
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { API_VERSION, KIND } from "../config/config.ts";
-import { isNftJson, readNftJson } from "../explain/nft-json.ts";
+import { isNftJson, readNft } from "../explain/nft-inventory.ts";
 import { merged } from "../explain/wanted.ts";
 import { DumpError, type DumpKind, type Inventory } from "../inspect/dumps/inventory.ts";
 import { dumpKind, readDump } from "../inspect/dumps/read-dump.ts";
@@ -106,16 +106,16 @@ interface DumpSource {
   readonly kind: DumpKind | undefined;
   /** The family of iptables rules if the text does not tell. */
   readonly family: IpFamily | undefined;
-  /** The name of this program's nftables tables. */
-  readonly table: string;
+  /** The name of the nftables tables to read, which must be whole. Undefined: all tables, and what is there of them. */
+  readonly table: string | undefined;
 }
 
 /** The kind of tool that printed a text. */
 export const kindOfDump = (text: string): DumpKind | undefined => (isNftJson(text) ? "nft" : dumpKind(text));
 
-/** Reads a dump of which only the text is known; takes the tables of any kube-proxy. @throws UsageError */
+/** Reads a dump of which only the text is known. @throws UsageError */
 export function inventoryIn(text: string, name: string): Inventory {
-  return inventoryOf(name, text, { kind: kindOfDump(text), family: "IPv4", table: "kube-proxy" });
+  return inventoryOf(name, text, { kind: kindOfDump(text), family: "IPv4", table: undefined });
 }
 
 /** @param name of the dump, for errors. @throws UsageError */
@@ -123,12 +123,12 @@ export function inventoryOf(name: string, text: string, { kind, family, table }:
   // An empty output is valid from a tool that was run, but not in a file.
   if (text.trim() === "" && kind !== undefined) return emptyInventory(kind, family, table);
   try {
-    if (isNftJson(text)) return readNftJson(text, table);
+    if (kind === "nft") return readNft(text, table);
     const parts: Inventory[] = [];
     let linesBefore = 0;
     for (const part of kind === "iptables-save" ? savesIn(text) : [text]) {
       // Keeps the line numbers.
-      const inventory = readDump("\n".repeat(linesBefore) + part, { family, table });
+      const inventory = readDump("\n".repeat(linesBefore) + part, family);
       linesBefore += part.split("\n").length - 1;
       const place = [...inventory.places].find((one) => parts.some(({ places }) => places.has(one)));
       if (place !== undefined) throw new DumpError(`it has the table ${place} twice: give what one tool prints`);
@@ -142,7 +142,7 @@ export function inventoryOf(name: string, text: string, { kind, family, table }:
   }
 }
 
-function emptyInventory(kind: DumpKind, family: string | undefined, table: string): Inventory {
+function emptyInventory(kind: DumpKind, family: string | undefined, table = ""): Inventory {
   const places: Readonly<Record<DumpKind, readonly string[]>> = {
     "iptables-save": [`${family} nat`, `${family} filter`],
     nft: [`${family === "IPv6" ? "ip6" : "ip"} ${table}`],

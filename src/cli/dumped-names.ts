@@ -25,7 +25,8 @@ export async function namedInDumps(
   const isService = /^[a-z0-9-]+\/[a-z0-9-]+(?::[a-z0-9-]+)?$/.test(wanted);
   const found = holders.flatMap((holder) => {
     const isOwn = holder.name === wanted;
-    const lines = holder.lines.filter((line) => isOwn || (isService ? isOwnedBy(line, wanted) : hasWord(line, wanted)));
+    const isFound = (line: string) => (isService ? isOwnedBy(line, wanted) : hasEnd(line, wanted));
+    const lines = holder.lines.filter((line) => isOwn || isFound(line));
     const isNamed = isOwn || (isService && isOwnedBy(holder.name, wanted));
     return lines.length > 0 || isNamed ? [{ holder, lines }] : [];
   });
@@ -54,6 +55,18 @@ function ownerIn(line: string): string | undefined {
 function isOwnedBy(line: string, service: string): boolean {
   const owner = ownerIn(line);
   return owner === service || owner?.startsWith(`${service}:`) === true;
+}
+
+/** `10.96.0.10:80/tcp`, also where a tool prints address and port apart, as `10.96.0.10 . tcp . 80` or `-d 10.96.0.10/32 --dport 80`. */
+function hasEnd(line: string, word: string): boolean {
+  if (hasWord(line, word)) return true;
+  const [, bracketed, bare, port = ""] = /^(?:\[([^\]]+)\]|([\d.]+)):(\d+)(?:\/\w+)?$/.exec(word) ?? [];
+  const address = bracketed ?? bare;
+  return (
+    address !== undefined &&
+    hasWord(line, address) &&
+    (hasWord(line, port) || !/\bd?port\b|\. (?:tcp|udp|sctp) \./.test(line))
+  );
 }
 
 const hasWord = (line: string, word: string): boolean =>

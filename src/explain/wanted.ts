@@ -5,6 +5,7 @@ import type { DumpKind, Holder, Inventory } from "../inspect/dumps/inventory.ts"
 import { readDump, readIptablesSave } from "../inspect/dumps/read-dump.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { ExplainedCluster } from "./explained-cluster.ts";
+import { readNft } from "./nft-inventory.ts";
 
 /** @param missing features that the node's kernel and tools lack. @returns empty for a mode that cannot be compared. */
 export async function wantedInventories(
@@ -29,7 +30,8 @@ export async function wantedInventories(
 function readRendered(text: string, kind: DumpKind, { family }: OfflineNode, table: string): Inventory {
   if (text.trim() === "") return { kind, places: new Set(), holders: new Map() };
   // An empty cluster's rules do not tell their family, which is known here.
-  return kind === "iptables-save" ? readIptablesSave(text, family) : readDump(text, { family, table });
+  if (kind === "nft") return readNft(text, table);
+  return kind === "iptables-save" ? readIptablesSave(text, family) : readDump(text, family);
 }
 
 /** Joins inventories of the same kind. */

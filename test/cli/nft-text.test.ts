@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { explain } from "../../src/cli/explain.ts";
 import { proveCommand } from "../../src/cli/prove.ts";
 import { render } from "../../src/cli/render.ts";
 import { trace } from "../../src/cli/trace.ts";
@@ -119,4 +120,26 @@ test("prove reads it, names the line that it does not understand, and proves not
   assert.match((await proved(other)).out, new RegExp(`cannot be proved: "line ${line}: weird 5 .* is not understood`));
   const half = await proved(plan.out.slice(0, plan.out.length / 2));
   assert.match(half.out, /cannot be proved: not all rules are known: line \d+: /);
+});
+
+test("explain finds an address with its port where it finds the address, and names in any table", async () => {
+  const explained = async (what: string, text: string) => await runCommand(explain, [what, "--dump", "-"], text);
+  const address = await explained("10.255.36.158", KUBE_PROXY);
+  assert.match(
+    address.out,
+    /is for home\/http:main\.\n\nmap service-ips in ip kube-proxy\n {2}10\.255\.36\.158 \. tcp \. 8000 : goto/,
+  );
+  for (const end of ["10.255.36.158:8000", "10.255.36.158:8000/tcp"]) {
+    const { out } = await explained(end, KUBE_PROXY);
+    assert.equal(out.slice(out.indexOf("\n")), address.out.slice(address.out.indexOf("\n")));
+  }
+  assert.match(
+    (await explained("10.255.36.158:9", KUBE_PROXY)).err,
+    /nothing in the dumps is named 10\.255\.36\.158:9/,
+  );
+  const saved =
+    "*nat\n:KUBE-SERVICES - [0:0]\n-A KUBE-SERVICES -d 10.0.0.1/32 -p tcp -m tcp --dport 80 -j KUBE-SVC-A\nCOMMIT\n";
+  assert.match((await explained("10.0.0.1:80", saved)).out, /--dport 80 -j KUBE-SVC-A/);
+  const other = "table ip nat {\n\tchain KUBE-SVC-A {\n\t\tcounter packets 1 bytes 2 jump KUBE-SEP-B\n\t}\n}\n";
+  assert.match((await explained("KUBE-SVC-A", other)).out, /chain KUBE-SVC-A in ip nat\n {2}jump KUBE-SEP-B/);
 });

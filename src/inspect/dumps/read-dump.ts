@@ -1,7 +1,6 @@
-/** Detects which tool printed a dump, and reads it: iptables-save of any version and back end, ipset, ipvsadm, nft. */
+/** Detects which tool printed a dump, and reads it: iptables-save of any version and back end, ipset, ipvsadm. */
 import type { IpFamily } from "../../net/ip.ts";
 import { DumpError, type DumpKind, type Inventory, InventoryDraft } from "./inventory.ts";
-import { readNftList } from "./nft-list.ts";
 
 /** The family of a dump, from its header or its addresses; undefined if neither tells. */
 function savedFamily(text: string): IpFamily | undefined {
@@ -133,20 +132,17 @@ function virtualServerName(option: string, address: string): string {
 /** The tool that printed a text; undefined if it is none of these. */
 export function dumpKind(text: string): DumpKind | undefined {
   if (/^\*(?:nat|filter|mangle|raw|security)$/m.test(text)) return "iptables-save";
-  if (/^table \S+ \S+ \{/m.test(text)) return "nft";
+  if (/^[ \t]*table \S+ \S+ \{/m.test(text)) return "nft";
   if (/^create \S+ \S+/m.test(text)) return "ipset";
   return /^-A (?:-t|-u|--\w+-service) /m.test(text) ? "ipvsadm" : undefined;
 }
 
-interface DumpChoices {
-  /** The family of an iptables dump that does not tell it itself. */
-  readonly family: IpFamily | undefined;
-  /** The name of this program's nftables tables. */
-  readonly table: string;
-}
-
-/** @throws DumpError if none of the tools printed the text, or it is truncated. */
-export function readDump(given: string, { family, table }: DumpChoices): Inventory {
+/**
+ * Reads what any of the tools but nft printed.
+ *
+ * @param family of an iptables dump that does not tell it itself. @throws DumpError if none of them printed it, or it is truncated.
+ */
+export function readDump(given: string, family: IpFamily | undefined): Inventory {
   const text = given.replaceAll("\r\n", "\n");
   switch (dumpKind(text)) {
     case "iptables-save": {
@@ -155,12 +151,11 @@ export function readDump(given: string, { family, table }: DumpChoices): Invento
         throw new DumpError("it does not tell whether iptables or ip6tables printed it: add --family");
       return readIptablesSave(text, known);
     }
-    case "nft":
-      return readNftList(text, table);
     case "ipset":
       return readIpsetSave(text);
     case "ipvsadm":
       return readIpvsadmSave(text);
+    case "nft":
     case undefined:
       throw new DumpError("it is not what iptables-save, nft list, ipset save or ipvsadm -S -n print");
   }

@@ -1,21 +1,35 @@
-/** Reads the output of `nft -j list ruleset` into the same inventory as nft's text. */
+/** Reads what nft lists, as text or JSON, into an inventory. */
 import { DumpError, type Inventory, InventoryDraft } from "../inspect/dumps/inventory.ts";
 import { isObject, type JsonObject, listOf, named, numberOf, textOf } from "../kernel/nftables/json.ts";
 import { durationText, elementLine, hookText, ruleText } from "../kernel/nftables/json-text.ts";
+import { readListing } from "../kernel/nftables/listing/listing.ts";
 
 /** Whether a text is JSON from nft. */
 export const isNftJson = (text: string): boolean => /^\s*\{\s*"nftables"/.test(text);
 
-/** @param table the name of the tables to read; others are skipped. @throws DumpError if the text is truncated or something else */
-export function readNftJson(text: string, table: string): Inventory {
+/**
+ * @param table the name of the tables to read, which must be whole; undefined: all tables, and what is there of them.
+ * @throws DumpError if the text is truncated or something else
+ */
+export function readNft(text: string, table: string | undefined): Inventory {
+  const isJson = isNftJson(text);
+  const { objects, gaps } = isJson ? { objects: itemsOf(text), gaps: [] } : readListing(text.replaceAll("\r\n", "\n"));
+  const [gap] = gaps;
+  if (gap !== undefined && table !== undefined) throw new DumpError(gap);
+  const inventory = inventoryOf(objects, table);
+  return isJson ? { ...inventory, unsaid: UNSAID } : inventory;
+}
+
+function inventoryOf(objects: readonly unknown[], only: string | undefined): Inventory {
   const draft = new InventoryDraft();
-  for (const item of itemsOf(text)) {
+  for (const item of objects) {
     const found = named(item);
     const body = found !== undefined && isObject(found.body) ? found.body : {};
     const { family, name } = body;
-    if (found?.name === "table" && name === table) draft.place(`${textOf(family)} ${table}`);
-    if (body.table !== table) continue;
+    const table = textOf(found?.name === "table" ? name : body.table);
+    if (table === undefined || table !== (only ?? table)) continue;
     const place = `${textOf(family)} ${table}`;
+    if (found?.name === "table") draft.place(place);
     if (found?.name === "rule") draft.add(place, textOf(body.chain) ?? "", lineOfRule(body));
     else if (found?.name === "chain" || found?.name === "set" || found?.name === "map") {
       const kind = found.name;
@@ -24,7 +38,7 @@ export function readNftJson(text: string, table: string): Inventory {
       draft.hold({ kind, name: textOf(name) ?? "", place, isOrdered: kind === "chain", isDynamic, lines });
     }
   }
-  return { ...draft.finish("nft"), unsaid: UNSAID };
+  return draft.finish("nft");
 }
 
 /** JSON lacks the comments of chains and the types of sets whose key is an expression (nft 1.0 to 1.1). */
@@ -39,7 +53,8 @@ function itemsOf(text: string): readonly unknown[] {
   }
 }
 
-function lineOfRule({ expr, comment }: JsonObject): string {
+function lineOfRule({ expr, comment, text }: JsonObject): string {
+  if (typeof text === "string") return text;
   const statements = listOf(expr).filter((one) => !isOwnCounter(one));
   return ruleText(statements, textOf(comment));
 }
@@ -51,7 +66,9 @@ function isOwnCounter(statement: unknown): boolean {
 }
 
 function linesOf(kind: string, body: JsonObject): string[] {
-  const { flags, timeout, elem } = body;
+  const { flags, timeout, elem, lines } = body;
+  // What a listing has at the beginning of a chain or a set.
+  if (Array.isArray(lines)) return [...lines.map(String), ...listOf(elem).map(elementLine)];
   if (kind === "chain") return [hookText(body) ?? []].flat();
   return [
     ...(flags === undefined ? [] : [`flags ${listOf(flags).join(",")}`]),
