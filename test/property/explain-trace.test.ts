@@ -132,9 +132,11 @@ for (const { name: mode } of MODES) {
               if (client.position === "other-node" && one.ranges.length > 0) continue;
               const args = ["--from", FROM[client.position], "--to", target, "--new-client", ...common];
               const { outcomes: all }: { outcomes: Outcome[] } = await asJson(trace, args, objects);
-              // Pods of these nodes hang on a bridge.
-              const otherwise = client.position === "pod" ? `not: ${BRIDGED}` : BRIDGED;
-              const outcomes = all.filter(({ assumptions }) => !assumptions.includes(otherwise));
+              const without = (assumed: string) => all.filter(({ assumptions }) => !assumptions.includes(assumed));
+              const isUnlessBridged = client.reason === "not-by-bridge";
+              if (isUnlessBridged) assert.doesNotMatch(traced(without(`not: ${BRIDGED}`), target), /^answered/);
+              const isBridged = client.position === "pod" && !isUnlessBridged;
+              const outcomes = without(isBridged ? `not: ${BRIDGED}` : BRIDGED);
               const isBarred = client.reason === "source-ranges" || client.onlyListedSources;
               const wanted = explained(client, endpoints, kind === "load-balancer" ? one.ranges : []);
               // What userspace mode does not let in, it does not drop either.
