@@ -36,6 +36,20 @@ function shown(name: string, ...args: readonly string[]): string {
 }
 
 describe("parseCommandLine: forms", () => {
+  it("names a flag and its value in one word, as a container's args may have them", () => {
+    for (const [word, written] of [
+      ["--kubeconfig /var/lib/kubelet/kubeconfig.yml", "--kubeconfig=/var/lib/kubelet/kubeconfig.yml"],
+      ["--v 4", "--v=4"],
+      ["-v 4", "-v=4"],
+      ["--bind_address  ::", "--bind_address=::"],
+    ] as const) {
+      const { message } = refusal(word);
+      assert.equal(message, `"${word}" is a flag and its value in one word: write "${written}", or two words`);
+    }
+    assert.equal(shown("master", "--master=a b"), "a b");
+    assert.equal(refusal("--bogus 1").message, "unknown flag: --bogus 1");
+  });
+
   it("takes values with = and as the next argument, even one that looks like a flag", () => {
     assert.equal(shown("master", "--master=a=b"), "a=b");
     assert.equal(shown("master", "--master", "--cleanup"), "--cleanup");

@@ -102,6 +102,7 @@ function parseFlags(args: readonly string[]) {
       positional.push(...args.slice(index + 1));
       break;
     }
+    refuseOneWord(arg);
     if (arg.startsWith("--")) setLong(arg, set, nextText);
     else if (arg.startsWith("-") && arg.length > 1) setShort(arg.slice(1), set, nextText);
     else positional.push(arg);
@@ -119,6 +120,15 @@ type NextText = (missing: string) => string;
 function fail(message: string, given = ""): never {
   const names = FLAGS.filter(({ deprecated }) => deprecated === undefined).map(({ name }) => name);
   throw new UsageError(message, flagHint("kube-proxy", given === "--mode" ? "--proxy-mode" : given, names));
+}
+
+/** An item of a container's `args` such as `"--v 4"`: no shell separates the value. */
+function refuseOneWord(arg: string): void {
+  const [, flag = "", name = "", value = ""] = /^(--?([\w-]+))\s+(.+)$/s.exec(arg) ?? [];
+  if (!byName.has(name.replaceAll("_", "-"))) return;
+  fail(
+    `${quoteGo(arg)} is a flag and its value in one word: write ${quoteGo(`${flag}=${value.trim()}`)}, or two words`,
+  );
 }
 
 function setLong(arg: string, set: Set, nextText: NextText): void {
