@@ -11,14 +11,29 @@ const MAX_BYTES = 128 * 2 ** 20;
  */
 export async function readBounded(source: string | NodeJS.ReadableStream, mostBytes = MAX_BYTES): Promise<Buffer> {
   const portions: Buffer[] = [];
-  let bytes = 0;
-  for await (const portion of typeof source === "string" ? createReadStream(source) : source) {
-    const part = typeof portion === "string" ? Buffer.from(portion) : portion;
-    bytes += part.length;
-    if (bytes > mostBytes) throw new Error(`it is larger than ${mostBytes / 2 ** 20} MiB`);
+  for await (const part of bounded(typeof source === "string" ? createReadStream(source) : source, mostBytes)) {
     portions.push(part);
   }
   return Buffer.concat(portions);
+}
+
+/**
+ * Passes on the parts of a stream up to a size.
+ *
+ * @param isLines whether the size is that of a line. @throws Error with a message for people
+ */
+export async function* bounded(
+  stream: NodeJS.ReadableStream,
+  mostBytes: number,
+  isLines = false,
+): AsyncGenerator<Buffer, void> {
+  let bytes = 0;
+  for await (const portion of stream) {
+    const part = typeof portion === "string" ? Buffer.from(portion) : portion;
+    bytes = isLines && part.includes("\n") ? 0 : bytes + part.length;
+    if (bytes > mostBytes) throw new Error(`it is larger than ${mostBytes / 2 ** 20} MiB`);
+    yield part;
+  }
 }
 
 /** Reads text; `-` is standard input. @throws as {@link readBounded} */

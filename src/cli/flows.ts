@@ -36,8 +36,7 @@ time and retransmits), and the endpoints of those that it carries (userspace mod
       --state STATE    only in this state: ESTABLISHED, SYN_SENT, …; with --watch also answered, refused, "never answered"
       --stale          only to endpoints that no slice of the Service has; what is refused goes to none
       --watch          goes on: connections as they begin, and as they end, with how
-      --export FILE|-|otlp-http URL
-                       as JSON lines, added to a file, or to a collector of OpenTelemetry as logs and metrics
+      --export FILE|-  as JSON lines, added to a file
       --count NUMBER   end after so many lines
   -f, --filename DIR|FILE|-
                        Services and EndpointSlices, and Pods for their names, from manifests; asks a daemon only with
@@ -56,7 +55,7 @@ Examples:
   kube-proxy flows shop/web
   kube-proxy flows --from 10.180.0.9 --watch
   kube-proxy flows --stale -o json
-  kube-proxy flows --watch --export otlp-http http://127.0.0.1:4318
+  kube-proxy flows --watch --export /var/log/flows.jsonl
 
 Exit status: 0; 2 when there is no such Service, or the kernel or the daemon does not answer.
 `;
@@ -123,8 +122,7 @@ async function sinkFor(options: FlowsOptions, output: Output, note: (text: strin
   if (exportTo === undefined || exportTo === "-") {
     return lineSink(output, isJson || exportTo === "-", isWatching ? note : undefined);
   }
-  const { fileSink, otlpSink } = await import("./flow-export.ts");
-  if (exportTo instanceof URL) return otlpSink(exportTo, note);
+  const { fileSink } = await import("./flow-export.ts");
   try {
     return await fileSink(exportTo, note);
   } catch (error) {
@@ -236,12 +234,11 @@ function stateNamed(text: string, { watch }: { readonly watch: boolean }): strin
 
 function readOptions({ values, positionals: words }: ReturnType<typeof parsed>) {
   const { from, to, state, output, count } = values;
-  const isOtlp = values.export === "otlp-http";
-  const collector = isOtlp ? words.find((word) => /^https?:/.test(word) && URL.canParse(word)) : undefined;
-  if (isOtlp && collector === undefined) {
-    throw new UsageError("--export otlp-http takes the address of a collector: http://127.0.0.1:4318");
+  if (values.export === "otlp-http") {
+    const hint = "A collector reads JSON lines: --export FILE, or --export - to a pipe.";
+    throw new UsageError("--export otlp-http is no longer there", hint);
   }
-  const positionals = joinedKind(words.filter((word) => word !== collector));
+  const positionals = joinedKind(words);
   const service = positionals[0] && serviceTyped(positionals[0]);
   if (positionals.length > 1)
     throw new UsageError(`unexpected "${positionals.at(-1)}"`, "See 'kube-proxy flows --help'.");
@@ -266,7 +263,7 @@ function readOptions({ values, positionals: words }: ReturnType<typeof parsed>) 
     /** Infinity: no limit. */
     count: count === undefined ? Number.POSITIVE_INFINITY : Number(count),
     isJson: output === "json",
-    /** A file, `-`, or an OTLP collector. */
-    exportTo: collector === undefined ? values.export : new URL(collector),
+    /** A file, or `-`. */
+    exportTo: values.export,
   };
 }

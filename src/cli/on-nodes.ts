@@ -7,14 +7,14 @@ import { once } from "node:events";
 import { appendFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { createInterface } from "node:readline";
-import type { Readable } from "node:stream";
-import { text } from "node:stream/consumers";
+import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { StatusReport } from "../daemon/inspect-report.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
 import { jsonIn } from "../logging/attempt.ts";
 import { messageOf } from "../logging/message-of.ts";
+import { bounded, readBounded } from "./bounded-input.ts";
 import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, inspecting, type Output, UsageError } from "./output.ts";
 import { takeOptions } from "./subcommand-options.ts";
 import { didYouMean } from "./suggestion.ts";
@@ -28,6 +28,8 @@ const PROGRAM = "/usr/local/bin/kube-proxy";
 const AT_ONCE = 16;
 /** A dead kubelet must not delay the answers of other nodes. */
 const LIMIT_MS = 30_000;
+/** The most that one node may answer, as text, in a line or as an archive: the node may be in wrong hands. */
+const MOST_BYTES = 32 * 2 ** 20;
 /** The reason if kubectl was killed at the limit, since it has printed none. */
 const SILENT = `no answer within ${LIMIT_MS / 1_000} s`;
 const RIGHTS = `This needs the rights to list pods and to create pods/exec in the namespace ${NAMESPACE}.`;
@@ -197,11 +199,11 @@ async function fetchArchive(
   let isWhole = false;
   try {
     const store = (archive: Readable) =>
-      pipeline(archive, file?.createWriteStream() ?? process.stdout, { end: file !== undefined }).catch(
-        (error: unknown) => {
-          throw new UsageError(`cannot write ${path}: ${messageOf(error)}`);
-        },
-      );
+      pipeline(bounded(archive, MOST_BYTES), file?.createWriteStream() ?? process.stdout, {
+        end: file !== undefined,
+      }).catch((error: unknown) => {
+        throw new UsageError(`cannot write ${path}: ${messageOf(error)}`);
+      });
     const [status, , said] = await runKubectl(podCommand("sysdump", asked, pod, asked.rest), store, text);
     output.err(safe(said));
     isWhole = status === EXIT_SUCCESS;
@@ -243,10 +245,19 @@ async function exportFlows(asked: NodesAsked, pods: readonly NodePod[], output: 
 /** Runs the command and passes on its output as it arrives. @param mark precedes each line. @returns its exit status. */
 async function inPod(command: string, asked: NodesAsked, pod: NodePod, output: Output, mark: string): Promise<number> {
   const lines = (print: (said: string) => void) => async (stream: Readable) => {
-    for await (const line of createInterface({ input: stream })) print(safe(`${mark}${line}\n`));
+    const input = Readable.from(bounded(stream, MOST_BYTES, true));
+    // An interface of lines ends without an error where its input fails.
+    let failure: Error | undefined;
+    input.once("error", (error) => {
+      failure = error;
+    });
+    for await (const line of createInterface({ input })) print(safe(`${mark}${line}\n`));
+    if (failure !== undefined) throw failure;
   };
-  const [status] = await runKubectl(podCommand(command, asked, pod, asked.rest), lines(output.out), lines(output.err));
-  return status;
+  return await inspecting({ ...output, err: (said) => output.err(mark + said) }, async () => {
+    const words = podCommand(command, asked, pod, asked.rest);
+    return (await runKubectl(words, lines(output.out), lines(output.err)))[0];
+  });
 }
 
 interface NodeAnswer {
@@ -265,13 +276,20 @@ async function answers(
   rest: readonly string[],
 ): Promise<readonly NodeAnswer[]> {
   return await forPods(pods, AT_ONCE, async (pod) => {
-    const [status, stdout, stderr] = await runKubectl(podCommand(command, asked, pod, rest), text, text, LIMIT_MS);
-    // Errors of kubectl, and of a command that could not answer, leave standard output empty.
-    const reason = withoutLog(stderr).split("\n")[0] || SILENT;
-    const refusal = stdout === "" && status !== 0 ? reason : undefined;
-    return { pod, status, text: stdout, refusal };
+    try {
+      const [status, stdout, stderr] = await runKubectl(podCommand(command, asked, pod, rest), text, text, LIMIT_MS);
+      // Errors of kubectl, and of a command that could not answer, leave standard output empty.
+      const reason = withoutLog(stderr).split("\n")[0] || SILENT;
+      return { pod, status, text: stdout, refusal: stdout === "" && status !== 0 ? reason : undefined };
+    } catch (error) {
+      // Of this node alone: what the others answer stays.
+      if (!(error instanceof UsageError)) throw error;
+      return { pod, status: EXIT_FAILURE, text: "", refusal: error.message };
+    }
   });
 }
+
+const text = async (stream: Readable): Promise<string> => (await readBounded(stream, MOST_BYTES)).toString("utf8");
 
 /** Runs something for each pod, for some at a time. @returns the results in the order of the pods. */
 async function forPods<T>(
@@ -369,8 +387,9 @@ async function runKubectl<Out, Err>(
   });
   const reading = Promise.all([ended, readOut(child.stdout), readErr(child.stderr)]);
   const [[status], out, err] = await reading.catch((error: unknown) => {
-    child.kill();
-    throw error;
+    child.kill("SIGKILL");
+    if (error instanceof UsageError) throw error;
+    throw new UsageError(`the answer is not used: ${messageOf(error)}`);
   });
   return [typeof status === "number" ? status : EXIT_FAILURE, out, err];
 }

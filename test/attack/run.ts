@@ -138,6 +138,11 @@ const TESTS = [
     "each has its record and reaches its own Service",
   ],
   [
+    "a node that never stops answering --all-nodes",
+    "test/cli/on-nodes.test.ts",
+    "it is named, and the other nodes' answers stay",
+  ],
+  [
     "chains of our table get other names, ours are emptied, others' stand beside them",
     "test/kernel/faults/nftables-renamed.test.ts",
     "all is in force again at once and after a start, and what stays is named",

@@ -35,6 +35,7 @@ shift 2
 if [ "$pod" = kp-c ]; then echo 'unknown command "status" for "kube-proxy"' >&2; exit 1; fi
 command=$1; shift
 mkdir -p "$FOLDER/in-$pod" && cd "$FOLDER/in-$pod"
+if [ "$pod" = "$FLOOD" ]; then exec cat /dev/zero; fi
 case "$command $*" in
   *--export=-*)
     if [ -e "$FOLDER/at-once" ]; then
@@ -62,10 +63,10 @@ function cluster(t: TestContext) {
   symlinkSync(join(BIN, "kubectl-kube_proxy"), join(folder, "kubectl-kube_proxy"));
   daemonAt(t, join(folder, "kp-a.sock"));
   daemonAt(t, join(folder, "kp-b.sock"), [{ subject: "shop/web:http", reason: "the kernel refuses it" }]);
-  const env = { PATH: `${folder}:${process.env.PATH}`, FOLDER: folder, BIN };
+  const env: Record<string, string> = { PATH: `${folder}:${process.env.PATH}`, FOLDER: folder, BIN };
   const run = (...args: string[]) =>
     runKubeProxy(["kube-proxy", ...args], { program: join(folder, "kubectl"), env, cwd: folder });
-  return { folder, run };
+  return { folder, run, env };
 }
 
 test("one node's daemon is asked in its pod, with the command's own exit status", async (t) => {
@@ -227,4 +228,27 @@ test("an archive of a node is written where -o says, here, and over no file that
   assert.equal(read("mine"), "mine");
   const replaced = await run("sysdump", "--node", "node-b", "--force");
   assert.deepEqual([replaced.status, replaced.stdout], [0, "kube-proxy-sysdump-node-b.tar.gz\n"]);
+});
+
+test("a node that never stops answering has one line, and the other nodes' answers stay", async (t) => {
+  const { folder, run, env } = cluster(t);
+  env.FLOOD = "kp-a";
+  const why = /node-a.*the answer is not used: it is larger than 32 MiB/;
+  const services = await run("services", "--all-nodes", "--no-traffic");
+  assert.match(services.stderr, why);
+  assert.match(services.stdout, /node-b:\n.*shop\/web/s);
+  const states = await run("status", "--all-nodes");
+  assert.match(states.stdout, why);
+  assert.match(states.stdout, /node-b +nftables/);
+  // A line that never ends, of a command whose output is passed on.
+  const one = await run("services", "--node", "node-a");
+  assert.deepEqual([one.status, one.stdout], [2, ""]);
+  assert.match(one.stderr, /^Error: the answer is not used: it is larger than 32 MiB\n/);
+  const exported = await run("flows", "--all-nodes", "--export", "lines");
+  assert.match(exported.stderr, why);
+  assert.match(readFileSync(join(folder, "lines"), "utf8"), /"flow of":"kp-b"/);
+  const archives = await run("sysdump", "--all-nodes");
+  assert.match(archives.stderr, /Error: .*it is larger than 32 MiB/);
+  assert.equal(existsSync(join(folder, "kube-proxy-sysdump-node-a.tar.gz")), false);
+  assert.equal(existsSync(join(folder, "kube-proxy-sysdump-node-b.tar.gz")), true);
 });
