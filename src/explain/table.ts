@@ -1,7 +1,7 @@
 /** A plain-text table: columns are as wide as their widest cell, or narrower to fit a terminal. */
 
 const GAP = "  ";
-/** `namespace/name…`: no address, and so long only where somebody likes long names. */
+/** `namespace/name…`: no address; only a long name has so many characters. */
 const NAME = /^\(?[a-z][a-z0-9.-]*\/[a-z0-9]/;
 /** The fewest characters of a name that is shortened. */
 const SHORT_NAME = 24;

@@ -1,4 +1,4 @@
-/** No message, log or archive has the value of a secret, in whatever form a program, a person or a mistake writes it. */
+/** No message, log or archive has the value of a secret, in any form in which a program, a person or a mistake writes it. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
