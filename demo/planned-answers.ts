@@ -112,5 +112,6 @@ async function walkIn(
     addressOf(family === "IPv4" ? bridge.ipv4 : bridge.ipv6),
   ].filter((address) => familyOf(address) === family);
   const hostAddresses = [...new Set(own)];
-  return await walkOf({ ...node, hostAddresses, nodePortIPs: nodePortIPs(node.nodePortAddresses, own) }, config);
+  const planned = { ...node, hostAddresses, nodePortIPs: nodePortIPs(node.nodePortAddresses, own) };
+  return await walkOf(planned, config, true);
 }

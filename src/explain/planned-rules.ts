@@ -87,8 +87,12 @@ export function isPodOf({ detector }: OfflineNode, podCIDRs: readonly string[], 
   return cidrs.some((cidr) => cidrContains(cidr, address));
 }
 
-/** Sends packets through the plan. Every client counts as new, and pods may come in by a bridge port. No outcomes without rules. */
-export async function walkOf(node: OfflineNode, config: KubeProxyConfig): Promise<Walk> {
+/**
+ * Sends packets through the plan. Every client counts as new. No outcomes without rules.
+ *
+ * @param arePodsBridged whether pods come in by a port of a bridge. @default not known: both are walked
+ */
+export async function walkOf(node: OfflineNode, config: KubeProxyConfig, arePodsBridged?: boolean): Promise<Walk> {
   const rules = await plannedRules(node, config).catch((error: unknown) => {
     if (error instanceof NoRulesError) return undefined;
     throw error;
@@ -102,8 +106,8 @@ export async function walkOf(node: OfflineNode, config: KubeProxyConfig): Promis
     const { inInterface, origin, destination, source } = question;
     const { address } = sendingTo(destination, { address: source, inInterface }, isLocal);
     const isPod = origin === "socket" && inInterface !== "";
-    // Only pods may come in by a port of a bridge, and whether these do is not known.
-    const answers = new Map(isPod ? [] : [[COMES_BY_BRIDGE, false]]);
+    const isBridged = isPod ? arePodsBridged : false;
+    const answers = new Map(isBridged === undefined ? [] : [[COMES_BY_BRIDGE, isBridged]]);
     return outcomesOf(walk(newPacket({ ...question, source: address }), { record: "ends", answers }));
   };
 }
