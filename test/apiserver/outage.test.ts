@@ -5,7 +5,7 @@ import { measureOutage, OUTAGES } from "./outage.ts";
 
 const REFUSED = Object.keys(OUTAGES).filter((name) => name.startsWith("refused"));
 
-describe("3,000 attempts", { concurrency: 2 }, () => {
+describe("3,000 attempts", { concurrency: 1 }, () => {
   for (const name of REFUSED) {
     test(name, async () => {
       const { grownMb, cpuMs, descriptors } = await measureOutage(name, [100, 3_000]);
@@ -16,7 +16,7 @@ describe("3,000 attempts", { concurrency: 2 }, () => {
   }
 });
 
-describe("200 attempts", { concurrency: 2 }, () => {
+describe("200 attempts", { concurrency: 1 }, () => {
   for (const [name, { ending = "<error>" }] of Object.entries(OUTAGES)) {
     if (REFUSED.includes(name)) continue;
     test(name, async () => {
