@@ -5,7 +5,7 @@
 import type { LogRecord } from "./log-format.ts";
 
 /** The most lines of one message in each window. */
-const MOST_LINES = 20;
+const MOST_LINES = 100;
 const WINDOW_MS = 60_000;
 /** Only messages with variable parts could be more. */
 const MOST_MESSAGES = 1000;
