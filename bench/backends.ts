@@ -16,7 +16,6 @@ import { KernelspaceRig, newHost } from "../src/dataplane/kernelspace/testing/ke
 import { NftablesBackend } from "../src/dataplane/nftables/backend.ts";
 import { LAYOUT_NAMES, type LayoutName } from "../src/dataplane/nftables/layout-name.ts";
 import { TABLE } from "../src/dataplane/nftables/names.ts";
-import type { RestartNote } from "../src/dataplane/nftables/restart-note.ts";
 import { BackendRig as UserspaceRig } from "../src/dataplane/userspace/testing/backend-rig.ts";
 import type { Bpf } from "../src/kernel/bpf/bpf.ts";
 import { kernelBpf } from "../src/kernel/bpf/kernel-bpf.ts";
@@ -55,7 +54,7 @@ export function benchConfig(): Omit<PlanConfig, "localhostNodePorts" | "conntrac
 }
 
 /** A rejection by the kernel ends the bench. */
-export function nftBackend(layout: LayoutName, nft = openTable(), restart?: RestartNote): NftablesBackend {
+export function nftBackend(layout: LayoutName, nft = openTable()): NftablesBackend {
   const fail = (what: string) => ({
     inc: () => {
       throw new Error(`a ${what} was refused`);
@@ -65,7 +64,6 @@ export function nftBackend(layout: LayoutName, nft = openTable(), restart?: Rest
     config: { ...benchConfig(), release: CURRENT_RELEASE },
     layout,
     nft,
-    restart,
     nodePortIPs: async () => ({ kind: "ips", ips: [NODE_IP] }),
     metrics: { syncFailures: fail("sync"), cleanupFailures: fail("deletion") },
     log: silentLogger,

@@ -161,7 +161,6 @@ async function measure(task: KindsTask): Promise<Figures> {
   if (subject instanceof NftSubject) {
     subject.restart();
     notes.add("restart, all compared, processor time", await cpuMsOf(() => subject.fullSync()));
-    notes.add("  where all is as it was left", await subject.restartAsLeft());
   }
   return notes.figures;
 }

@@ -1,18 +1,13 @@
 /** The nftables mode over the kernel of this process's network namespace, and the contents of its transactions. */
 import type { LayoutName } from "../src/dataplane/nftables/layout-name.ts";
-import { TABLE } from "../src/dataplane/nftables/names.ts";
-import { RestartNote } from "../src/dataplane/nftables/restart-note.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../src/kernel/nftables/netlink-nftables.ts";
 import type { Nftables, NftOperation } from "../src/kernel/nftables/nftables.ts";
-import { silentLogger } from "../src/logging/logger.ts";
 import type { LostRules } from "../src/sync/backend.ts";
 import { nftBackend, openTable } from "./backends.ts";
-import { cpuMsOf } from "./memory.ts";
 import { Subject } from "./subject.ts";
 
 export class NftSubject extends Subject {
   readonly #ruleset: NetlinkRuleset;
-  readonly #layout: LayoutName;
   readonly #costs: Costs;
 
   constructor(endpointsEach: number, layout: LayoutName) {
@@ -20,7 +15,6 @@ export class NftSubject extends Subject {
     const ruleset = openNetlinkRuleset({ onCommit: ({ milliseconds }) => costs.add(milliseconds) });
     super(endpointsEach, () => nftBackend(layout, costs.of(openTable(ruleset))));
     this.#ruleset = ruleset;
-    this.#layout = layout;
     this.#costs = costs;
   }
 
@@ -55,22 +49,6 @@ export class NftSubject extends Subject {
       this.#costs.noting = undefined;
     }
     return taken;
-  }
-
-  /** The process is told to stop, and nothing happens until the next one's first sync. @returns its processor time, milliseconds. */
-  async restartAsLeft(): Promise<number> {
-    const begin = (): RestartNote => {
-      const options = { ruleset: this.#ruleset, table: { family: "ip", table: TABLE }, program: "bench" } as const;
-      const note = new RestartNote({ ...options, log: silentLogger });
-      this.backend = nftBackend(this.#layout, this.#costs.of(openTable(this.#ruleset)), note);
-      return note;
-    };
-    const note = begin();
-    await this.fullSync();
-    await this.backend.close?.();
-    await note.leave();
-    begin();
-    return await cpuMsOf(() => this.fullSync());
   }
 
   /** Stop watching first. */

@@ -17,7 +17,7 @@ import { detectorFor } from "../model/local-traffic-detector.ts";
 import { nodeNameFrom } from "../model/node-identity.ts";
 import { nodePortAddresses, nodePortIPs } from "../model/node-port-addresses.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
-import { identityLine, programIdentity } from "../program/program-identity.ts";
+import { programIdentity } from "../program/program-identity.ts";
 import { buildInfo } from "../program/version.ts";
 import { ProxyHealth } from "../server/health/proxy-health.ts";
 import { createServiceHealth } from "../server/health/service-health.ts";
@@ -216,9 +216,7 @@ async function openModeOn(
     log.error(message, undefined);
     events.record(nodeEvent(nodeName, "Warning", reason, message));
   }
-  const { addressWatch } = kernel;
-  const program = identityLine(programIdentity());
-  const parts = { metrics: metrics.families, conntrack, addressWatch, program };
+  const parts = { metrics: metrics.families, conntrack, addressWatch: kernel.addressWatch };
   return await open({ config, nodeName, families, ...parts, clock, log });
 }
 

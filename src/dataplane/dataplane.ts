@@ -86,8 +86,6 @@ export interface NodeContext {
   readonly addressWatch: Pick<AddressWatch, "watch">;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Version and commit of this program. */
-  readonly program: string;
 }
 
 /** One IP family of the node. */

@@ -34,7 +34,6 @@ import { NO_FACTS, type PlanConfig, planFacts } from "./plan-options.ts";
 import { NOTHING_INSTALLED } from "./port-objects.ts";
 import { PORTS_AT_ONCE, readPrepared } from "./preparation.ts";
 import { foreignBaseChains, planWhole, reconcile, repairSets, type WantedTable } from "./reconcile.ts";
-import type { RestartNote } from "./restart-note.ts";
 import { TableState } from "./table-state.ts";
 
 /** How many times a full sync starts over because another program changed the ruleset while it was computed. */
@@ -54,8 +53,6 @@ export interface NftablesBackendOptions {
   readonly log: Logger;
   /** @default the system clock */
   readonly clock?: Pick<Clock, "monotonicMs" | "sleep">;
-  /** The note that the previous process left, and the one for the next process. @default none */
-  readonly restart?: Pick<RestartNote, "asLeft" | "offer"> | undefined;
   /** How often to check whether other programs changed the table. @default 30 s */
   readonly syncPeriodMs?: number;
   /** More new service ports than this get their chains in portions, before anything leads to them. @default 500 */
@@ -87,7 +84,6 @@ export class NftablesBackend implements Backend {
   #onRepaired: (() => void) | undefined;
   /** Base chains of other programs in our table. */
   #foreign: readonly string[] = [];
-  #isStarting = true;
   /** Endpoints of an earlier process's table, from the first full sync on. */
   #former: FormerEndpoint[] | undefined;
   readonly #warnings: ForeignWarnings;
@@ -134,13 +130,13 @@ export class NftablesBackend implements Backend {
       const isPartial = this.#isKnown && !input.isFullSync && !this.#mustLook;
       if (isPartial && deferred.size > 0) await this.#committer.deleteDeferred();
       isDone = isPartial && (await this.#partialSync(input, damaged, signal));
-      const isAsLeft = !isDone && (await this.#fullSync(input, signal));
+      if (!isDone) await this.#fullSync(input, signal);
       // A full comparison removes anything that still referred to them.
       if (!isPartial && deferred.size > 0) await this.#committer.deleteDeferred();
       const doubtful = this.#state.takeDoubtfulMaps();
-      const maps = isDone || isAsLeft ? doubtful : (this.#layout.clientMaps?.(this.#state.planStatic()) ?? []);
+      const maps = isDone ? doubtful : (this.#layout.clientMaps?.(this.#state.planStatic()) ?? []);
       if (maps.length > 0) await this.#forgetClients(maps);
-      const affinitySets = isDone ? [...damaged].filter(isAffinitySet) : isAsLeft ? [] : this.#state.affinitySets();
+      const affinitySets = isDone ? [...damaged].filter(isAffinitySet) : this.#state.affinitySets();
       await this.#forgetCatchAlls(affinitySets);
       await this.#options.localhost?.sync(input);
     } catch (error) {
@@ -166,30 +162,12 @@ export class NftablesBackend implements Backend {
   }
 
   async close(): Promise<void> {
-    const { nft, restart, localhost } = this.#options;
-    const isSettled =
-      this.#refused.size + this.#damage.size + this.#committer.deferred.size + this.#foreign.length === 0;
-    const mark = this.#readAt;
-    if (this.#isKnown && isSettled && !this.#mustLook && mark !== undefined) {
-      await restart?.offer(nft, this.#state, mark);
-    }
-    await localhost?.close();
+    await this.#options.localhost?.close();
   }
 
   /** Watches what other programs do to the table. */
   async monitor(onLost: OnLostRules, signal: AbortSignal, requestSync: () => void): Promise<void> {
-    // The restart note checks at the end for changes by other programs; without a watch, any commit would count as one.
-    const ended = new AbortController();
-    const end = (): void => {
-      const seen = this.#options.restart === undefined ? Promise.resolve() : this.#isUntouched();
-      void seen.then(() => ended.abort());
-    };
-    if (signal.aborted) end();
-    else signal.addEventListener("abort", end, { once: true });
-    const watching = this.#options.nft.watch(
-      (change) => signal.aborted || this.#onForeignChange(change, onLost, requestSync),
-      ended.signal,
-    );
+    const watching = this.#options.nft.watch((change) => this.#onForeignChange(change, onLost, requestSync), signal);
     this.#onRepaired = () => onLost({ ports: new Set() });
     // Changes since the previous watch ended went unseen.
     if (this.#wasWatched) onLost();
@@ -199,7 +177,6 @@ export class NftablesBackend implements Backend {
     try {
       await watching;
     } finally {
-      signal.removeEventListener("abort", end);
       failed.abort();
       await looking;
     }
@@ -286,28 +263,17 @@ export class NftablesBackend implements Backend {
     return { state: this.#state, served, commit, signal };
   }
 
-  /** @returns whether the table is exactly as the previous process left it. */
-  async #fullSync(input: SyncInput, signal: AbortSignal): Promise<boolean> {
+  async #fullSync(input: SyncInput, signal: AbortSignal): Promise<void> {
     this.#isKnown = false;
     const isLook = this.#mustLook;
     this.#mustLook = false;
-    const { config, nft, restart } = this.#options;
+    const { config } = this.#options;
     const nodePortIPs = await this.#options.nodePortIPs();
     this.#knowsAddresses = nodePortIPs !== undefined;
     const known = nodePortIPs ?? this.#state.premises.facts.nodePortIPs;
     const facts = planFacts(input, this.family, known);
     const premises = { layout: this.#layout, config, facts };
-    const left = this.#isStarting ? await restart?.asLeft(nft, premises, input, signal) : undefined;
-    this.#isStarting = false;
     const { wanted, state } = await planWhole(premises, input, signal);
-    if (left !== undefined) {
-      this.#state = state;
-      this.#former = [];
-      this.#readAt = left;
-      this.#isKnown = true;
-      this.#options.log.v(2, "The rules are as the previous process left them");
-      return true;
-    }
     for (let conflicts = 0; ; conflicts += 1) {
       try {
         await this.#commitWhole(wanted, state, input, isLook, signal);
@@ -317,7 +283,6 @@ export class NftablesBackend implements Backend {
       }
     }
     this.#isKnown = true;
-    return false;
   }
 
   /** Rejects with `conflict` if another program changed the ruleset in the meantime. */

@@ -27,7 +27,6 @@ import { type LocalhostMetrics, LocalhostRelay } from "./localhost-relay.ts";
 import { defineLocalhostMetrics, defineNftablesMetrics } from "./metrics.ts";
 import { TABLE } from "./names.ts";
 import { planConfigOf } from "./plan-input.ts";
-import { RestartNote } from "./restart-note.ts";
 
 const FAMILIES: Readonly<Record<IpFamily, NftFamily>> = { IPv4: "ip", IPv6: "ip6" };
 /** Upstream's minimum, which there only implied a recent enough `nft` program; older kernels are untested. */
@@ -78,7 +77,6 @@ async function open(node: NodeContext): Promise<OpenMode> {
   const tables = new Map<IpFamily, Nftables>();
   let localhostMetricsOf: ReturnType<typeof defineLocalhostMetrics> | undefined;
   let relays: Relays | undefined;
-  let restart: RestartNote | undefined;
   const users = clientUsers();
   const userOf: RelayOptions["userOf"] = (client, { address, port }) =>
     users({ sourceIP: client.address, sourcePort: client.port, destinationIP: address, destinationPort: port });
@@ -96,13 +94,6 @@ async function open(node: NodeContext): Promise<OpenMode> {
       });
       const nft = kernel.open({ family: FAMILIES[family], table: TABLE });
       tables.set(family, nft);
-      const { program, log: nodeLog } = node;
-      restart ??= new RestartNote({
-        ruleset: kernel,
-        table: { family: FAMILIES[family], table: TABLE },
-        program,
-        log: nodeLog,
-      });
       const localhost = localhostServiceOf(config, nodePortAddresses);
       if (localhost !== undefined)
         localhostMetricsOf ??= defineLocalhostMetrics(node.metrics, () => rejectedPackets(tables, node.log));
@@ -111,7 +102,6 @@ async function open(node: NodeContext): Promise<OpenMode> {
         config: planConfig,
         layout: await chooseLayout(layoutOf(config.nftables), { ruleset: kernel, family: FAMILIES[family], log }),
         nft,
-        restart,
         ...(localhost?.isRelayed && metrics && { localhost: localhostRelay(metrics, context) }),
         nodePortIPs: async () =>
           reachable(
@@ -130,7 +120,6 @@ async function open(node: NodeContext): Promise<OpenMode> {
       });
     },
     async close() {
-      await restart?.leave();
       await ruleset?.close();
     },
   };

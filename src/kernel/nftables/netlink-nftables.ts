@@ -20,10 +20,9 @@ import {
   type NftTableContent,
   type NftTransactOptions,
 } from "./nftables.ts";
-import type { NftFamily, NftRule } from "./ruleset.ts";
+import type { NftFamily } from "./ruleset.ts";
 import { RulesetMonitor } from "./ruleset-monitor.ts";
 import { type CommitResult, openNftables } from "./wire/nftables-client.ts";
-import { noteOf } from "./wire/userdata.ts";
 
 /** How often a table is read if it keeps changing. */
 const READ_ATTEMPTS = 8;
@@ -68,28 +67,8 @@ export interface NetlinkRuleset {
   open(name: NetlinkTableName): Nftables;
   /** Checks whether the kernel accepts the transaction, without applying it. @throws NftError as `transact` does. */
   check(name: NetlinkTableName, operations: Iterable<NftOperation>): Promise<void>;
-  /**
-   * The note that {@link leaveNote} stored with a rule of a chain, and the current mark. Undefined if there is none, or if anything at all
-   * has been committed in the namespace since.
-   */
-  note(
-    name: NetlinkTableName,
-    chain: string,
-  ): Promise<{ readonly content: string; readonly mark: NftMark } | undefined>;
-  /** Rewrites the only rule of a chain, with a note. @throws NftError `conflict` if the ruleset is no longer in the note's generation. */
-  leaveNote(name: NetlinkTableName, note: NetlinkNote): Promise<void>;
   /** Closes the socket. All watches must have ended. */
   close(): Promise<void>;
-}
-
-/** A note to store with a rule. */
-export interface NetlinkNote {
-  readonly chain: string;
-  readonly rule: NftRule;
-  /** Short, ASCII. */
-  readonly content: string;
-  /** The generation for which the content is valid. */
-  readonly generation: number;
 }
 
 /** Opens the namespace's nf_tables. @throws NetlinkError if the kernel has none. */
@@ -216,23 +195,6 @@ export function openNetlinkRuleset({ onCommit, log, ...options }: NetlinkRuleset
       const transaction = await encodeTransaction({ layout: LAYOUTS[family], table }, operations);
       // Before it answers, the kernel waits 5 to 15 ms until no reader can still see what it rolls back.
       const result = await withNftErrors(client.check(transaction.batch, { isSlow: true }));
-      if (!result.committed) throw fromRefusal(result, transaction);
-    },
-    async note({ family, table }, chain) {
-      const mark = await currentMark();
-      const rules = await client.ruleHeads(LAYOUTS[family].nfproto, table, chain).catch(undefinedIf("ENOENT"));
-      const [, generation, content] = /^(\d+) (.*)$/.exec(noteOf(rules?.[0]?.userdata) ?? "") ?? [];
-      return content === undefined || Number(generation) !== mark.generation ? undefined : { content, mark };
-    },
-    async leaveNote({ family, table }, { chain, rule, content, generation }) {
-      // This commit advances the generation too; the kernel skips 0.
-      const note = `${(generation + 1) % 2 ** 32 || 1} ${content}`;
-      const operations: NftOperation[] = [
-        { kind: "flush-chain", chain },
-        { kind: "add-rule", chain, rule, note },
-      ];
-      const transaction = await encodeTransaction({ layout: LAYOUTS[family], table }, operations, generation);
-      const result = await withNftErrors(turns.run(() => commit(transaction, true)));
       if (!result.committed) throw fromRefusal(result, transaction);
     },
     close: () => client.close(),

@@ -175,7 +175,7 @@ function addChain(batch: NftBatch, table: string, { name, hook, comment }: NftCh
 function addRule(
   batch: NftBatch,
   { table, layout, isNew = false }: TransactionTarget,
-  { chain, rule, digest = ruleDigest(rule), note }: Extract<NftOperation, { kind: "add-rule" }>,
+  { chain, rule, digest = ruleDigest(rule) }: Extract<NftOperation, { kind: "add-rule" }>,
 ): void {
   const expressions = ruleExpressions(rule, layout, ({ object, elements }) => {
     const setId = batch.takeSetId();
@@ -184,6 +184,6 @@ function addRule(
     batch.addElements(table, { setId }, elements);
     return name;
   });
-  const userdata = ruleUserdata(rule.comment, originOfDigest(digest), note);
+  const userdata = ruleUserdata(rule.comment, originOfDigest(digest));
   batch.add("rule", { table, chain, expressions, userdata });
 }

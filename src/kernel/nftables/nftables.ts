@@ -34,8 +34,6 @@ export type NftOperation =
       readonly rule: NftRule;
       /** The rule's `ruleDigest`, if already computed. */
       readonly digest?: string;
-      /** A text that nft does not list, at most 200 bytes. */
-      readonly note?: string;
     }
   /** An existing counter keeps counting. */
   | { readonly kind: "add-counter"; readonly counter: string }

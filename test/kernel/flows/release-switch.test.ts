@@ -24,8 +24,6 @@ const RULE = /^(add|delete) rule ip6? kube-proxy service-\S+\/single\/\S+ /;
 const MAP_OF_RULE = /^delete set ip6? kube-proxy __/;
 const DRAWN = / dnat ip6? to numgen random mod 1 map \{ 0 : \S+ \. \d+ \}$/;
 const PLAIN = / dnat to \S+:\d+$/;
-/** What a stopping process commits: its note for the next one, with a rule that it rewrites as it was. */
-const RESTART_NOTE = / rule ip kube-proxy nat-postrouting (?:handle \d+|jump masquerading)$/;
 /** TCP and UDP, in both families. */
 const RULES_THAT_DIFFER = 4;
 
@@ -50,10 +48,7 @@ for (const mode of ["nftables", "nftables-flat"] as const) {
       await daemon.synced(startedAt);
       assert.deepEqual(await stopAsking(), [], `on the way to ${compatibility}`);
       await assertAlive(held);
-      const changes = monitor.commits
-        .map((commit) => commit.changes.filter((line) => line !== ""))
-        .filter((commit) => !commit.every((line) => RESTART_NOTE.test(line)))
-        .flat();
+      const changes = monitor.commits.flatMap((commit) => commit.changes.filter((line) => line !== ""));
       monitor.stop();
       const now = await rules();
       assert.equal(now, seen.get(compatibility) ?? now, `rules of ${compatibility}`);

@@ -21,7 +21,6 @@ import { NftablesBackend } from "../backend.ts";
 import type { LayoutName } from "../layout-name.ts";
 import { servicePortChains } from "../names.ts";
 import type { PlanConfig } from "../plan-options.ts";
-import type { RestartNote } from "../restart-note.ts";
 
 /** The plan configuration by family. */
 export const CONFIGS: Readonly<Record<IpFamily, PlanConfig>> = {
@@ -66,7 +65,6 @@ export interface BackendRigOptions extends MemoryNftKernelOptions {
   readonly connect?: () => Nftables;
   /** As in `NftablesBackendOptions`. */
   readonly portsAtOnce?: number;
-  readonly restart?: RestartNote;
 }
 
 export class BackendRig {
@@ -86,7 +84,6 @@ export class BackendRig {
   rejectedAtLocalhost: readonly Protocol[] = [];
   readonly #connect: () => Nftables;
   readonly #portsAtOnce: number | undefined;
-  readonly #restart: RestartNote | undefined;
   /** Resolves when the backend stops watching. */
   watching: Promise<void> = Promise.resolve();
   /** The repairs that the backend requested: a full sync, or these ports. */
@@ -107,7 +104,6 @@ export class BackendRig {
       release = CURRENT_RELEASE,
       connect,
       portsAtOnce,
-      restart,
       ...options
     }: BackendRigOptions = {},
   ) {
@@ -117,7 +113,6 @@ export class BackendRig {
     this.#config = CONFIGS[family];
     this.kernel = new MemoryNftKernel(family === "IPv4" ? "ip" : "ip6", options);
     this.#portsAtOnce = portsAtOnce;
-    this.#restart = restart;
     this.#connect = connect ?? (() => this.kernel.connect());
     this.backend = this.#start();
   }
@@ -140,7 +135,6 @@ export class BackendRig {
       },
       log,
       clock: { monotonicMs: () => this.nowMs, sleep: (_ms, signal) => this.#periodEnd(signal) },
-      restart: this.#restart,
       ...(this.#portsAtOnce !== undefined && { portsAtOnce: this.#portsAtOnce }),
     });
     const onLost = (lost?: LostRules): void => {

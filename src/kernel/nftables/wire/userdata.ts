@@ -18,9 +18,8 @@ const NUMGEN_RANDOM = 1;
 /** For elements: the interval that the element starts has no end. */
 const ELEMENT_FLAGS = 1;
 const ELEMENT_OPEN_INTERVAL = 1;
-/** Our own types, far from those that nft uses; programs skip unknown types. */
+/** Our own type, far from those that nft uses; programs skip unknown types. */
 const ORIGIN = 0xb7;
-const NOTE = 0xb8;
 
 /** The byte order in which `nft` reads a key or value. Concatenations and single bytes have none. */
 type ByteOrder = "none" | "host" | "big";
@@ -68,12 +67,9 @@ let last = { comment: "", userdata: entry(COMMENT, text("", USERDATA_LIMIT - 2))
 /**
  * User data of a rule: its comment, if any, which is cut at the limit, and a mark of its origin, which other programs
  * ignore.
- *
- * @param note a short text that nft does not list.
  */
-export function ruleUserdata(comment: string | undefined, origin: Uint8Array, note?: string): Uint8Array {
-  const own = entry(ORIGIN, origin);
-  const mark = note === undefined ? own : Buffer.concat([own, entry(NOTE, Buffer.from(note))]);
+export function ruleUserdata(comment: string | undefined, origin: Uint8Array): Uint8Array {
+  const mark = entry(ORIGIN, origin);
   if (comment === undefined) return mark;
   return Buffer.concat([entry(COMMENT, text(comment, USERDATA_LIMIT - mark.length - 2)), mark]);
 }
@@ -81,11 +77,6 @@ export function ruleUserdata(comment: string | undefined, origin: Uint8Array, no
 /** The origin mark of a rule; undefined if it has none. */
 export function originOf(userdata: Uint8Array | undefined): Uint8Array | undefined {
   return userdata && parseUserdata(userdata).get(ORIGIN);
-}
-
-export function noteOf(userdata: Uint8Array | undefined): string | undefined {
-  const note = userdata && parseUserdata(userdata).get(NOTE);
-  return note && Buffer.from(note).toString();
 }
 
 /** User data of an element that starts an interval up to the last possible value. */
