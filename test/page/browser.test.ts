@@ -186,9 +186,9 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     await page.press("Enter");
     await page.until("document.querySelector('.fate.bad')");
     assert.match(await page.text(".fate.bad"), /refused/);
-    await page.evaluate("location.hash = '#/trace?from=pod&to=web&port=80'");
+    await page.evaluate("location.hash = '#/trace?from=pod&to=nowhere&port=80'");
     await page.until("document.querySelector('[role=alert]')");
-    assert.match(await page.text("[role=alert]"), /"web" is not an address/);
+    assert.match(await page.text("[role=alert]"), /There is no Service "nowhere" here/);
   });
 
   test("what happens is shown as it happens, and that the daemon has gone", async (t) => {
