@@ -6,7 +6,7 @@ import { ip } from "../../model/testing/records.ts";
 import { type NodeFacts, nodeFacts } from "../../trace/facts.ts";
 import { readIpSets } from "../../trace/iptables/saved-sets.ts";
 import { RememberedLists } from "../../trace/iptables/surroundings.ts";
-import { programOf } from "../../trace/netfilter/program.ts";
+import { programOf } from "../../trace/netfilter/calling-order.ts";
 import { outcomesOf } from "../../trace/netfilter/tree.ts";
 import { walk } from "../../trace/netfilter/walk.ts";
 import { endText, newPacket, type Packet } from "../../trace/packet.ts";

@@ -6,7 +6,8 @@ import type { NodeFacts } from "../facts.ts";
 import { iptablesChains } from "../iptables/ruleset.ts";
 import { readIpSets } from "../iptables/saved-sets.ts";
 import { kernelLists, RememberedLists, UNKNOWN_LISTS } from "../iptables/surroundings.ts";
-import { type Entry, type Program, programOf } from "../netfilter/program.ts";
+import { programOf } from "../netfilter/calling-order.ts";
+import type { Entry, Program } from "../netfilter/program.ts";
 import { readNftRuleset } from "../nftables/ruleset.ts";
 import type { Dump } from "./recognise.ts";
 

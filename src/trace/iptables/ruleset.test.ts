@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { readRuleset } from "../../kernel/iptables/parser/ruleset.ts";
 import { ip } from "../../model/testing/records.ts";
 import { nodeFacts } from "../facts.ts";
-import { programOf } from "../netfilter/program.ts";
+import { programOf } from "../netfilter/calling-order.ts";
 import { type Outcome, outcomesOf } from "../netfilter/tree.ts";
 import { walk } from "../netfilter/walk.ts";
 import { endText, newPacket, type PacketQuestion } from "../packet.ts";
@@ -191,6 +191,30 @@ describe("iptables rules, walked", () => {
     assert.deepEqual(
       ask(saved([], ['-A FORWARD -j LOG --log-prefix "a -j DROP"'])).map(({ fate }) => fate.kind),
       ["sent"],
+    );
+  });
+
+  test("a target that changes a packet so that its way ends is in doubt; what does nothing asks nothing", () => {
+    const raw = (rule: string) => ask(`*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING ${rule}\nCOMMIT\n`);
+    for (const rule of ["-j TTL --ttl-set 1", "-j TTL --ttl-dec 64", "-j CT --zone 9", "-j NFQUEUE --queue-num 1"])
+      assert.deepEqual(
+        raw(rule).map(({ fate }) => fate.kind),
+        ["uncertain"],
+        rule,
+      );
+    for (const rule of [
+      "-j TTL --ttl-set 64",
+      "-j CT --helper ftp",
+      "-p tcp -m tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu",
+      "-m u32 --u32 0x0 -j LOG",
+      "-m u32 --u32 0x0",
+      "-j TEE --gateway 10.0.0.4",
+    ])
+      assert.deepEqual(raw(rule).map(summary), ["1.000 sent 10.96.0.1:80"], rule);
+    const source = saved(["-A POSTROUTING -s 10.0.0.0/8 -j SNAT --to-source 192.0.2.1 --random-fully"]);
+    assert.deepEqual(
+      ask(source).map(({ packet }) => packet.source),
+      ["192.0.2.1"],
     );
   });
 

@@ -4,7 +4,8 @@ import { commentOf, targetOf, withoutQuoted } from "../../kernel/iptables/parser
 import { type KernelRule, parseRuleText } from "../../kernel/iptables/parser/rule-syntax.ts";
 import { type KernelTarget, printTarget } from "../../kernel/iptables/parser/rule-targets.ts";
 import { type ChainTexts, NOWHERE, type TableTexts } from "../../kernel/iptables/parser/ruleset.ts";
-import type { IpFamily } from "../../net/ip.ts";
+import { type IpFamily, parseIpAddress } from "../../net/ip.ts";
+import { iptablesAction } from "../netfilter/actions.ts";
 import {
   type BaseChain,
   type Chain,
@@ -18,7 +19,15 @@ import {
   type Verdict,
 } from "../netfilter/program.ts";
 import { masquerade, redirect, translated } from "../netfilter/translations.ts";
-import { ALL_BITS, type ConnectionMark, endText, hasConnection, type Packet, withDestination } from "../packet.ts";
+import {
+  ALL_BITS,
+  type ConnectionMark,
+  endText,
+  hasConnection,
+  type Packet,
+  withDestination,
+  withSource,
+} from "../packet.ts";
 import { basicSteps, protocolStep } from "./basic-match.ts";
 import { matchStep } from "./match.ts";
 import { RuleIndex } from "./rule-index.ts";
@@ -109,7 +118,8 @@ function compileChain(name: string, { rules }: ChainTexts, context: RuleContext)
 }
 
 function compileRule(text: string, context: RuleContext): Rule {
-  return { text, comment: commentOf(text), steps: stepsOf(text, context) };
+  const isIdle = isIdleRule(text, context.hasChain);
+  return { text, comment: commentOf(text), isIdle, steps: stepsOf(text, context) };
 }
 
 /** A protocol that Services cannot have, where the tools print it: `-i eth0 -p esp -j ACCEPT`. */
@@ -205,30 +215,6 @@ function targetStep(target: KernelTarget, { facts }: Surroundings): Step | undef
   }
 }
 
-/** Targets that continue with the next rule and change nothing that a walk depends on. */
-const WITHOUT_EFFECT = new Set([
-  "LOG",
-  "NFLOG",
-  "ULOG",
-  "CONNSECMARK",
-  "SECMARK",
-  "CT",
-  "TRACE",
-  "AUDIT",
-  "TCPMSS",
-  "CHECKSUM",
-  "DSCP",
-  "TOS",
-  "ECN",
-  "TTL",
-  "HL",
-  "TCPOPTSTRIP",
-  "IDLETIMER",
-  "CLASSIFY",
-  "LED",
-  "RATEEST",
-]);
-
 /** The target of a rule that is not understood; it is followed if it is a known word or a chain. */
 function opaqueTarget(target: string, text: string, hasChain: (name: string) => boolean): Step[] {
   const act = (run: Step["run"]): Step[] => [{ text: target, asks: [], isAction: true, run }];
@@ -236,11 +222,27 @@ function opaqueTarget(target: string, text: string, hasChain: (name: string) => 
     return act((packet) => ({ kind: "go-on", packet: { ...packet, state: "untracked" }, said: "not tracked" }));
   }
   if (target === "CONNMARK") return act(connmark(text));
-  if (WITHOUT_EFFECT.has(target)) return [];
   // A later rule may match the entry that it adds.
   if (target === "SET") return [{ text: target, asks: undefined, run: () => GO_ON }];
+  const source = parseIpAddress(/ --to-source \[?([0-9a-f.:]+?)\]?(?::[\d-]+)?(?: |$)/.exec(text)?.[1] ?? "");
+  if (target === "SNAT" && source !== undefined) {
+    return act((packet) => translated(withSource(packet, source), `snat to ${source}`));
+  }
   const verdict = verdictOf(target, text, hasChain);
-  return act(() => verdict ?? { kind: "lost", because: `the target ${target} is not understood` });
+  if (verdict !== undefined) return act(() => verdict);
+  const action = iptablesAction(target, text);
+  if (action?.kind === "none") return [];
+  return act(() => ({ kind: "lost", because: `the target ${target} ${action?.because ?? "is not understood"}` }));
+}
+
+/** Matches that write: what they leave is seen by later rules. */
+const WRITES = /(?<!\S)-m (?:recent|connlabel|cluster|socket) /;
+
+/** Whether the rule only compares, counts or logs, so that nothing depends on it. */
+function isIdleRule(text: string, hasChain: (name: string) => boolean): boolean {
+  const target = targetOf(text);
+  if (WRITES.test(withoutQuoted(text)) || /(?<!\S)-j CT .*--notrack/.test(text)) return false;
+  return target === undefined || (!hasChain(target) && iptablesAction(target, text)?.kind === "none");
 }
 
 const CONNMARK = /-j CONNMARK --(set-x|save-|restore-)mark (?:--nfmask )?0x([0-9a-f]+)(?:\/| --ctmask )0x([0-9a-f]+)$/;

@@ -1,6 +1,7 @@
 /** Compares a traced packet with a simulation of the same packet over the same rules. */
 import { diff } from "node:util";
 import type { NodeFacts } from "../facts.ts";
+import { actingPriority } from "../netfilter/calling-order.ts";
 import { type BaseChain, HOOKS, type Program } from "../netfilter/program.ts";
 import { TooManyWaysError, type TraceEvent } from "../netfilter/tree.ts";
 import { walk } from "../netfilter/walk.ts";
@@ -29,7 +30,7 @@ export function judge(packet: ObservedPacket, flow: ObservedFlow, rules: LiveRul
   const kernel = observedWay(packet, flow, program, places);
   if (kernel === undefined) return undefined;
   try {
-    const root = walk(inOrderOf(program, kernel), kernel.first, facts);
+    const root = walk(inOrderOf(program, kernel), kernel.first, facts, { isInOrder: true });
     const simulation = nearestWay(root, kernel.events, (end) => isSameEnd(kernel, end));
     return { kernel, simulation, comparison: compareWays(kernel, simulation) };
   } catch (error) {
@@ -46,7 +47,7 @@ function inOrderOf(program: Program, { events }: ObservedWay): Program {
   }
   const rank = (chain: BaseChain): number => seen.get(chain) ?? seen.size;
   const ordered = (chains: readonly BaseChain[]): readonly BaseChain[] =>
-    chains.toSorted((a, b) => a.priority - b.priority || rank(a) - rank(b));
+    chains.toSorted((a, b) => actingPriority(a) - actingPriority(b) || rank(a) - rank(b));
   const entries = HOOKS.map((stage) => [stage, ordered(program[stage])] as const);
   return { ...program, ...Object.fromEntries(entries) };
 }

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import type { TracedHeaders, TraceEvent } from "../../kernel/nftables/tracing/trace-event.ts";
 import { TRACE_TABLE } from "../../kernel/nftables/tracing/trace-table.ts";
 import { nodeFacts } from "../facts.ts";
-import { programOf } from "../netfilter/program.ts";
+import { programOf } from "../netfilter/calling-order.ts";
 import { readNftRuleset } from "../nftables/ruleset.ts";
 import { liveText } from "../report/live-text.ts";
 import { judge } from "./judge.ts";

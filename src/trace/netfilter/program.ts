@@ -68,6 +68,8 @@ export interface Rule {
   readonly text: string;
   readonly comment?: string | undefined;
   readonly steps: readonly Step[];
+  /** Whether nothing depends on it: it only compares, counts or logs. @default false */
+  readonly isIdle?: boolean;
 }
 
 export interface Chain {
@@ -92,25 +94,16 @@ export interface BaseChain {
   readonly priority: number;
   readonly policy: "accept" | "drop";
   readonly chain: Chain;
+  /** The kernel's number of it, which grows within a table. @default not known: later ones are newer */
+  readonly handle?: number | undefined;
+  /** What is not known, in words, and must be so for the kernel to call it. @default nothing */
+  readonly onlyIf?: string | undefined;
   /** A chain of the same table, the target of a jump. */
   chainNamed(name: string): Chain | undefined;
 }
 
 /** All base chains of a node, for one family, in the kernel's order within each stage. */
 export type Program = Readonly<Record<Stage, readonly BaseChain[]>>;
-
-/** Sorts base chains into the order in which the kernel calls them; chains of equal priority keep their order. */
-export function programOf(chains: readonly BaseChain[]): Program {
-  const at = (stage: Stage) => chains.filter((chain) => chain.stage === stage).sort((a, b) => a.priority - b.priority);
-  return {
-    socket: at("socket"),
-    prerouting: at("prerouting"),
-    input: at("input"),
-    forward: at("forward"),
-    output: at("output"),
-    postrouting: at("postrouting"),
-  };
-}
 
 export const GO_ON: StepResult = { kind: "go-on" };
 export const NO_MATCH: StepResult = { kind: "no-match" };

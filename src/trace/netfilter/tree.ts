@@ -111,6 +111,8 @@ export interface WalkOptions {
   readonly answers?: ReadonlyMap<string, boolean>;
   /** Gets everything that the path depends on, before it is used. */
   readonly observer?: WalkObserver;
+  /** Whether the kernel was seen to call chains in the order that the program has. @default only as far as the order is known */
+  readonly isInOrder?: boolean;
   /** The walk throws if it forks into more ends than this. @default 100,000 */
   readonly maxEnds?: number;
 }

@@ -6,11 +6,10 @@ import { isLocalQuestion, type NodeFacts } from "../facts.ts";
 import type { Packet } from "../packet.ts";
 import { whichOf } from "../question.ts";
 import { branchesOf, failsLater } from "./branches.ts";
+import { chainName, type EffectOf, isIdle, nextChains, programOf } from "./calling-order.ts";
 import { tellOfChain, tellOfChange, tellOfStep } from "./observer.ts";
 import {
   type BaseChain,
-  type Chain,
-  type Entry,
   type Hook,
   isAfterTracking,
   NO_MATCH,
@@ -25,68 +24,23 @@ import {
 } from "./program.ts";
 import {
   type Fate,
+  type Outcome,
+  outcomesOf,
   TooManyWaysError,
-  type TraceEnd,
   type TraceEvent,
   type TraceNode,
   type WalkOptions,
 } from "./tree.ts";
+import { type Branch, type Frame, openNode, startOf, type Walk } from "./walk-state.ts";
 import { fateOfLeaving, whyNotAsked, withTranslationDecided } from "./without-rules.ts";
 
-/** A position in a chain, and the caller to return to. */
-interface Frame {
-  readonly chain: Chain;
-  readonly index: number;
-  readonly caller: Frame | undefined;
-}
-
-/** The state of a walk. */
-interface Walk {
-  readonly node: OpenNode;
-  packet: Packet;
-  stage: Stage;
-  /** Index of the current base chain at this hook; -1 before the first one. */
-  base: number;
-  frame: Frame | undefined;
-  /** The step of the rule at which the walk continues. */
-  step: number;
-  /** The result that a fork has chosen for that step. */
-  decided: StepResult | undefined;
-  entries: readonly Entry[];
-  /** Questions answered so far on this path. */
-  answers: ReadonlyMap<string, boolean>;
-}
-
-/** One continuation at a fork, with the state of its walk. */
-interface Branch {
-  readonly odds?: number | undefined;
-  readonly label: string;
-  readonly walk: Walk;
-}
-
-interface OpenNode {
-  readonly events: TraceEvent[];
-  end: TraceEnd;
-}
-
 const LIMIT = 100_000;
-const NOWHERE: TraceEnd = { kind: "fork", question: undefined, branches: [] };
+const NO_CHAINS = programOf([]);
 
 /** Walks a packet along every path that it may take. @throws TooManyWaysError */
 export function walk(program: Program, packet: Packet, facts: NodeFacts, options: WalkOptions = {}): TraceNode {
-  const root: OpenNode = { events: [], end: NOWHERE };
-  new Machine(program, packet, facts, options).run({
-    node: root,
-    packet,
-    stage: packet.origin === "socket" && packet.state === "new" ? "socket" : firstHook(packet),
-    base: -1,
-    frame: undefined,
-    step: 0,
-    decided: undefined,
-    entries: [],
-    answers: options.answers ?? new Map(),
-  });
-  return root;
+  const stage = packet.origin === "socket" && packet.state === "new" ? "socket" : firstHook(packet);
+  return new Machine(program, packet, facts, options).run(startOf(stage, packet, options.answers));
 }
 
 const firstHook = ({ inInterface }: Packet): Hook => (inInterface === "" ? "output" : "prerouting");
@@ -96,22 +50,26 @@ class Machine {
   readonly #asked: Packet;
   readonly #facts: NodeFacts;
   readonly #options: WalkOptions;
+  /** Whether the walk ends with the hook. */
+  readonly #isPart: boolean;
   readonly #open: Walk[] = [];
   #ends = 1;
 
-  constructor(program: Program, asked: Packet, facts: NodeFacts, options: WalkOptions) {
+  constructor(program: Program, asked: Packet, facts: NodeFacts, options: WalkOptions, isPart = false) {
     this.#program = program;
     this.#asked = asked;
     this.#facts = facts;
     this.#options = options;
+    this.#isPart = isPart;
   }
 
-  run(start: Walk): void {
+  run(start: Walk): TraceNode {
     this.#enter(start, start.stage);
     this.#open.push(start);
     for (let walk = this.#open.pop(); walk !== undefined; walk = this.#open.pop()) {
       while (!this.#advance(walk));
     }
+    return start.node;
   }
 
   #note(walk: Walk, event: TraceEvent): void {
@@ -141,6 +99,10 @@ class Machine {
 
   #runRule(walk: Walk, rule: Rule): boolean {
     const { observer } = this.#options;
+    if (observer !== undefined && rule.isIdle === true) {
+      this.#nextRule(walk);
+      return false;
+    }
     for (let at = walk.step; at < rule.steps.length; at += 1) {
       const step = rule.steps[at];
       if (step === undefined) break;
@@ -182,8 +144,8 @@ class Machine {
     if (result.kind === "unknown") {
       if (observer !== undefined)
         for (const step of rule.steps.slice(at + 1)) tellOfStep(observer, step, rule, walk.packet);
-      // A rule that fails either way needs no answer.
-      if (failsLater(rule, at, walk.packet)) {
+      // A rule that fails or does nothing either way needs no answer.
+      if (rule.isIdle === true || failsLater(rule, at, walk.packet)) {
         walk.decided = NO_MATCH;
         return false;
       }
@@ -208,7 +170,7 @@ class Machine {
     this.#ends += branches.length - 1;
     if (this.#ends > maxEnds) throw new TooManyWaysError(maxEnds);
     const ends = branches.map(({ odds, label, walk }) => {
-      const node: OpenNode = { events: [], end: NOWHERE };
+      const node = openNode();
       this.#open.push({ ...walk, node });
       return { odds, label, node };
     });
@@ -260,7 +222,7 @@ class Machine {
         return false;
       case "jump":
       case "goto": {
-        const chain = this.#baseOf(walk)?.chainNamed(verdict.chain);
+        const chain = walk.base?.chainNamed(verdict.chain);
         if (chain === undefined) {
           return this.#finish(walk, {
             kind: "uncertain",
@@ -275,13 +237,9 @@ class Machine {
     }
   }
 
-  #baseOf({ stage, base }: Walk): BaseChain | undefined {
-    return this.#program[stage][base];
-  }
-
   #place(walk: Walk, { chain, index }: Frame, rule: Rule): string {
     const place = chain.isNumbered === false ? "" : ` rule ${placeIn(chain, index) + 1}`;
-    return `${this.#baseOf(walk)?.table ?? ""} ${chain.name}${place}: ${rule.text}`;
+    return `${walk.base?.table ?? ""} ${chain.name}${place}: ${rule.text}`;
   }
 
   /** At the end of a chain, returns to the caller, or applies the policy. */
@@ -291,7 +249,7 @@ class Machine {
       walk.frame = caller;
       return false;
     }
-    const base = this.#baseOf(walk);
+    const base = walk.base;
     if (base?.policy === "drop") {
       this.#note(walk, { kind: "policy", chain: base });
       return this.#finish(walk, { kind: "dropped", by: `the policy of ${base.table} ${base.chain.name}` });
@@ -307,7 +265,9 @@ class Machine {
 
   #enter(walk: Walk, stage: Stage): void {
     walk.stage = stage;
-    walk.base = -1;
+    walk.base = undefined;
+    walk.rest = this.#program[stage];
+    walk.settled = this.#options.isInOrder === true ? walk.rest.length : 0;
     walk.step = 0;
     walk.frame = undefined;
     if (stage === "socket" && this.#program.socket.length === 0) return;
@@ -315,9 +275,28 @@ class Machine {
   }
 
   #nextBaseChain(walk: Walk): boolean {
-    walk.base += 1;
-    const base = this.#baseOf(walk);
-    if (base === undefined) return this.#leaveStage(walk);
+    if (walk.rest.length === 0) return this.#leaveStage(walk);
+    const effectOf: EffectOf = (chain, packet) => this.#effectOf(walk, chain, packet);
+    if (walk.settled === 0) {
+      const { chains, settled } = nextChains(walk.rest, walk.packet, effectOf);
+      walk.settled = settled;
+      if (chains.length > 1) return this.#forkOnOrder(walk, chains);
+    }
+    const [base, ...rest] = walk.rest;
+    if (base === undefined) return false;
+    const { onlyIf } = base;
+    if (onlyIf !== undefined && !walk.answers.has(onlyIf) && !isIdle(base, walk.packet, effectOf)) {
+      return this.#fork(
+        walk,
+        `whether ${onlyIf}`,
+        [true, false].map((isYes) => {
+          const answers = new Map(walk.answers).set(onlyIf, isYes);
+          return { label: isYes ? onlyIf : `not: ${onlyIf}`, walk: { ...walk, answers } };
+        }),
+      );
+    }
+    Object.assign(walk, { base, rest, settled: walk.settled - 1 });
+    if (onlyIf !== undefined && walk.answers.get(onlyIf) === false) return false;
     const because = base.type === "nat" ? whyNotAsked(walk.packet, base.stage) : undefined;
     if (because !== undefined) {
       this.#note(walk, { kind: "not-asked", chain: base, because });
@@ -330,9 +309,34 @@ class Machine {
     return false;
   }
 
+  #forkOnOrder(walk: Walk, chains: readonly BaseChain[]): boolean {
+    const names = chains.map(chainName);
+    const branches = chains.map((first): Branch => {
+      const label = `${chainName(first)} is called before ${names.filter((name) => name !== chainName(first)).join(", ")}`;
+      return { label, walk: { ...walk, rest: [first, ...walk.rest.filter((chain) => chain !== first)] } };
+    });
+    return this.#fork(walk, `which of ${names.join(", ")} is called first: they have one priority`, branches);
+  }
+
+  #effectOf({ stage, answers }: Walk, chain: BaseChain, packet: Packet): readonly Outcome[] {
+    const { observer, maxEnds } = this.#options;
+    const options: WalkOptions = {
+      record: "ends",
+      isInOrder: true,
+      ...(observer && { observer }),
+      ...(maxEnds && { maxEnds }),
+    };
+    const known = chain.onlyIf === undefined ? answers : new Map(answers).set(chain.onlyIf, true);
+    const alone: Program = { ...NO_CHAINS, [stage]: [chain] };
+    return [
+      ...outcomesOf(new Machine(alone, this.#asked, this.#facts, options, true).run(startOf(stage, packet, known))),
+    ];
+  }
+
   /** All base chains of the hook have accepted the packet. */
   #leaveStage(walk: Walk): boolean {
     const { stage } = walk;
+    if (this.#isPart) return this.#finish(walk, { kind: "sent" });
     walk.packet = withTranslationDecided(walk.packet, stage);
     const { destination } = walk.packet;
     const { observer } = this.#options;
@@ -368,10 +372,9 @@ class Machine {
     const question = isLocalQuestion(destination);
     const answer = type === undefined ? walk.answers.get(question) : type === "local";
     if (answer === undefined) {
-      const base = this.#program[walk.stage].length - 1;
       const branches = [true, false].map((isYes): Branch => {
         const label = isYes ? question : `${destination} is no address of the node`;
-        return { label, walk: { ...walk, base, answers: new Map(walk.answers).set(question, isYes) } };
+        return { label, walk: { ...walk, answers: new Map(walk.answers).set(question, isYes) } };
       });
       return this.#fork(walk, `whether ${question}`, branches);
     }

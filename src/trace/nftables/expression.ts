@@ -24,6 +24,7 @@ import {
   PAYLOAD_FIELDS,
   payload,
   type Reading,
+  TRANSPORTS,
   value,
 } from "./packet-fields.ts";
 
@@ -75,7 +76,9 @@ export function compileExpression(json: unknown, surroundings: Surroundings): Ex
     case "payload": {
       const [protocol, field] = [textOf(body.protocol) ?? "", textOf(body.field) ?? ""];
       // Raw bytes, the packet in a tunnel, and the frame are not modelled.
-      if (protocol === "" || protocol === "ether" || body.tunnel !== undefined) {
+      const transport = TRANSPORTS[protocol];
+      const isKnown = ["ip", "ip6", "th"].includes(protocol) || transport !== undefined;
+      if (!isKnown || body.tunnel !== undefined) {
         return unclear(() => ({ kind: "unknown", what: text }));
       }
       const reader = (packet: Packet) => payload(packet, protocol, field, text);
@@ -83,7 +86,7 @@ export function compileExpression(json: unknown, surroundings: Surroundings): Ex
       if (compared === undefined) return unclear(reader);
       if (protocol === "ip" || protocol === "ip6") return read(reader, { fields: [compared], names: [NAMES[field]] });
       // ICMP is the transport header without ports.
-      const asks = [whichOf("protocol", protocol === "th" ? ["icmp", "icmpv6"] : [protocol])];
+      const asks = [whichOf("protocol", transport === undefined ? ["icmp", "icmpv6"] : [transport])];
       return read(reader, { fields: [compared], asks });
     }
     case "meta": {

@@ -48,13 +48,19 @@ export const PAYLOAD_FIELDS: Named<PacketField> = {
   dport: "destinationPort",
 };
 
+/** Headers that only packets of one protocol have, with its name in {@link Packet}. */
+export const TRANSPORTS: Readonly<Record<string, string>> = {
+  ...{ tcp: "tcp", udp: "udp", sctp: "sctp", icmp: "icmp", icmpv6: "icmpv6" },
+  ...{ igmp: "2", dccp: "33", gre: "47", esp: "50", ah: "51", comp: "108", udplite: "136" },
+};
+
 export function payload(packet: Packet, protocol: string, name: string, text: string): Reading {
   const field = PAYLOAD_FIELDS[name];
   if (protocol === "ip" || protocol === "ip6") {
     if ((protocol === "ip") !== (packet.family === "IPv4")) return NONE;
   } else {
     // `th` is any transport header.
-    if (protocol !== "th" && protocol !== packet.protocol) return NONE;
+    if (protocol !== "th" && TRANSPORTS[protocol] !== packet.protocol) return NONE;
     // ICMP has other fields in the place of ports, which match no set of ports.
     if (packet.protocol.startsWith("icmp") && (name === "dport" || name === "sport")) return NONE;
   }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ip } from "../../model/testing/records.ts";
 import { nodeFacts } from "../facts.ts";
-import { programOf } from "../netfilter/program.ts";
+import { programOf } from "../netfilter/calling-order.ts";
 import { outcomesOf } from "../netfilter/tree.ts";
 import { walk } from "../netfilter/walk.ts";
 import { newPacket } from "../packet.ts";

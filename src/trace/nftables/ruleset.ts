@@ -8,7 +8,7 @@ import { type BaseChain, type Chain, type Entry, HOOKS, type Hook, type Rule } f
 import { NAMES } from "./constant.ts";
 import type { Surroundings } from "./expression.ts";
 import { SetIndex } from "./named-set.ts";
-import { compileStatement } from "./statement.ts";
+import { areIdle, compileStatement } from "./statement.ts";
 
 interface NftRulesetOptions {
   readonly family: IpFamily;
@@ -29,6 +29,7 @@ export interface NftRuleset {
 
 interface OpenTable {
   readonly label: string;
+  onlyIf?: string;
   readonly sets: Map<string, SetIndex>;
   readonly chains: Map<string, { readonly head: JsonObject; readonly rules: JsonObject[] }>;
 }
@@ -42,6 +43,9 @@ const FAMILIES: Readonly<Record<IpFamily, ReadonlySet<unknown>>> = {
 export function readNftRuleset(objects: readonly unknown[], options: NftRulesetOptions): NftRuleset {
   const tables = new Map<string, OpenTable>();
   const switchedOff = new Set<string>();
+  const versions = objects.flatMap((object) =>
+    isObject(object) && isObject(object.metainfo) ? [object.metainfo] : [],
+  );
   for (const object of objects) {
     if (!isObject(object)) continue;
     for (const [kind, body] of Object.entries(object)) {
@@ -49,9 +53,12 @@ export function readNftRuleset(objects: readonly unknown[], options: NftRulesetO
       const label = `${textOf(body.family) ?? ""} ${textOf(kind === "table" ? body.name : body.table) ?? ""}`;
       if (kind === "metainfo" || options.without?.has(label) === true) continue;
       if (!FAMILIES[options.family].has(body.family)) continue;
-      // The kernel does not call the chains of a dormant table.
-      if (kind === "table" && [body.flags].flat().includes("dormant")) switchedOff.add(label);
-      const table = tables.get(label) ?? { label, sets: new Map(), chains: new Map() };
+      const table: OpenTable = tables.get(label) ?? { label, sets: new Map(), chains: new Map() };
+      if (kind === "table" && body.flags !== undefined) {
+        if (versions.some(isBeforeFlags)) table.onlyIf = `the table ${label} is awake (${FLAGS_UNREADABLE})`;
+        // The kernel does not call the chains of a dormant table.
+        else if ([body.flags].flat().includes("dormant")) switchedOff.add(label);
+      }
       tables.set(label, table);
       addObject(table, kind, body, options);
     }
@@ -66,6 +73,14 @@ export function readNftRuleset(objects: readonly unknown[], options: NftRulesetO
       for (const { sets } of tables.values()) for (const set of sets.values()) set.forget();
     },
   };
+}
+
+const FLAGS_UNREADABLE = "nft before 1.1.3 prints its flags wrongly in JSON: nft list ruleset has them";
+
+/** Whether nft prints something else in the place of a table's flags: 0.9.8 and 1.0.6 do, 1.1.3 does not. */
+function isBeforeFlags({ version }: JsonObject): boolean {
+  const [major = 0, minor = 0, patch = 0] = (textOf(version) ?? "").split(".").map(Number);
+  return major < 1 || (major === 1 && (minor < 1 || (minor === 1 && patch < 3)));
 }
 
 function addObject(table: OpenTable, kind: string, body: JsonObject, options: NftRulesetOptions): void {
@@ -88,7 +103,7 @@ function addObject(table: OpenTable, kind: string, body: JsonObject, options: Nf
   }
 }
 
-function baseChainsOf({ label, sets, chains }: OpenTable, facts: NodeFacts): BaseChain[] {
+function baseChainsOf({ label, sets, chains, onlyIf }: OpenTable, facts: NodeFacts): BaseChain[] {
   const surroundings: Surroundings = { facts, setNamed: (name) => sets.get(name) };
   const compiled = new Map<string, Chain>();
   for (const [name, { rules }] of chains) compiled.set(name, compileChain(name, rules, surroundings));
@@ -104,6 +119,8 @@ function baseChainsOf({ label, sets, chains }: OpenTable, facts: NodeFacts): Bas
       priority: numberOf(head.prio) ?? 0,
       policy: head.policy === "drop" ? "drop" : "accept",
       chain,
+      handle: numberOf(head.handle),
+      onlyIf,
       chainNamed: (other) => compiled.get(other),
     });
   }
@@ -132,6 +149,7 @@ function compileRule(json: JsonObject, surroundings: Surroundings): Rule {
       return textOf(json.text) ?? ruleText(statements, comment);
     },
     comment,
+    isIdle: areIdle(statements),
     steps: statements.map((statement) => compileStatement(statement, surroundings)),
   };
 }

@@ -5,6 +5,7 @@ import { statementText } from "../../kernel/nftables/json-text.ts";
 import { readRule } from "../../kernel/nftables/listing/statements.ts";
 import { WordReader } from "../../kernel/nftables/listing/words.ts";
 import { type IpFamily, parseIpAddress } from "../../net/ip.ts";
+import { type Action, iptablesAction, nftablesAction } from "../netfilter/actions.ts";
 import { GO_ON, NO_CONNECTION, NO_MATCH, type Step, type StepResult, type Verdict } from "../netfilter/program.ts";
 import { masquerade, redirect, translated } from "../netfilter/translations.ts";
 import { ALL_BITS, endText, hasConnection, type Packet, UNKNOWN_MARK, withDestination, withSource } from "../packet.ts";
@@ -21,9 +22,6 @@ import {
   valueQuestions,
 } from "./expression.ts";
 import type { Reading } from "./packet-fields.ts";
-
-/** Statements that neither decide anything nor change what rules look at. */
-const WITHOUT_EFFECT = new Set(["counter", "log", "comment", "continue", "ct helper", "ct timeout", "last"]);
 
 /** Compiles a statement. One that is not understood makes the walk fork, or ends it if the statement may change the packet. */
 export function compileStatement(json: unknown, surroundings: Surroundings): Step {
@@ -63,10 +61,12 @@ export function compileStatement(json: unknown, surroundings: Surroundings): Ste
         text,
         asks: [],
         isAction: true,
-        run: (packet) => ({ kind: "go-on", packet: { ...packet, state: "untracked" }, said: text }),
+        // Behind connection tracking it changes nothing.
+        run: (packet) =>
+          packet.isTracked ? GO_ON : { kind: "go-on", packet: { ...packet, state: "untracked" }, said: text },
       };
     case "xt":
-      if (XT_WITHOUT_EFFECT.has(textOf(body.name) ?? "")) return fixed(GO_ON);
+      if (isIdleXt(body)) return fixed(GO_ON);
       return {
         ...fixed(body.type === "match" ? unknown(`${text} holds`) : lost(`${text} is not understood: ${SAVE}`)),
         text: `${text} (${SAVE})`,
@@ -77,22 +77,43 @@ export function compileStatement(json: unknown, surroundings: Surroundings): Ste
     }
     case "limit":
     case "quota":
+    case "ct count":
+    case "meter":
       return fixed(unknown(`${text} is not exceeded`));
-    case "queue":
-    case "tproxy":
-      return fixed(lost(`${text} hands it to another program`));
     default: {
-      if (found !== undefined && WITHOUT_EFFECT.has(found.name)) return fixed(GO_ON);
       const verdict = verdictOf(json);
-      return fixed(verdict === undefined ? unknown(text) : { kind: "verdict", verdict });
+      return fixed(
+        verdict === undefined ? acting(nftablesAction(found?.name ?? ""), text) : { kind: "verdict", verdict },
+      );
     }
   }
 }
 
-/** Matches and targets of iptables that change no way. */
-const XT_WITHOUT_EFFECT = new Set([
-  ...["comment", "LOG", "NFLOG", "ULOG", "AUDIT", "TRACE", "LED", "IDLETIMER", "RATEEST"],
-]);
+/** Whether a rule of these statements only compares, counts or logs, so that nothing depends on it. */
+export function areIdle(statements: readonly unknown[]): boolean {
+  return statements.every((json) => {
+    const found = named(json);
+    const body = found !== undefined && isObject(found.body) ? found.body : {};
+    if (found?.name === "mangle") return mangleAction(body)?.kind === "none";
+    if (found?.name === "xt") return body.type === "match" || isIdleXt(body);
+    return found !== undefined && (IDLE.has(found.name) || nftablesAction(found.name)?.kind === "none");
+  });
+}
+
+/** Conditions, which have no state that others see. */
+const IDLE = new Set(["match", "limit", "quota", "ct count"]);
+
+/** Whether a match or target of iptables changes no way with any of its options, which nft does not print. */
+function isIdleXt(body: JsonObject): boolean {
+  const name = textOf(body.name) ?? "";
+  return name === "comment" || (!["CT", "TTL", "HL"].includes(name) && iptablesAction(name, "")?.kind === "none");
+}
+
+function acting(action: Action | undefined, text: string): StepResult {
+  if (action?.kind === "none") return GO_ON;
+  return lost(action === undefined ? `${text} is not understood` : `${text} ${action.because}`);
+}
+
 /** nft only prints their names. */
 const SAVE = "iptables-save has the rest of it";
 
@@ -164,24 +185,20 @@ function verdictMap(body: JsonObject, text: string, surroundings: Surroundings):
   };
 }
 
-/** Nothing that is walked depends on priorities, labels or the maximum segment size; much depends on headers. */
-const HARMLESS_TARGETS: ReadonlySet<string> = new Set(["ct", "meta", "tcp option"]);
-const HARMLESS_FIELDS: ReadonlySet<string> = new Set(["dscp", "ecn", "ttl", "hoplimit"]);
+function mangleAction({ key, value }: JsonObject): Action | undefined {
+  const target = named(key);
+  const body = isObject(target?.body) ? target.body : {};
+  const field = target?.name === "payload" ? [body.protocol, body.field] : [target?.name, body.key];
+  return nftablesAction(target?.name === "tcp option" ? target.name : field.join(" "), value);
+}
 
 function mangle(body: JsonObject, text: string, surroundings: Surroundings): Step {
   const target = named(body.key);
   const key = isObject(target?.body) ? textOf(target.body.key) : undefined;
   if (target?.name === "ct" && key === "mark") return connectionMark(compileExpression(body.value, surroundings), text);
   if (target?.name !== "meta" || key !== "mark") {
-    const field = isObject(target?.body) ? textOf(target.body.field) : undefined;
-    const isHarmless =
-      target !== undefined &&
-      (HARMLESS_TARGETS.has(target.name) || (target.name === "payload" && HARMLESS_FIELDS.has(field ?? "")));
-    return {
-      text,
-      asks: isHarmless ? [] : undefined,
-      run: () => (isHarmless ? GO_ON : lost(`${text} changes the packet`)),
-    };
+    const result = acting(mangleAction(body), text);
+    return { text, asks: result === GO_ON ? [] : undefined, run: () => result };
   }
   const value = compileExpression(body.value, surroundings);
   return {

@@ -4,7 +4,8 @@
  */
 import { type NftTable, tableJson } from "../../kernel/nftables/ruleset-table.ts";
 import type { NodeFacts } from "../facts.ts";
-import { type Entry, programOf } from "../netfilter/program.ts";
+import { programOf } from "../netfilter/calling-order.ts";
+import type { Entry } from "../netfilter/program.ts";
 import { type Outcome, outcomesOf, type TraceNode, type WalkOptions } from "../netfilter/tree.ts";
 import { walk } from "../netfilter/walk.ts";
 import { readNftRuleset } from "../nftables/ruleset.ts";

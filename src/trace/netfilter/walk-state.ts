@@ -1,0 +1,55 @@
+/** The state of a walk through the hooks of a node. */
+import type { Packet } from "../packet.ts";
+import type { BaseChain, Chain, Entry, Stage, StepResult } from "./program.ts";
+import type { TraceEnd, TraceEvent } from "./tree.ts";
+
+/** A position in a chain, and the caller to return to. */
+export interface Frame {
+  readonly chain: Chain;
+  readonly index: number;
+  readonly caller: Frame | undefined;
+}
+
+/** The state of a walk. */
+export interface Walk {
+  readonly node: OpenNode;
+  packet: Packet;
+  stage: Stage;
+  base: BaseChain | undefined;
+  /** The base chains of this hook that are still to be called. */
+  rest: readonly BaseChain[];
+  /** How many of them, from the first one on, are called in this order for certain, or in any with the same result. */
+  settled: number;
+  frame: Frame | undefined;
+  /** The step of the rule at which the walk continues. */
+  step: number;
+  /** The result that a fork has chosen for that step. */
+  decided: StepResult | undefined;
+  entries: readonly Entry[];
+  /** Questions answered so far on this path. */
+  answers: ReadonlyMap<string, boolean>;
+}
+
+/** One continuation at a fork, with the state of its walk. */
+export interface Branch {
+  readonly odds?: number | undefined;
+  readonly label: string;
+  readonly walk: Walk;
+}
+
+export interface OpenNode {
+  readonly events: TraceEvent[];
+  end: TraceEnd;
+}
+
+const NOWHERE: TraceEnd = { kind: "fork", question: undefined, branches: [] };
+
+export function openNode(): OpenNode {
+  return { events: [], end: NOWHERE };
+}
+
+/** The walk of a packet before the first base chain of a hook. */
+export function startOf(stage: Stage, packet: Packet, answers: ReadonlyMap<string, boolean> = new Map()): Walk {
+  const before = { base: undefined, rest: [], settled: 0, frame: undefined, step: 0, decided: undefined };
+  return { node: openNode(), packet, stage, ...before, entries: [], answers };
+}
