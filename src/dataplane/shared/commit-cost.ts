@@ -6,72 +6,49 @@
 
 /** Commits of at most this many operations (a few Services) cost little more than the fixed cost. */
 const SMALL_OPERATIONS = 16;
-/** Weight of the latest small commit in the average. */
-const WEIGHT = 0.2;
 /** Each large commit reduces the estimate by this factor, until there is a small one again. */
 const FADING = 0.9;
+/** The rest for each millisecond of fixed cost, so that fixed costs use a quarter of a CPU in the long run. */
+const REST_PER_MS = 3;
 /** A commit also costs this process something, however fast the kernel is. */
-const LEAST_COST_MS = 1.2;
-/**
- * Consecutive commits with several changes are a stream: collecting changes for up to 7 ms instead of 5 delays them by
- * a millisecond on average and costs a seventh less. With fewer operations there is little to share; with more, each
- * already bears a small part of the fixed cost, and the commit itself takes long enough.
- */
-const STREAM_COST_MS = 1.75;
-const STREAM_OPERATIONS = { least: 8, most: 24 } as const;
-/** The share of a CPU that fixed costs may use in the long run. */
-const SHARE = 1 / 4;
-/** How many commits may follow each other without a rest: a Service and its slices seldom change alone. */
-const AT_ONCE = 4;
+const LEAST_REST_MS = 5;
 /** Upstream's `minSyncPeriod`, so that no change waits longer than there. */
 const LONGEST_REST_MS = 1000;
+/** After so many commits in a row there is no rest: a Service and its slices seldom change alone. */
+const AT_ONCE = 4;
 
 export class CommitCost {
-  /** Undefined before the first small commit. */
-  #fixedMs: number | undefined;
-  /** Time spent and not yet paid back, at {@link #reckonedMs}. */
-  #debtMs = 0;
-  #reckonedMs = 0;
+  #fixedMs = 0;
+  /** Commits since the last pause. */
+  #inRow = 0;
+  #endMs = Number.NEGATIVE_INFINITY;
+  #restMs = 0;
 
   /** Accounts for a commit. @param nowMs monotonic, at the end of the commit. */
   note(operations: number, milliseconds: number, nowMs: number): void {
-    const known = this.#fixedMs;
-    if (operations <= SMALL_OPERATIONS) {
-      this.#fixedMs = known === undefined ? milliseconds : known + WEIGHT * (milliseconds - known);
-    } else if (known !== undefined) {
-      this.#fixedMs = Math.min(known * FADING, milliseconds);
-    }
-    const isStream = operations >= STREAM_OPERATIONS.least && operations <= STREAM_OPERATIONS.most;
-    this.#debtMs = this.#debtAt(nowMs) + Math.max(this.#costMs, isStream ? STREAM_COST_MS : 0);
-    this.#reckonedMs = nowMs;
+    const isSmall = operations <= SMALL_OPERATIONS;
+    this.#fixedMs = isSmall ? milliseconds : Math.min(this.#fixedMs * FADING, milliseconds);
+    const restMs = restFor(this.#fixedMs);
+    // The cost of such bursts, too, is a quarter of the time.
+    if (nowMs - milliseconds - this.#endMs >= AT_ONCE * restMs) this.#inRow = 0;
+    this.#inRow += 1;
+    this.#endMs = nowMs;
+    // A rest after a commit that took long because of its content would only let the backlog grow.
+    this.#restMs = this.#inRow <= AT_ONCE ? 0 : Math.max(0, restMs - (milliseconds - this.#fixedMs));
   }
 
-  /**
-   * Accounts for work other than a commit of changes, such as rewriting everything: all of its time counts, up to what
-   * the longest rest pays back. @param nowMs monotonic, at its end.
-   */
+  /** Accounts for work other than a commit of changes, such as rewriting everything. @param nowMs monotonic, at its end. */
   spend(milliseconds: number, nowMs: number): void {
-    const most = LONGEST_REST_MS * SHARE + AT_ONCE * this.#costMs;
-    this.#debtMs = Math.min(this.#debtAt(nowMs) + milliseconds, most);
-    this.#reckonedMs = nowMs;
+    this.#endMs = nowMs;
+    this.#restMs = restFor(milliseconds);
   }
 
-  /**
-   * How long to rest before the next commit, so that consecutive changes share commits. A commit's duration counts as
-   * rest: after one that took long because of its content there is none, since it would only let the backlog grow.
-   *
-   * @param nowMs monotonic.
-   */
+  /** How long to rest before the next commit, so that consecutive changes share commits. @param nowMs monotonic. */
   restMs(nowMs: number): number {
-    const excessMs = this.#debtAt(nowMs) - AT_ONCE * this.#costMs;
-    return Math.min(Math.max(0, excessMs / SHARE), LONGEST_REST_MS);
+    return Math.max(0, this.#endMs + this.#restMs - nowMs);
   }
+}
 
-  get #costMs(): number {
-    return Math.max(this.#fixedMs ?? 0, LEAST_COST_MS);
-  }
-
-  #debtAt(nowMs: number): number {
-    return Math.max(0, this.#debtMs - (nowMs - this.#reckonedMs) * SHARE);
-  }
+function restFor(milliseconds: number): number {
+  return Math.min(Math.max(LEAST_REST_MS, REST_PER_MS * milliseconds), LONGEST_REST_MS);
 }
