@@ -46,6 +46,8 @@ export class ObjectStore {
   #startVersion = 100;
   /** For each resource that has changed since then, the oldest version that its watches can start at. */
   readonly #oldest = new Map<Plural, number>();
+  /** Writes an object as JSON; tests write it otherwise. */
+  jsonOf: (object: StoredObject) => string = (object) => JSON.stringify(object);
 
   /** The newest resource version. */
   get version(): number {
@@ -77,7 +79,7 @@ export class ObjectStore {
     const names = namespace === undefined ? { name } : { name, namespace };
     const own = { uid, resourceVersion: String(version) };
     const stored = { ...object, metadata: Object.assign({ ...names, ...own }, more, own) };
-    const after = { object: stored, json: JSON.stringify(stored) };
+    const after = { object: stored, json: this.jsonOf(stored) };
     this.#of(plural).set(key, after);
     this.#record({ plural, version, before, after });
     return stored;

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { until } from "../../testkit/support/patience.ts";
 import { service } from "./example-objects.ts";
 import { type Fault, WEB_PAGE } from "./faults.ts";
-import { settled } from "./source-under-test.ts";
+import { settled, TIMES_FOR_LARGE } from "./source-under-test.ts";
 import { COUNT, cutServices, failing, some, start } from "./source-with-objects.ts";
 import type { WatchStream } from "./watch-stream.ts";
 
@@ -114,6 +114,7 @@ for (const hasProtobuf of [false, true]) {
   const format = hasProtobuf ? "protobuf" : "JSON";
   test(`an object of 40 MB in ${format} is left out of a watch and of a list without stopping anything else`, async (t) => {
     const source = await start(t, {
+      times: TIMES_FOR_LARGE,
       prepare: (server) => {
         server.switches.hasProtobuf = hasProtobuf;
         some(server);

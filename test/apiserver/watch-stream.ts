@@ -133,7 +133,7 @@ export class WatchStream {
     const was = before !== undefined && isSelected(before.object);
     const is = after !== undefined && isSelected(after.object);
     if (is) this.#sendObject(was ? "MODIFIED" : "ADDED", after);
-    else if (was) this.#sendObject("DELETED", atVersion(before, version));
+    else if (was) this.#sendObject("DELETED", atVersion(this.#options.store, before, version));
   }
 
   #sendObject(type: "ADDED" | "MODIFIED" | "DELETED", version: StoredVersion): void {
@@ -157,7 +157,7 @@ function versionOf(object: object): StoredVersion {
 }
 
 /** A deleted object has the version of its deletion. */
-function atVersion({ object }: StoredVersion, version: number): StoredVersion {
+function atVersion(store: ObjectStore, { object }: StoredVersion, version: number): StoredVersion {
   const deleted = { ...object, metadata: { ...object.metadata, resourceVersion: String(version) } };
-  return { object: deleted, json: JSON.stringify(deleted) };
+  return { object: deleted, json: store.jsonOf(deleted) };
 }

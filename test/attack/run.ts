@@ -158,6 +158,11 @@ const TESTS = [
     "none is in a message or an archive",
   ],
   [
+    "objects of 5 MB whose names come late or are not found",
+    "test/apiserver/source-late-names.test.ts",
+    "each is skipped, by name where there is one, and its watch goes on",
+  ],
+  [
     "a Service of 4,000 ports",
     "test/kernel/faults/nftables-many-ports.test.ts",
     "another Service is in the kernel before it",

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../../../testkit/support/fast-check.ts";
-import { JsonLines, readJson } from "./json.ts";
+import { JsonLines } from "./json.ts";
 
 function split(text: string, size: number, maxLineBytes = 1_000_000) {
   const lines: { readonly text: string; readonly isWhole: boolean; readonly bytes: number }[] = [];
@@ -47,28 +47,4 @@ test("of a line that is too large only the beginning is kept", () => {
     );
     assert.ok((lines[1]?.text.length ?? 0) <= 16_384);
   }
-});
-
-test("an event too large to be parsed is known by the beginning of its text, as the API server writes it", () => {
-  const headOf = (fields: object) =>
-    readJson(
-      Buffer.from(JSON.stringify({ type: "MODIFIED", object: { kind: "X", metadata: fields, spec: {} } })),
-      false,
-    );
-  const uid = "ddab-1";
-  const known = { name: "a", namespace: "n", resourceVersion: "5" };
-  for (const fields of [
-    { name: "a", namespace: "n", uid, resourceVersion: "5" },
-    { name: "a", generateName: "a-", namespace: "n", uid, resourceVersion: "5" },
-  ]) {
-    assert.deepEqual(JSON.parse(JSON.stringify(headOf(fields))), { type: "MODIFIED", object: { metadata: known } });
-  }
-  const clusterWide = { name: "a", uid, resourceVersion: "5" };
-  assert.deepEqual(
-    JSON.parse(JSON.stringify(readJson(Buffer.from(JSON.stringify({ metadata: clusterWide })), false))),
-    {
-      metadata: { name: "a", resourceVersion: "5" },
-    },
-  );
-  assert.deepEqual(headOf({ labels: {} }), { type: "MODIFIED", object: { metadata: {} } });
 });

@@ -4,6 +4,7 @@
  * event loop for no longer than one chunk takes.
  */
 import { isJsonObject, type JsonObject } from "../../projection/fields.ts";
+import { JsonIdentity } from "./json-identity.ts";
 import { BoundedPiece, CutError, FormatError, type Piece } from "./pieces.ts";
 
 const QUOTE = 0x22;
@@ -31,7 +32,7 @@ export class JsonList {
   #isOver = false;
 
   constructor(maxItemBytes: number, onItem: (item: Piece) => void) {
-    this.#item = new BoundedPiece(maxItemBytes);
+    this.#item = new BoundedPiece(maxItemBytes, () => new JsonIdentity());
     this.#onItem = onItem;
   }
 

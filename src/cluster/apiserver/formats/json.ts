@@ -1,27 +1,16 @@
 /** Objects and events in JSON. A watch sends one event per line. */
 import { describeValue } from "../../projection/findings.ts";
+import { JsonIdentity } from "./json-identity.ts";
 import { BoundedPiece, FormatError, type Piece } from "./pieces.ts";
 
-/** @param isWhole false: reads only the object's identity. @throws FormatError */
-export function readJson(content: Buffer, isWhole = true): unknown {
+/** @throws FormatError */
+export function readJson(content: Buffer): unknown {
   const text = content.toString("utf8");
-  if (!isWhole) return identityIn(text);
   try {
     return JSON.parse(text);
   } catch (error) {
     throw new FormatError(`not a JSON object: ${describeValue(text.slice(0, 80))}`, { cause: error });
   }
-}
-
-const EVENT_TYPE = /^\{"type":"(\w+)"/;
-// The API server writes the names first in `metadata`, so the head of an oversized object contains them.
-const NAMES =
-  /"metadata":\{"name":"(?<name>[^"\\]+)",(?:"generateName":"[^"]*",)?(?:"namespace":"(?<namespace>[^"\\]+)",)?(?:"selfLink":"[^"]*",)?(?:"uid":"[^"]*",)?(?:"resourceVersion":"(?<resourceVersion>[^"]+)")?/;
-
-function identityIn(head: string): object {
-  const object = { metadata: { ...NAMES.exec(head)?.groups } };
-  const type = EVENT_TYPE.exec(head)?.[1];
-  return type === undefined ? object : { type, object };
 }
 
 const NEWLINE = 0x0a;
@@ -32,7 +21,7 @@ export class JsonLines {
 
   /** @param onLine called for each non-empty line. */
   constructor(maxLineBytes: number, onLine: (line: Piece) => void) {
-    this.#line = new BoundedPiece(maxLineBytes);
+    this.#line = new BoundedPiece(maxLineBytes, () => new JsonIdentity());
     this.#onLine = onLine;
   }
 

@@ -5,7 +5,7 @@
  * JSON text of this size, an array of empty objects, blocks the event loop for 0.3 s.
  */
 export const MAX_OBJECT_BYTES = 4 * 1_048_576;
-/** How much of an oversized piece is kept: enough to identify it. */
+/** Protobuf has the names first, so this much of an oversized piece identifies it. */
 const HEAD_BYTES = 16_384;
 
 /** The bytes are not in the format of the response. */
@@ -16,7 +16,7 @@ export class FormatError extends Error {
 /** The bytes may be in the format but are truncated. */
 export class CutError extends FormatError {}
 
-/** A whole piece, or the head of an oversized one. */
+/** A whole piece, or the digest of an oversized one. */
 export interface Piece {
   readonly content: Buffer;
   readonly bytes: number;
@@ -42,14 +42,37 @@ export function itemOf({ content, bytes, isWhole }: Piece, read: (content: Buffe
   }
 }
 
-/** Collects a piece until it is complete; keeps only the head of an oversized one. */
+/** Takes the bytes of an oversized piece, and keeps what identifies it. */
+export interface Digest {
+  add(part: Buffer): void;
+  end(): Buffer;
+}
+
+class Head implements Digest {
+  #kept = Buffer.alloc(0);
+
+  add(part: Buffer): void {
+    const missing = HEAD_BYTES - this.#kept.length;
+    if (missing > 0) this.#kept = Buffer.concat([this.#kept, part.subarray(0, missing)]);
+  }
+
+  end(): Buffer {
+    return this.#kept;
+  }
+}
+
+/** Collects a piece until it is complete; keeps only a digest of an oversized one. */
 export class BoundedPiece {
   readonly #maxBytes: number;
+  readonly #newDigest: () => Digest;
   #parts: Buffer[] = [];
   #bytes = 0;
+  #digest: Digest | undefined;
 
-  constructor(maxBytes: number) {
+  /** @param newDigest for an oversized piece. @default its first bytes */
+  constructor(maxBytes: number, newDigest: () => Digest = () => new Head()) {
     this.#maxBytes = maxBytes;
+    this.#newDigest = newDigest;
   }
 
   /** Bytes added since the last piece was taken. */
@@ -58,10 +81,13 @@ export class BoundedPiece {
   }
 
   add(part: Buffer): void {
-    const before = this.#bytes;
     this.#bytes += part.length;
-    if (this.#bytes <= this.#maxBytes) this.#parts.push(part);
-    else if (before <= this.#maxBytes) this.#parts = [Buffer.concat([...this.#parts, part]).subarray(0, HEAD_BYTES)];
+    if (this.#digest !== undefined) this.#digest.add(part);
+    else this.#parts.push(part);
+    if (this.#digest !== undefined || this.#bytes <= this.#maxBytes) return;
+    this.#digest = this.#newDigest();
+    for (const known of this.#parts) this.#digest.add(known);
+    this.#parts = [];
   }
 
   /** Returns the piece that ends with `last` and starts a new one. */
@@ -70,9 +96,11 @@ export class BoundedPiece {
       return { content: last, bytes: last.length, isWhole: true };
     }
     this.add(last);
-    const piece = { content: Buffer.concat(this.#parts), bytes: this.#bytes, isWhole: this.#bytes <= this.#maxBytes };
+    const content = this.#digest?.end() ?? Buffer.concat(this.#parts);
+    const piece = { content, bytes: this.#bytes, isWhole: this.#digest === undefined };
     this.#parts = [];
     this.#bytes = 0;
+    this.#digest = undefined;
     return piece;
   }
 }
