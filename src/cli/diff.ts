@@ -84,7 +84,10 @@ async function betweenObjects(before: Objects, after: Objects, options: DiffOpti
   const chosen = () => chosenNode([...before.nodes, ...after.nodes], choices.config).config.hostnameOverride;
   const nodes = isNodeGiven ? [chosen()] : undefined;
   const compared = before.nodes.filter(({ name }) => after.nodes.some((one) => one.name === name)).length;
-  const result = await diffObjects(before, after, { ...choices, nodes, warn: warner(output) });
+  const result = await diffObjects(before, after, {
+    ...{ ...choices, nodes, warn: warner(output) },
+    onStep: async (done, total) => await output.progress?.({ what: "Nodes", done, total }),
+  });
   const isSame = result.nodes.length + result.nodesAdded.length + result.nodesRemoved.length === 0;
   if (form === "json") output.out(jsonText(result));
   else {

@@ -145,7 +145,10 @@ export async function explain(
     }
     const textOptions = { width: terminal?.width, showsRules, showsWhy, assumed: choices.origin };
     if (onAllNodes) {
-      const groups = await explainOnAllNodes(objects, search.keys, { ...choices, warn });
+      const groups = await explainOnAllNodes(objects, search.keys, {
+        ...{ ...choices, warn },
+        onNode: async (done) => await output.progress?.({ what: "Nodes", done, total: objects.nodes.length }),
+      });
       output.out(form === "json" ? jsonText(groups) : painted(nodeGroupsText(groups, textOptions), terminal));
       return EXIT_SUCCESS;
     }

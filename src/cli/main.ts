@@ -2,15 +2,32 @@
  * The program. Without a subcommand it is kube-proxy: same flags, same exit statuses. Each command is loaded on demand.
  */
 
+import { writeSync } from "node:fs";
+import { attempt } from "../logging/attempt.ts";
 import { escapeLine } from "../logging/escape.ts";
 import { fitLines } from "../text/fit-lines.ts";
 import { COMMANDS, findCommand } from "./commands.ts";
 import { EXIT_BAD_INPUT, EXIT_FAILURE, type Output, terminalOf, UsageError } from "./output.ts";
+import { progressLine } from "./progress.ts";
 import { takeColour } from "./subcommand-options.ts";
 
+// Synchronous: work that never waits shows it, too.
+const progress = process.stderr.isTTY
+  ? progressLine(
+      (text) => void attempt(() => writeSync(2, text)),
+      () => process.stderr.columns,
+    )
+  : undefined;
 const output: Output = {
-  out: (text) => void process.stdout.write(text),
-  err: (text) => void process.stderr.write(fitLines(text, process.stderr.isTTY ? process.stderr.columns : undefined)),
+  out: (text) => {
+    progress?.end();
+    process.stdout.write(text);
+  },
+  err: (text) => {
+    progress?.end();
+    process.stderr.write(fitLines(text, process.stderr.isTTY ? process.stderr.columns : undefined));
+  },
+  progress: progress?.tell,
   waiting: () => process.stdout.writableLength,
 };
 

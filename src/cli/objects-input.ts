@@ -76,6 +76,7 @@ export async function readObjects(
 ): Promise<ReadObjects> {
   const { filename, kubeconfig, context, config, node = choice["hostname-override"] } = choice;
   const tell = (line: string) => output.err(safe(`${line}\n`));
+  await output.progress?.({ what: "reading the objects" });
   if (filename !== undefined) {
     if (kubeconfig !== undefined || context !== undefined) {
       throw new UsageError("-f excludes --kubeconfig and --context");

@@ -179,7 +179,8 @@ async function fetchArchives(asked: NodesAsked, pods: readonly NodePod[], output
   if (values.output !== undefined && asked.node === undefined)
     throw new UsageError("-o names one archive, and each node has its own", "Without it each is named for its node.");
   const ends: number[] = [];
-  for (const pod of pods) {
+  for (const [done, pod] of pods.entries()) {
+    await output.progress?.({ what: "nodes", done, total: pods.length });
     const path = values.output ?? `kube-proxy-sysdump-${pod.node}.tar.gz`;
     const fetched = () => fetchArchive({ ...asked, rest }, pod, path, values.force, output);
     ends.push(await inspecting(output, fetched));
@@ -274,8 +275,9 @@ async function answers(
   asked: NodesAsked,
   pods: readonly NodePod[],
   rest: readonly string[],
+  output: Output,
 ): Promise<readonly NodeAnswer[]> {
-  return await forPods(pods, AT_ONCE, async (pod) => {
+  const answerOf = async (pod: NodePod): Promise<NodeAnswer> => {
     try {
       const [status, stdout, stderr] = await runKubectl(podCommand(command, asked, pod, rest), text, text, LIMIT_MS);
       // Errors of kubectl, and of a command that could not answer, leave standard output empty.
@@ -286,7 +288,8 @@ async function answers(
       if (!(error instanceof UsageError)) throw error;
       return { pod, status: EXIT_FAILURE, text: "", refusal: error.message };
     }
-  });
+  };
+  return await forPods(pods, AT_ONCE, answerOf, output);
 }
 
 const text = async (stream: Readable): Promise<string> => (await readBounded(stream, MOST_BYTES)).toString("utf8");
@@ -296,11 +299,17 @@ async function forPods<T>(
   pods: readonly NodePod[],
   atOnce: number,
   run: (pod: NodePod) => Promise<T>,
+  { progress }: Partial<Output> = {},
 ): Promise<readonly T[]> {
   const results: T[] = new Array(pods.length);
   const left = pods.entries();
+  let done = 0;
   const take = async () => {
-    for (const [at, pod] of left) results[at] = await run(pod);
+    for (const [at, pod] of left) {
+      await progress?.({ what: "nodes", done, total: pods.length });
+      results[at] = await run(pod);
+      done += 1;
+    }
   };
   await Promise.all(Array.from({ length: Math.min(atOnce, pods.length) }, take));
   return results;
@@ -312,7 +321,7 @@ async function allAnswers(
   pods: readonly NodePod[],
   output: Output,
 ): Promise<number> {
-  const all = await answers(command, asked, pods, asked.rest);
+  const all = await answers(command, asked, pods, asked.rest, output);
   for (const { pod, text: answer, refusal } of all) {
     output.out(safe(`${pod.node}:\n${answer}`));
     if (refusal !== undefined) output.err(safe(`${pod.node}: ${refusal}\n`));
@@ -322,7 +331,7 @@ async function allAnswers(
 
 /** One line per node, those with problems first. */
 async function allStates(asked: NodesAsked, pods: readonly NodePod[], output: Output): Promise<number> {
-  const all = await answers("status", asked, pods, ["-o", "json"]);
+  const all = await answers("status", asked, pods, ["-o", "json"], output);
   const rows = all.map((answer) => ({ answer, report: reportOf(answer) }));
   if (/(^| )(-o|--output)[ =]?json( |$)/.test(asked.rest.join(" "))) {
     output.out(

@@ -1,6 +1,7 @@
 /** How a command answers and ends: exit statuses and errors (reference start.md §1, §2.1), output, and colours. */
 import { styleText } from "../kernel/node-util.ts";
 import { escapeLine } from "../logging/escape.ts";
+import type { TellProgress } from "./progress.ts";
 
 export const EXIT_SUCCESS = 0;
 /** The only failure status of kube-proxy's own. */
@@ -102,6 +103,8 @@ export interface Output {
   readonly waiting?: () => number;
   /** The terminal that `out` writes to. @default neither colour nor a width */
   readonly terminal?: Terminal;
+  /** Shows how far long work is. @default nothing is shown */
+  readonly progress?: TellProgress | undefined;
 }
 
 /** Runs a command whose exit status 1 is an answer: a usage error is printed, and the status is 2. */

@@ -8,7 +8,7 @@ import { jsonText, safe } from "../explain/safe-text.ts";
 import { offlineNode } from "../inspect/offline-node.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
 import { fateText, noticed } from "../prove/fate.ts";
-import { type Counterexample, type Proof, prove, type Side } from "../prove/proof.ts";
+import { type Counterexample, type Proof, proving, type Side } from "../prove/proof.ts";
 import { planSide, specificationSide } from "../prove/sides.ts";
 import { endText, type Packet } from "../trace/packet.ts";
 import { chosenNode } from "./chosen-node.ts";
@@ -119,7 +119,7 @@ async function* answersTo(options: Options, output: Output, input: NodeJS.Readab
   const local = options.local.map(addressOf);
   const rules = kernel ? await foundInKernel(families) : dump.length > 0 ? await foundInDumps(dump, input) : undefined;
   if (rules !== undefined && against.length > 0) {
-    yield* answersBetween(rules, await foundInDumps(against, input), families, local);
+    yield* answersBetween(rules, await foundInDumps(against, input), families, local, output);
     return;
   }
   const objects = await readObjects(options, output, input);
@@ -150,12 +150,13 @@ async function* answersTo(options: Options, output: Output, input: NodeJS.Readab
 }
 
 /** Compares two dumps, for the families that either has. */
-function* answersBetween(
+async function* answersBetween(
   one: FoundRules,
   other: FoundRules,
   families: readonly IpFamily[],
   local: readonly IpAddress[],
-): Generator<Answer> {
+  output: Output,
+): AsyncGenerator<Answer> {
   const common = families.filter((family) => one.families.has(family) || other.families.has(family));
   const known = common.filter((family) => local.some((address) => familyOf(address) === family));
   if (known.length === 0)
@@ -163,8 +164,30 @@ function* answersBetween(
   for (const family of known) {
     const own = local.filter((address) => familyOf(address) === family);
     const sides = [one.side(family, own), other.side(family, own)] as const;
-    yield { node: undefined, family, sides, proof: prove(family, own, sides) };
+    yield { node: undefined, family, sides, proof: await proved(family, own, sides, output) };
   }
+}
+
+/** @param services how many there are. @param of the line's beginning. */
+async function proved(
+  family: IpFamily,
+  own: readonly IpAddress[],
+  sides: Answer["sides"],
+  { progress }: Output,
+  services?: number,
+  of?: string,
+): Promise<Proof> {
+  const steps = proving(family, own, sides);
+  let step = steps.next();
+  for (; step.done !== true; step = steps.next()) {
+    const { classes, services: done } = step.value;
+    await progress?.(
+      services === undefined
+        ? { what: "classes of packets", done: classes }
+        : { what: "Services", done: Math.min(done, services), total: services, of },
+    );
+  }
+  return step.value;
 }
 
 async function* answersOn(
@@ -176,6 +199,7 @@ async function* answersOn(
   const warn = warner(output);
   const asked = options.as === undefined ? undefined : variantNamed(options.as);
   const variants = rules === undefined ? options.variants : [asked ?? rules.shown ?? usualVariant(options.mode)];
+  const total = objects.services.length;
   let count = 0;
   for (const variant of variants) {
     const { config, families } = await choicesFor(variant, options, objects.configuration);
@@ -193,11 +217,14 @@ async function* answersOn(
         warn(`no rules of ${family} were given: nothing is said of it`);
         continue;
       }
+      const of = `${variant.name} on ${node.name}, ${family}`;
+      await output.progress?.({ what: "Services", done: 0, total, of });
       const side = rules?.side(family, own) ?? (await planSide(variant.name, node, config).catch(refuse));
       const specification = specificationSide(objects, node, config, variant.deviations(config), side.ownSockets);
       const sides = [specification, side] as const;
       count += 1;
-      yield { node: node.name, family, sides, proof: prove(family, own, sides) };
+      const proof = await proved(family, own, sides, output, total, of);
+      yield { node: node.name, family, sides, proof };
     }
   }
   if (count === 0)

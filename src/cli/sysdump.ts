@@ -85,7 +85,14 @@ export async function sysdump(
       daemon: report === undefined ? "did not answer" : report.program,
       uses: "explain, trace and diff read this folder: see kube-proxy sysdump --help",
     };
-    const archive: Archive = { folder, createdMs, head, parts: partsOf(options, report, places, input) };
+    const parts = partsOf(options, report, places, input).map(({ name: of, read }, done, { length: total }) => ({
+      name: of,
+      async read() {
+        await output.progress?.({ of, what: "parts", done, total });
+        return await read();
+      },
+    }));
+    const archive: Archive = { folder, createdMs, head, parts };
     const index = await writeArchive(path === "-" ? stream : path, options.replaces, archive);
     tell(path, index, output);
     return EXIT_SUCCESS;

@@ -1,5 +1,6 @@
 /** Asks the same question on every node of a cluster: which nodes give the same answer, and how the others differ. */
 import type { KubeProxyConfig } from "../config/config.ts";
+import { someOf } from "../logging/some-of.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { clientChanges, identityOf } from "./compare.ts";
 import { explainedCluster, explainPorts } from "./explained-cluster.ts";
@@ -7,6 +8,9 @@ import type { PortExplanation } from "./explanation.ts";
 import type { Objects } from "./part-of-cluster.ts";
 import { safe } from "./safe-text.ts";
 import { explanationText, sentenceText, type TextOptions } from "./text.ts";
+
+/** How many node names are printed; there may be thousands. */
+const SHOWN = 4;
 
 /** One service port of one family on all nodes, in groups of nodes with the same answer. */
 interface NodeGroups {
@@ -23,15 +27,19 @@ export async function explainOnAllNodes(
     families,
     warn,
     isBare = false,
+    onNode,
   }: {
     readonly config: KubeProxyConfig;
     readonly families: readonly IpFamily[];
     readonly warn: (message: string) => void;
     readonly isBare?: boolean;
+    /** Called before each node. */
+    readonly onNode?: (done: number) => Promise<void>;
   },
 ): Promise<NodeGroups[]> {
   const explanations: PortExplanation[] = [];
-  for (const { name } of objects.nodes) {
+  for (const [done, { name }] of objects.nodes.entries()) {
+    await onNode?.(done);
     const cluster = await explainedCluster(objects, { ...config, hostnameOverride: name }, families, warn, { isBare });
     explanations.push(...(await explainPorts(cluster, keys)));
   }
@@ -64,22 +72,15 @@ function groupsText({ groups }: NodeGroups, options: TextOptions): string {
   const [first, ...others] = groups;
   if (first === undefined) return "";
   if (others.length === 0) {
-    const same = `The same on every node: ${someOf(first.nodes)}. Seen from ${first.explained.node}:`;
+    const same = `The same on every node: ${someOf(first.nodes, SHOWN)}. Seen from ${first.explained.node}:`;
     return safe(sentenceText(same, "", options.width)) + explanationText(first.explained, options);
   }
   let text =
-    safe(sentenceText(`On ${someOf(first.nodes)}:`, "", options.width)) + explanationText(first.explained, options);
+    safe(sentenceText(`On ${someOf(first.nodes, SHOWN)}:`, "", options.width)) +
+    explanationText(first.explained, options);
   for (const { nodes, explained } of others) {
     const changes = clientChanges(first.explained, explained).map(({ what }) => `  ${what}\n`);
-    text += safe(`\nOn ${someOf(nodes)}, other than on ${first.explained.node}:\n${changes.join("")}`);
+    text += safe(`\nOn ${someOf(nodes, SHOWN)}, other than on ${first.explained.node}:\n${changes.join("")}`);
   }
   return text;
-}
-
-/** How many node names are printed; there may be thousands. */
-const SHOWN = 4;
-
-function someOf(names: readonly string[]): string {
-  const more = names.length - SHOWN;
-  return more > 1 ? `${names.slice(0, SHOWN).join(", ")} and ${more} more` : names.join(", ");
 }

@@ -22,6 +22,8 @@ interface DiffRequest {
   readonly warn: (message: string) => void;
   /** Whether no configuration is known. @default false */
   readonly isBare?: boolean;
+  /** Called often. @param done nodes, the last one in part */
+  readonly onStep?: (done: number, total: number) => Promise<void>;
 }
 
 /** What changes on one node. */
@@ -46,10 +48,12 @@ export async function diffObjects(before: Objects, after: Objects, request: Diff
   const chosen: readonly (string | undefined)[] = named ?? (common.length > 0 ? common : [undefined]);
   const changed = changedServices(before, after);
   const nodes: NodeDiff[] = [];
-  for (const node of chosen) {
+  for (const [done, node] of chosen.entries()) {
+    const onPart = async (part: number) => await request.onStep?.(done + part, chosen.length);
+    await onPart(0);
     const affected = isNodeChanged(before, after, node) ? undefined : changed;
     if (affected?.size === 0) continue;
-    nodes.push(await diffNode(partOf(before, affected), partOf(after, affected), node, request));
+    nodes.push(await diffNode(partOf(before, affected), partOf(after, affected), node, { ...request, onPart }));
   }
   return {
     nodes: nodes.filter(({ clients, rules }) => clients.length + rules.length > 0),
@@ -62,7 +66,7 @@ async function diffNode(
   before: Objects,
   after: Objects,
   node: string | undefined,
-  { config, families, warn, isBare = false }: DiffRequest,
+  { config, families, warn, isBare = false, onPart }: DiffRequest & { onPart(part: number): Promise<void> },
 ): Promise<NodeDiff> {
   const here = node === undefined ? config : { ...config, hostnameOverride: node };
   const [old, current] = await Promise.all([
@@ -72,15 +76,26 @@ async function diffNode(
   const [wasWanted, isWanted] = await Promise.all([wantedInventories(old), wantedInventories(current)]);
   return {
     node: current.families[0]?.node.name ?? "",
-    clients: await clientsOf(old, current),
+    clients: await clientsOf(old, current, onPart),
     rules: [...diffInventories(isWanted, wasWanted, current)],
   };
 }
 
-async function clientsOf(before: ExplainedCluster, after: ExplainedCluster): Promise<ClientChange[]> {
+async function clientsOf(
+  before: ExplainedCluster,
+  after: ExplainedCluster,
+  onPart: (part: number) => Promise<void>,
+): Promise<ClientChange[]> {
   const keys = [...new Set([...allPortKeys(before), ...allPortKeys(after)])].sort();
+  let done = 0;
+  async function* inTurn() {
+    for (const key of keys) {
+      await onPart(done++ / keys.length / 2);
+      yield key;
+    }
+  }
   const explained = async (cluster: ExplainedCluster) =>
-    new Map((await explainPorts(cluster, keys)).map((one) => [identityOf(one), one]));
+    new Map((await explainPorts(cluster, inTurn())).map((one) => [identityOf(one), one]));
   const [old, current] = [await explained(before), await explained(after)];
   const all = [...new Set([...old.keys(), ...current.keys()])].sort();
   return all.flatMap((identity) => clientChanges(old.get(identity), current.get(identity)));

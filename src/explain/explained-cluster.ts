@@ -86,13 +86,16 @@ export function ownersIn({ state }: OfflineNode): (frontend: string) => string |
 }
 
 /** Explains the service ports with these keys, family by family; skips keys that a family does not have. */
-export async function explainPorts(cluster: ExplainedCluster, keys: Iterable<string>): Promise<PortExplanation[]> {
+export async function explainPorts(
+  cluster: ExplainedCluster,
+  keys: Iterable<string> | AsyncIterable<string>,
+): Promise<PortExplanation[]> {
   const explanations: PortExplanation[] = [];
   const walks = await Promise.all(cluster.families.map(walksOf));
   const slices = slicesByService(cluster.objects.endpointSlices);
   const services = new Map(cluster.objects.services.map((service) => [objectKeyText(service), service]));
   const notes = new Map(cluster.objects.serviceNotes?.map((one) => [objectKeyText(one), one]));
-  for (const key of keys) {
+  for await (const key of keys) {
     for (const [index, family] of cluster.families.entries()) {
       const port = family.node.state.services.get(key);
       const own = walks[index];

@@ -54,12 +54,20 @@ const USABLE_HEAP = 0.85;
 const YOUNG_HEAP = 192 * 2 ** 20;
 
 /** @param own the node's addresses; sides may add more. @param enough how many differing classes end the search. @default no limit */
-export function prove(
+export function prove(...asked: Parameters<typeof proving>): Proof {
+  const steps = proving(...asked);
+  let step = steps.next();
+  while (step.done !== true) step = steps.next();
+  return step.value;
+}
+
+/** The same in steps, between which others have their turn. @yields how many classes and Services were examined */
+export function* proving(
   family: IpFamily,
   own: readonly IpAddress[],
   sides: readonly [Side, Side],
   enough = Number.POSITIVE_INFINITY,
-): Proof {
+): Generator<{ readonly classes: number; readonly services: number }, Proof, void> {
   const addresses = new Set([...own, ...sides.flatMap((side) => side.addresses ?? [])]);
   const roots = rootClasses(
     family,
@@ -77,7 +85,10 @@ export function prove(
     for (const { example: packet, fates } of classesOf(family, roots, subjects)) {
       classes += 1;
       for (const side of sides) services.add(side.serviceOf?.(packet) ?? "");
-      if (classes % MEMORY_CHECK === 0) requireMemory(classes, services.size);
+      if (classes % MEMORY_CHECK === 0) {
+        requireMemory(classes, services.size);
+        yield { classes, services: services.size };
+      }
       const [first, second] = fates;
       if (first === undefined || second === undefined || isSameFate(first, second, isBySlots)) continue;
       differing += 1;
