@@ -41,7 +41,12 @@ const match: fc.Arbitrary<KernelMatch> = fc.oneof(
   fc.record({ kind: fc.constant("state" as const), states: fc.subarray([...STATES], { minLength: 1 }), negated }),
   fc.record({ kind: fc.constant("physdev" as const), isIn: fc.boolean() }),
   fc
-    .record({ kind: fc.constant("addrtype" as const), source: maybe(types), destination: maybe(types) })
+    .record({
+      kind: fc.constant("addrtype" as const),
+      source: maybe(types),
+      destination: maybe(types),
+      device: fc.constantFrom(undefined, "in" as const, "out" as const),
+    })
     .filter(({ source, destination }) => source !== undefined || destination !== undefined),
   fc.record({ kind: fc.constant("mark" as const), value: u32, mask: u32, negated }),
   fc.record({ kind: fc.constant("statistic" as const), probability: fc.nat(2 ** 31 - 1), negated }),

@@ -1,10 +1,6 @@
 /** Conditions of iptables rules without a match extension: addresses, interfaces, protocol. */
-import type {
-  AddressMatch,
-  InterfaceMatch,
-  KernelRule,
-  ProtocolMatch,
-} from "../../kernel/iptables/parser/rule-syntax.ts";
+import type { LooseRule } from "../../kernel/iptables/parser/loose-rule.ts";
+import type { AddressMatch, InterfaceMatch, KernelRule } from "../../kernel/iptables/parser/rule-syntax.ts";
 import { splitCidr } from "../../net/ip.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
 import type { Packet } from "../packet.ts";
@@ -12,7 +8,7 @@ import { fieldsQuestion, whichOf } from "../question.ts";
 import { fits, type Pattern, prefixRange } from "../value.ts";
 
 /** The conditions, in the order in which the tools print them. */
-export function basicSteps(rule: Omit<KernelRule, "matches" | "target">): Step[] {
+export function basicSteps(rule: Pick<LooseRule, keyof Omit<KernelRule, "matches" | "target">>): Step[] {
   const { source, destination, inInterface, outInterface, protocol } = rule;
   const steps: Step[] = [];
   if (source !== undefined) steps.push(addressStep("-s", source));
@@ -75,11 +71,7 @@ function interfaceStep(option: "-i" | "-o", { name, negated }: InterfaceMatch): 
   };
 }
 
-/** @param protocol may be one that the rule parser does not know. */
-export function protocolStep({
-  protocol,
-  negated,
-}: Omit<ProtocolMatch, "protocol"> & { readonly protocol: string }): Step {
+function protocolStep({ protocol, negated }: NonNullable<LooseRule["protocol"]>): Step {
   const wanted = protocol === "ipv6-icmp" ? "icmpv6" : protocol;
   return {
     text: `${sign(negated)}-p ${protocol}`,

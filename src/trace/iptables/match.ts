@@ -31,10 +31,18 @@ const JUDGES: { readonly [K in MatchKind]: (match: KernelMatch<K>, around: Surro
   nfacct: () => undefined,
   conntrack: stateJudge,
   state: stateJudge,
-  addrtype({ source, destination }, { facts }) {
-    const one = (address: IpAddress, types: KernelMatch<"addrtype">["source"]): StepResult => {
+  addrtype({ source, destination, device }, { facts }) {
+    const one = (packet: Packet, address: IpAddress, types: KernelMatch<"addrtype">["source"]): StepResult => {
       if (types === undefined) return GO_ON;
       const type = facts.addressType(address);
+      const has = (name: string) => types.types.some((known) => known === name);
+      // To xt_addrtype, an address of another device is one of another node.
+      if (device !== undefined && type === "local" && has("LOCAL") !== has("UNICAST")) {
+        const name = device === "in" ? packet.inInterface : packet.outInterface;
+        const verb = device === "in" ? "comes in" : "leaves";
+        const question = `${address} is an address of ${name || `the interface by which it ${verb}`}`;
+        return asked(question, types.negated !== has("UNICAST"));
+      }
       if (type !== undefined)
         return answer(
           types.types.some((name) => name.toLowerCase() === type),
@@ -45,7 +53,7 @@ const JUDGES: { readonly [K in MatchKind]: (match: KernelMatch<K>, around: Surro
       return asked(question, types.negated);
     };
     return {
-      run: (packet) => both(one(packet.source, source), () => one(packet.destination, destination)),
+      run: (packet) => both(one(packet, packet.source, source), () => one(packet, packet.destination, destination)),
       asks: [...((source && [facts.about.source]) || []), ...((destination && [facts.about.destination]) || [])],
       observed(packet) {
         const address = source === undefined ? packet.destination : packet.source;

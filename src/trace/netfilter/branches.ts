@@ -1,4 +1,5 @@
 /** How a walk continues where chance, or an unknown fact, decides. */
+import { isDeepStrictEqual } from "node:util";
 import type { Packet } from "../packet.ts";
 import { GO_ON, type Rule, type StepResult } from "./program.ts";
 
@@ -72,12 +73,36 @@ function labelOf(result: StepResult): string {
   }
 }
 
-/** Whether a later condition of the rule certainly fails before the rule acts: then a question needs no answer. */
-export function failsLater(rule: Rule, at: number, packet: Packet): boolean {
+/**
+ * The packet after a rule with an unknown condition, where the answer makes no difference to its way: a later condition certainly
+ * fails, the rule does nothing, or it only marks the connection. Undefined where it makes one.
+ */
+export function eitherWay(rule: Rule, at: number, packet: Packet, asked: StepResult): Packet | undefined {
+  let isIdle = isCondition(asked);
+  let after = packet;
   for (const step of rule.steps.slice(at + 1)) {
     const result = step.run(packet);
-    if (result.kind === "no-match") return true;
-    if (result !== GO_ON && result.kind !== "unknown") return false;
+    if (result.kind === "no-match") return packet;
+    const marked = result.kind === "go-on" && result.entry === undefined ? result.packet : undefined;
+    if (isCondition(result)) continue;
+    if (result.kind === "unknown") isIdle = false;
+    else if (marked !== undefined && isSameButMark(packet, marked)) after = marked;
+    else return undefined;
   }
-  return false;
+  if (!isIdle) return undefined;
+  const [before, then] = [packet.connectionMark, after.connectionMark];
+  const known = (before.known & then.known & ~(before.value ^ then.value)) >>> 0;
+  return after === packet ? packet : { ...packet, connectionMark: { value: (before.value & known) >>> 0, known } };
+}
+
+/** Whether it can only match or not. */
+function isCondition(result: StepResult): boolean {
+  if (result.kind === "choice") return result.options.every((option) => isCondition(option.result));
+  if (result.kind === "unknown") return isCondition(result.yes) && isCondition(result.no);
+  return result === GO_ON || result.kind === "no-match";
+}
+
+function isSameButMark(one: Packet, other: Packet): boolean {
+  const { connectionMark } = one;
+  return isDeepStrictEqual({ ...other, connectionMark }, one);
 }

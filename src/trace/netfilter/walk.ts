@@ -5,7 +5,7 @@
 import { isLocalQuestion, type NodeFacts } from "../facts.ts";
 import type { Packet } from "../packet.ts";
 import { whichOf } from "../question.ts";
-import { branchesOf, failsLater } from "./branches.ts";
+import { branchesOf, eitherWay } from "./branches.ts";
 import { chainName, type EffectOf, isIdle, nextChains, programOf } from "./calling-order.ts";
 import { tellOfChain, tellOfChange, tellOfStep } from "./observer.ts";
 import {
@@ -144,8 +144,12 @@ class Machine {
     if (result.kind === "unknown") {
       if (observer !== undefined)
         for (const step of rule.steps.slice(at + 1)) tellOfStep(observer, step, rule, walk.packet);
-      // A rule that fails or does nothing either way needs no answer.
-      if (rule.isIdle === true || failsLater(rule, at, walk.packet)) {
+      // A rule that changes nothing for the packet needs no answer.
+      const after = walk.answers.has(result.question) ? undefined : eitherWay(rule, at, walk.packet, result);
+      if (after !== undefined) {
+        if (after !== walk.packet)
+          this.#note(walk, { kind: "remark", text: `the connection's mark: not known whether ${result.question}` });
+        walk.packet = after;
         walk.decided = NO_MATCH;
         return false;
       }

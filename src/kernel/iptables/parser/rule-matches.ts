@@ -66,15 +66,22 @@ export const MATCHES = {
   conntrack: connectionStates("conntrack", "--ctstate", CONNTRACK_STATES),
   state: connectionStates("state", "--state", STATES),
   addrtype: extension("addrtype", {
-    options: { "--src-type": 1, "--dst-type": 1 },
+    options: { "--src-type": 1, "--dst-type": 1, "--limit-iface-in": 0, "--limit-iface-out": 0 },
     invertible: ["--src-type", "--dst-type"],
     build: (given) => {
       const source = addressTypes(given, "--src-type");
       const destination = addressTypes(given, "--dst-type");
       if (source === undefined && destination === undefined) throw given.error("give --src-type or --dst-type");
-      return { source, destination };
+      const [in_, out] = [given.has("--limit-iface-in"), given.has("--limit-iface-out")];
+      if (in_ && out) throw given.error("--limit-iface-in and --limit-iface-out exclude each other");
+      /** Only addresses of the packet's own device count as local. */
+      const device = in_ ? ("in" as const) : out ? ("out" as const) : undefined;
+      return { source, destination, device };
     },
-    print: ({ source, destination }) => printTypes("--src-type", source) + printTypes("--dst-type", destination),
+    print: ({ source, destination, device }) =>
+      printTypes("--src-type", source) +
+      printTypes("--dst-type", destination) +
+      (device === undefined ? "" : ` --limit-iface-${device}`),
   }),
   mark: extension("mark", {
     options: { "--mark": 1 },

@@ -1,0 +1,181 @@
+/**
+ * Matches that the rule parser does not read whole. What is known of a packet decides; the rest is a question that names the match.
+ */
+import { type ForeignPart, foreignText } from "../../kernel/iptables/parser/loose-rule.ts";
+import { parseCidr, parseIpAddress } from "../../net/ip.ts";
+import { PROTOCOL_NAMES, PROTOCOL_NUMBERS } from "../../net/protocol.ts";
+import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
+import { hasConnection, type Packet } from "../packet.ts";
+import { fieldsQuestion, type PacketField, type Question, whichOf } from "../question.ts";
+import { fits, orderOf, type Pattern, prefixRange, type Scalar } from "../value.ts";
+import { asked } from "./basic-match.ts";
+
+interface Option {
+  readonly name: string;
+  readonly value: string;
+  readonly negated: boolean;
+}
+
+interface Judge {
+  /** What the answer depends on; undefined if no question says it. */
+  asks(option: Option): readonly Question[] | undefined;
+  /** Whether an option holds, leaving aside that it may be negated; undefined if not known. */
+  holds(option: Option, packet: Packet): boolean | undefined;
+}
+
+/** Matches whose answer differs from rule to rule, and from packet to packet. */
+const COUNTING = new Set(["limit", "hashlimit", "quota", "statistic", "connlimit", "recent", "rateest"]);
+
+/** @param rule its text, for questions that only concern this rule. */
+export function foreignStep(part: ForeignPart, rule: string): Step {
+  const text = /^[-!]/.test(part.name) ? foreignText(part) : `-m ${foreignText(part)}`;
+  const ask = asked(COUNTING.has(part.name) ? `${text} matches in "${rule}"` : `${text} matches`);
+  const options = optionsOf(part);
+  const every = Number(options.find(({ name }) => name === "--every")?.value);
+  if (part.name === "statistic" && every >= 1) return { text, run: () => oneOf(every) };
+  const judge = OTHER_PROTOCOLS.has(part.name) ? ofOtherProtocol : JUDGES[part.name];
+  const asks = options.map((option) => judge?.asks(option) ?? (judge === undefined ? [] : undefined));
+  return {
+    text,
+    asks: asks.some((one) => one === undefined) ? undefined : asks.flatMap((one) => one ?? []),
+    run(packet) {
+      const answers = options.map((option) => {
+        const holds = judge?.holds(option, packet);
+        return holds === undefined ? undefined : holds !== option.negated;
+      });
+      if (answers.includes(false)) return NO_MATCH;
+      return answers.length === 0 || answers.includes(undefined) ? ask : GO_ON;
+    },
+  };
+}
+
+function oneOf(every: number): StepResult {
+  const match = { odds: 1 / every, result: GO_ON };
+  return every === 1 ? GO_ON : { kind: "choice", options: [match, { odds: 1 - 1 / every, result: NO_MATCH }] };
+}
+
+function optionsOf({ words }: ForeignPart): Option[] {
+  const options: Option[] = [];
+  let negated = false;
+  for (const word of words) {
+    const last = options.at(-1);
+    if (word === "!") negated = true;
+    else if (word.startsWith("--") || last === undefined) {
+      options.push({ name: word, value: "", negated });
+      negated = false;
+    } else options[options.length - 1] = { ...last, value: `${last.value} ${word}`.trim() };
+  }
+  return options;
+}
+
+/** Matches of headers that packets to ports of Services do not have. */
+const OTHER_PROTOCOLS = new Set(["icmp", "icmp6", "icmpv6", "ipv6-icmp", "esp", "ah", "dccp", "mh", "udplite"]);
+const ofOtherProtocol: Judge = {
+  asks: () => [whichOf("protocol", PROTOCOL_NAMES)],
+  holds: ({ negated }, { protocol }) => (PROTOCOL_NAMES.some((name) => name === protocol) ? negated : undefined),
+};
+
+const TCP_FLAGS = ["FIN", "SYN", "RST", "ACK", "PSH", "URG"];
+const ORIGINAL_FIELDS: Readonly<Record<string, keyof Packet["original"]>> = {
+  ...{ "--ctorigsrc": "source", "--ctorigdst": "destination" },
+  ...{ "--ctorigsrcport": "sourcePort", "--ctorigdstport": "destinationPort" },
+};
+
+const JUDGES: Readonly<Record<string, Judge>> = {
+  multiport: {
+    asks: ({ name, value }) => portFields(name).map((field) => fieldsQuestion([field], keysOf(value, ":"))),
+    holds: ({ name, value }, packet) =>
+      isOneIn(
+        portFields(name).map((field) => packet[field]),
+        value,
+        ":",
+      ),
+  },
+  iprange: {
+    asks: ({ name, value }) => [fieldsQuestion([rangeField(name)], keysOf(value, "-"))],
+    holds: ({ name, value }, packet) => isOneIn([packet[rangeField(name)]], value, "-"),
+  },
+  connmark: {
+    asks: () => [],
+    holds({ value: text, negated }, packet) {
+      if (!hasConnection(packet)) return negated;
+      const [value = 0, mask = 0xffff_ffff] = text.split("/").map(Number);
+      const { value: mark, known } = packet.connectionMark;
+      if (((mark ^ value) & mask & known) !== 0) return false;
+      return (mask & ~known) === 0 ? true : undefined;
+    },
+  },
+  tcp: {
+    asks: () => [],
+    /** The first packet of a connection has SYN alone. */
+    holds({ name, value }, { state }) {
+      const [mask = "", wanted = ""] = name === "--syn" ? ["SYN", "SYN"] : value.split(" ");
+      const flags = mask === "ALL" ? TCP_FLAGS : mask.split(",");
+      if (state !== "new" || !flags.every((flag) => TCP_FLAGS.includes(flag))) return undefined;
+      return wanted === (flags.includes("SYN") ? "SYN" : "NONE");
+    },
+  },
+  owner: {
+    asks: () => [whichOf("inInterface", [""])],
+    holds: (_option, { origin }) => (origin === "socket" ? undefined : false),
+  },
+  ipvs: {
+    asks: () => [],
+    holds({ name, negated }, { virtualServer }) {
+      if (name === "--ipvs") return virtualServer !== undefined;
+      return virtualServer === undefined ? negated : undefined;
+    },
+  },
+  physdev: {
+    asks: ({ value }) => [whichOf("bridgePort", ["", value])],
+    holds({ name, value }, { bridgePort }) {
+      if (bridgePort === "") return false;
+      const isKnown = name === "--physdev-in" && bridgePort !== undefined && !value.endsWith("+");
+      return isKnown ? bridgePort === value : undefined;
+    },
+  },
+  conntrack: {
+    asks: () => undefined,
+    holds({ name, value, negated }, packet) {
+      if (!hasConnection(packet)) return negated;
+      const { protocol, original, state } = packet;
+      const number = PROTOCOL_NAMES.find((known) => known === protocol);
+      if (name === "--ctproto" && number !== undefined)
+        return [protocol, `${PROTOCOL_NUMBERS[number]}`].includes(value);
+      if (name === "--ctdir" && state === "new") return value === "ORIGINAL";
+      const field = ORIGINAL_FIELDS[name];
+      return field === undefined ? undefined : isOneIn([original[field]], value, /[pP]ort$/.test(field) ? ":" : "-");
+    },
+  },
+};
+
+function portFields(option: string): readonly PacketField[] {
+  if (/^--(?:s|source-)ports?$/.test(option)) return ["sourcePort"];
+  return /^--(?:d|destination-)ports?$/.test(option) ? ["destinationPort"] : ["sourcePort", "destinationPort"];
+}
+
+const rangeField = (option: string): PacketField => (option === "--src-range" ? "source" : "destination");
+
+const keysOf = (text: string, between: string) =>
+  text
+    .split(",")
+    .flatMap((one) => patternOf(one, between) ?? [])
+    .map((pattern) => ({ patterns: [pattern], outcome: "" }));
+
+/** Whether one of the values is in one of the ranges; undefined if not known. */
+function isOneIn(values: readonly (Scalar | undefined)[], text: string, between: string): boolean | undefined {
+  const patterns = text.split(",").map((one) => patternOf(one, between));
+  if (patterns.some((one) => one !== undefined && values.some((value) => value !== undefined && fits(one, value))))
+    return true;
+  return values.includes(undefined) || patterns.includes(undefined) ? undefined : false;
+}
+
+/** A port, an address or a prefix, or a range with `between` between its ends. */
+function patternOf(text: string, between: string): Pattern | undefined {
+  const cidr = parseCidr(text);
+  if (cidr !== undefined) return prefixRange(cidr);
+  const [from, to = from] = text
+    .split(between)
+    .map((end) => orderOf(/^\d+$/.test(end) ? Number(end) : (parseIpAddress(end) ?? "")));
+  return from === undefined || to === undefined ? undefined : { kind: "range", first: from, last: to };
+}
