@@ -10,7 +10,7 @@ import { withSockets } from "../explain/diff-sockets.ts";
 import { type ExplainedCluster, explainedCluster, explainPorts } from "../explain/explained-cluster.ts";
 import type { PortExplanation } from "../explain/explanation.ts";
 import { find, isKnownService, type Search } from "../explain/find.ts";
-import { answerText, FORMS } from "../explain/forms.ts";
+import { answerText } from "../explain/forms.ts";
 import { nodeOfAddress, type Objects, partOf, servicesOfTarget } from "../explain/part-of-cluster.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { joinedKind, parseTarget, type Target, withKnownNames, withoutDomain } from "../explain/target.ts";
@@ -40,7 +40,7 @@ import {
   readObjects,
 } from "./objects-input.ts";
 import { EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
-import { runCommand, wordReader } from "./subcommand-options.ts";
+import { runCommand, TEXT_OR_JSON, wordReader } from "./subcommand-options.ts";
 import { didYouMean, namesakes, nearestWord, onlyNamed } from "./suggestion.ts";
 
 export const EXPLAIN_USAGE = `Usage: kube-proxy explain WHAT [-f DIR|FILE|-] [options]
@@ -71,7 +71,7 @@ ${INSPECT_FLAGS_HELP}
       --what-if FIELD=VALUE    what would be different for clients. FIELD is one of the Service's
                                ${WHAT_IF_FIELDS.slice(0, 4).join(", ")},
                                ${WHAT_IF_FIELDS.slice(4).join(", ")}, or mode
-  -o, --output FORM            ${FORMS.join(", ")} (default text)
+  -o, --output FORM            ${TEXT_OR_JSON.join(", ")} (default text)
   -h, --help                   this text
 
 Examples:
@@ -104,7 +104,7 @@ export async function explain(
   output: Output,
   input: NodeJS.ReadableStream = process.stdin,
 ): Promise<number> {
-  return await runCommand({ argv, output, usage: EXPLAIN_USAGE, forms: FORMS, read: parsed }, async (given) => {
+  return await runCommand({ argv, output, usage: EXPLAIN_USAGE, forms: TEXT_OR_JSON, read: parsed }, async (given) => {
     const options = await readOptions(given);
     const { from, form, what, values } = options;
     const { "all-nodes": onAllNodes, kernel: asksKernel, "what-if": wish, rules: showsRules, why: asksWhy } = values;
@@ -370,12 +370,8 @@ async function readOptions({ values, positionals }: ReturnType<typeof parsed>) {
     throw new UsageError("explain needs to know what: a Service, an address, a pod, a port or a name", hint);
   if (/\s/.test(what.trim())) throw new UsageError(`explain needs one name or address, got "${what}"`, hint);
   if (more.length > 0) throw new UsageError(`explain takes one thing at a time, got "${more.join(" ")}" as well`, hint);
-  const form = FORMS.find((one) => one === values.output) ?? "text";
-  if (values["all-nodes"]) {
-    if (values["what-if"] !== undefined) throw new UsageError("--what-if is for one node: leave --all-nodes out");
-    if (form !== "text" && form !== "json")
-      throw new UsageError(`--all-nodes has --output text and json, got "${form}"`);
-  }
+  if (values["all-nodes"] && values["what-if"] !== undefined)
+    throw new UsageError("--what-if is for one node: leave --all-nodes out");
   if (values.kernel && (values["all-nodes"] || values["what-if"] !== undefined))
     throw new UsageError("--kernel is this host's: leave --all-nodes and --what-if out");
   const sysdump = await contextOf(values.dump ?? []);
@@ -389,7 +385,7 @@ async function readOptions({ values, positionals }: ReturnType<typeof parsed>) {
   return {
     what,
     values,
-    form,
+    form: values.output === "json" ? ("json" as const) : ("text" as const),
     from: sysdump === undefined || isElsewhere ? values : { filename: [sysdump.objects] },
     /** From a sysdump. */
     found: sysdump?.configuration,

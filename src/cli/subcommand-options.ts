@@ -32,7 +32,8 @@ export async function runCommand<R extends Read>(
       return EXIT_SUCCESS;
     }
     if (forms !== undefined && !forms.includes(form) && form !== "wide") {
-      throw new UsageError(`--output must be ${forms.join(forms.length > 2 ? ", " : " or ")}, got "${form}"`);
+      const hint = form === "svg" ? "Pictures are on the page of --inspect-bind-address." : undefined;
+      throw new UsageError(`--output must be ${forms.join(forms.length > 2 ? ", " : " or ")}, got "${form}"`, hint);
     }
     return await run(options);
   });

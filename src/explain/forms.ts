@@ -1,12 +1,7 @@
-/** An answer of `explain` in each output form. */
+/** An answer of `explain`, as text or as JSON. */
 import type { PortExplanation } from "./explanation.ts";
-import { pictureOf } from "./picture.ts";
 import { jsonText, safe } from "./safe-text.ts";
-import { svgText } from "./svg.ts";
 import { familiesText, sentenceText, type TextOptions } from "./text.ts";
-
-export const FORMS = ["text", "json", "svg"] as const;
-export type Form = (typeof FORMS)[number];
 
 export interface Answer {
   /** The question as typed. */
@@ -16,10 +11,9 @@ export interface Answer {
   readonly servicePorts: readonly PortExplanation[];
 }
 
-export function answerText(form: Form, answer: Answer, options: TextOptions = {}): string {
+export function answerText(form: "text" | "json", answer: Answer, options: TextOptions = {}): string {
   const { because, servicePorts } = answer;
   if (form === "json") return jsonText(answer);
-  if (form === "svg") return svgText(servicePorts.map((one, index) => pictureOf(one, `p${index}`)));
   const head = safe(because.map((sentence) => sentenceText(sentence, "", options.width)).join(""));
   const byPort = Map.groupBy(servicePorts, ({ servicePort, protocol }) => `${servicePort} ${protocol}`);
   const explanations = Array.from(byPort.values(), (families) => familiesText(families, options));

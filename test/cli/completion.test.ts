@@ -5,8 +5,8 @@ import { test } from "node:test";
 import { COMMANDS } from "../../src/cli/commands.ts";
 import { completion } from "../../src/cli/completion.ts";
 import { EXIT_BAD_INPUT, UsageError } from "../../src/cli/output.ts";
+import { TEXT_OR_JSON } from "../../src/cli/subcommand-options.ts";
 import { MODES } from "../../src/dataplane/registry.ts";
-import { FORMS } from "../../src/explain/forms.ts";
 import { runCommand } from "./run-command.ts";
 import { runKubeProxy } from "./run-kube-proxy.ts";
 
@@ -30,7 +30,7 @@ test("bash completes commands, their flags and values", async () => {
   assert.deepEqual(offered(bash, "kube-proxy", "expl"), ["explain"]);
   assert.deepEqual(offered(bash, "kube-proxy", "explain", "--what"), ["--what-if"]);
   assert.deepEqual(offered(bash, "kube-proxy", "diff", "--mode", "n"), ["nftables"]);
-  assert.deepEqual(offered(bash, "kube-proxy", "explain", "x", "-o", "sv"), ["svg"]);
+  assert.deepEqual(offered(bash, "kube-proxy", "explain", "x", "-o", "js"), ["json"]);
   assert.ok(offered(bash, "kube-proxy", "--proxy-").includes("--proxy-mode"));
 });
 
@@ -38,7 +38,7 @@ test("--output has the values that its command takes, and files where it takes a
   const bash = await script("bash");
   const forms: Readonly<Record<string, readonly string[]>> = {
     render: [...new Set(MODES.flatMap(({ renderForms }) => renderForms))],
-    explain: FORMS,
+    explain: TEXT_OR_JSON,
     ...Object.fromEntries(["trace", "diff", "status", "services", "monitor"].map((name) => [name, ["text", "json"]])),
     sysdump: [],
   };

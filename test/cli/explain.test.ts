@@ -247,10 +247,8 @@ test("what would change", async () => {
 test("every form", async () => {
   const json = JSON.parse(await textOf("shop/web", "-o", "json"));
   assert.deepEqual([json.what, json.servicePorts[0].frontends[0].clients.length], ["shop/web", 4]);
-  assert.match(await refusalOf("shop/web", "-o", "mermaid"), /--output must be text, json, svg, got "mermaid"/);
-  const svg = await textOf("shop/web", "-o", "svg");
-  assert.match(svg, /^<svg [^>]*>\n<title>shop\/web:http TCP on node-a, iptables mode, IPv4<\/title>/);
-  assert.equal(svg.match(/<rect/g)?.length, 5);
+  assert.match(await refusalOf("shop/web", "-o", "mermaid"), /--output must be text or json, got "mermaid"/);
+  assert.match(await refusalOf("shop/web", "-o", "svg"), /must be text or json, got "svg"\nPictures are on the page /);
 });
 
 test("a name that several Services have is none that was perhaps meant", async () => {
@@ -354,7 +352,7 @@ test("nothing hostile reaches the terminal", async () => {
       },
     ],
   };
-  for (const form of ["text", "json", "svg"]) {
+  for (const form of ["text", "json"]) {
     const { out, err } = await runCommand(
       explain,
       ["a/b", "-f", "-", "--node", "n", "-o", form],

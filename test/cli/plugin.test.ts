@@ -55,7 +55,7 @@ test("kubectl completes commands, flags and values", async () => {
   assert.ok((await words("explain", "--no")).includes("--node"));
   assert.deepEqual(await words("diff", "--mode", "nf"), ["nftables", ":4"]);
   assert.deepEqual(await words("diff", "--mode=nf"), ["nftables", ":4"]);
-  assert.deepEqual(await words("explain", "x", "-o", "sv"), ["svg", ":4"]);
+  assert.deepEqual(await words("explain", "x", "-o", "js"), ["json", ":4"]);
   assert.deepEqual(await words("explain", "-f", ""), [":0"]);
 });
 
