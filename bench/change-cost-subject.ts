@@ -14,7 +14,7 @@ import { NO_CONNTRACK } from "../src/kernel/conntrack/conntrack.ts";
 import type { Nftables } from "../src/kernel/nftables/nftables.ts";
 import { createLogger } from "../src/logging/create-logger.ts";
 import { ProxyHealth } from "../src/server/health/proxy-health.ts";
-import { createServiceHealth } from "../src/server/health/service-health.ts";
+import { ServiceHealth } from "../src/server/health/service-health.ts";
 import { createMetrics } from "../src/server/metrics/metrics.ts";
 import type { Backend } from "../src/sync/backend.ts";
 import { DualStackDispatcher } from "../src/sync/dual-stack.ts";
@@ -71,7 +71,7 @@ export class ChangeCostSubject {
       backend: Object.assign(backend, watched),
       metrics: this.#metrics.syncMetrics("IPv4"),
       health,
-      serviceHealth: createServiceHealth({
+      serviceHealth: new ServiceHealth({
         family: "IPv4",
         addresses: "all",
         isProxyHealthy: () => health.isHealthy(),

@@ -20,7 +20,7 @@ import type { IpAddress, IpFamily } from "../net/ip.ts";
 import { programIdentity } from "../program/program-identity.ts";
 import { buildInfo } from "../program/version.ts";
 import { ProxyHealth } from "../server/health/proxy-health.ts";
-import { createServiceHealth } from "../server/health/service-health.ts";
+import { ServiceHealth } from "../server/health/service-health.ts";
 import { ConnectionGate, serverLimits } from "../server/http/connection-gate.ts";
 import { fullReporter } from "../server/http/http-endpoint.ts";
 import { defineConntrackMetrics } from "../server/metrics/conntrack-metrics.ts";
@@ -275,7 +275,7 @@ async function createProxier(
   });
   health.setMode(family, backend);
   const known = await listenAddresses(addresses, kernel.localAddresses, log);
-  const serviceHealth = createServiceHealth({
+  const serviceHealth = new ServiceHealth({
     family,
     addresses: known,
     gate: healthGate,

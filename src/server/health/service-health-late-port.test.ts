@@ -6,14 +6,14 @@ import { parseIpAddress } from "../../net/ip.ts";
 import { FakeClock } from "../../sync/testing/fake-clock.ts";
 import { ask, freePort } from "../testing/http-client.ts";
 import { memoryLog } from "../testing/memory-log.ts";
-import { createServiceHealth } from "./service-health.ts";
+import { ServiceHealth } from "./service-health.ts";
 
 test("a port that could not be opened by the sync, and is opened when the node's addresses are looked at, knows its endpoints", async (t) => {
   const port = await freePort();
   const host = parseIpAddress("127.0.0.2");
   assert.ok(host !== undefined);
   const failures: string[] = [];
-  const health = createServiceHealth({
+  const health = new ServiceHealth({
     family: "IPv4",
     addresses: [host],
     isProxyHealthy: () => true,
@@ -48,7 +48,7 @@ test("a port that another process held opens soon after it is free, with its end
   const clock = new FakeClock();
   const told: string[] = [];
   const standing = Promise.withResolvers<void>();
-  const health = createServiceHealth({
+  const health = new ServiceHealth({
     family: "IPv4",
     addresses: "all",
     isProxyHealthy: () => true,

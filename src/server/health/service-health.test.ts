@@ -9,7 +9,7 @@ import type { SyncFailure } from "../../sync/backend.ts";
 import type { ServiceHealthPorts } from "../../sync/observers.ts";
 import { ask, freePort } from "../testing/http-client.ts";
 import { memoryLog } from "../testing/memory-log.ts";
-import { createServiceHealth, type ServiceHealthOptions } from "./service-health.ts";
+import { ServiceHealth, type ServiceHealthOptions } from "./service-health.ts";
 
 /** Shorter than the limit of idle connections, so that a close that forgets them fails here. */
 const CLOSE_LIMIT = { timeout: 30_000 };
@@ -27,7 +27,7 @@ afterEach(async () => {
 });
 
 function manager(options: Partial<ServiceHealthOptions> = {}): ServiceHealthPorts {
-  const made = createServiceHealth({
+  const made = new ServiceHealth({
     family: "IPv4",
     addresses: "all",
     isProxyHealthy: () => isProxyHealthy,
@@ -279,11 +279,11 @@ test("a process that closed its servers ends, even with clients connected", CLOS
   const port = await freePort();
   const from = (file: string) => JSON.stringify(new URL(file, import.meta.url).href);
   const script = `
-    const { createServiceHealth } = await import(${from("./service-health.ts")});
+    const { ServiceHealth } = await import(${from("./service-health.ts")});
     const { startHttpEndpoint } = await import(${from("../http/http-endpoint.ts")});
     const { systemClock } = await import(${from("../../async/clock.ts")});
     const { silentLogger } = await import(${from("../../logging/logger.ts")});
-    const health = createServiceHealth({ family: "IPv4", addresses: "all", isProxyHealthy: () => true, log: silentLogger, onListenFailure() {} });
+    const health = new ServiceHealth({ family: "IPv4", addresses: "all", isProxyHealthy: () => true, log: silentLogger, onListenFailure() {} });
     await health.syncServices(new Map([["ns/s", ${port}]]));
     const stop = new AbortController();
     const endpoint = startHttpEndpoint({ address: "127.0.0.1:0", handler: (q, r) => r.end("x"), log: silentLogger,

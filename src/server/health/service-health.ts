@@ -5,6 +5,7 @@
  * All listeners hand their connections to one guarded HTTP server: a listener is then a bare socket, cheap by the hundred.
  */
 import { once } from "node:events";
+import type { ServerResponse } from "node:http";
 import { createServer, type Server, type Socket } from "node:net";
 import { type Clock, systemClock, type Timer } from "../../async/clock.ts";
 import { Mutex } from "../../async/mutex.ts";
@@ -13,9 +14,8 @@ import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import type { SyncFailure } from "../../sync/backend.ts";
 import type { ServiceHealthPorts } from "../../sync/observers.ts";
 import { ConnectionGate, serverLimits } from "../http/connection-gate.ts";
-import { createGuardedHttp } from "../http/guarded-http.ts";
+import { createGuardedHttp, type GuardedHttp } from "../http/guarded-http.ts";
 import { JSON_TYPE, reply } from "../http/http-reply.ts";
-import type { HttpHandler } from "../http/routes.ts";
 
 /** How long connections of a closed service may still get their (empty) answer. */
 const DRAIN_MS = 1_000;
@@ -39,16 +39,6 @@ export interface ServiceHealthOptions {
   onFailures?(failures: readonly SyncFailure[]): void;
 }
 
-interface Entry {
-  readonly service: string;
-  readonly port: number;
-  /** By the address that they listen on. */
-  readonly listeners: Map<string, Server>;
-  readonly connections: Set<Socket>;
-  count: number;
-  isClosed: boolean;
-}
-
 /** The body for a service's state: indented with tabs, no newline at the end. */
 function serviceHealthBody(service: string, localEndpoints: number, serviceProxyHealthy: boolean): string {
   const slash = service.indexOf("/");
@@ -56,77 +46,41 @@ function serviceHealthBody(service: string, localEndpoints: number, serviceProxy
   return JSON.stringify({ service: names, localEndpoints, serviceProxyHealthy }, undefined, "\t");
 }
 
-/** Stops accepting; existing connections stay, and their further requests get an empty answer. */
-function closeListeners(entry: Entry): void {
-  entry.isClosed = true;
-  for (const listener of entry.listeners.values()) listener.close();
+interface ServedOptions extends Pick<ServiceHealthOptions, "family" | "log" | "isProxyHealthy"> {
+  readonly http: GuardedHttp;
 }
 
-function cutConnections(entry: Entry): void {
-  for (const socket of entry.connections) socket.destroy();
-}
+/** The listeners of one service, and the connections that came by them. */
+class ServedService {
+  readonly service: string;
+  readonly port: number;
+  /** Its local endpoints. */
+  count = 0;
+  readonly #options: ServedOptions;
+  /** By the address that they listen on. */
+  readonly #listeners = new Map<string, Server>();
+  readonly #connections = new Set<Socket>();
+  #isClosed = false;
 
-/** Makes the manager of one family. Nothing listens until the first {@link ServiceHealthPorts.syncServices}. */
-export function createServiceHealth(options: ServiceHealthOptions): ServiceHealthPorts {
-  const { family, log } = options;
-  let hosts: readonly string[] =
-    options.addresses === "all" ? [family === "IPv4" ? "0.0.0.0" : "::"] : options.addresses;
-  let wanted: ReadonlyMap<string, number> = new Map();
-  const entries = new Map<string, Entry>();
-  /** By service: what could not be opened. */
-  const failed = new Map<string, SyncFailure>();
-  /** The latest counts; live. */
-  let known: ReadonlyMap<string, number> = new Map();
-  const draining = new Set<Entry>();
-  /** One reconciliation at a time, in the order requested. */
-  const mutex = new Mutex();
-  let reconciling = 0;
-  let isClosed = false;
-  let retry: Timer | undefined;
-
-  const clock = options.clock ?? systemClock;
-  const http = createGuardedHttp({
-    gate: options.gate ?? new ConnectionGate(serverLimits(Number.POSITIVE_INFINITY).serviceHealth),
-    clock,
-  });
-
-  const answerOf =
-    (entry: Entry): HttpHandler =>
-    (_request, response) => {
-      if (entry.isClosed) {
-        response.writeHead(200, { Connection: "close" });
-        response.end();
-        return;
-      }
-      const isHealthy = options.isProxyHealthy();
-      const body = serviceHealthBody(entry.service, entry.count, isHealthy);
-      reply(response, entry.count > 0 && isHealthy ? 200 : 503, JSON_TYPE, body, {
-        "X-Load-Balancing-Endpoint-Weight": String(entry.count),
-      });
-    };
-
-  function accept(entry: Entry, socket: Socket): void {
-    entry.connections.add(socket);
-    socket.once("close", () => entry.connections.delete(socket));
-    http.accept(socket, answerOf(entry));
+  constructor(service: string, port: number, options: ServedOptions) {
+    this.service = service;
+    this.port = port;
+    this.#options = options;
   }
 
-  function note(entry: Entry): void {
-    entry.count = known.get(entry.service) ?? 0;
-  }
-
-  /** Moves a service to the current addresses. Rejects after trying all, with the first failure. */
-  async function moveListeners(entry: Entry): Promise<void> {
-    const { service, port } = entry;
-    for (const [host, listener] of entry.listeners) {
+  /** Rejects after trying all addresses, with the first failure. */
+  async moveTo(hosts: readonly string[]): Promise<void> {
+    const { service, port } = this;
+    const { family, log } = this.#options;
+    for (const [host, listener] of this.#listeners) {
       if (hosts.includes(host)) continue;
-      entry.listeners.delete(host);
+      this.#listeners.delete(host);
       listener.close();
     }
     const failures: unknown[] = [];
     for (const host of hosts) {
-      if (entry.listeners.has(host)) continue;
-      const listener = createServer({ allowHalfOpen: true }, (socket) => accept(entry, socket));
+      if (this.#listeners.has(host)) continue;
+      const listener = createServer({ allowHalfOpen: true }, (socket) => this.#accept(socket));
       try {
         listener.listen({ host, port, ipv6Only: family === "IPv6" });
         await once(listener, "listening");
@@ -135,125 +89,184 @@ export function createServiceHealth(options: ServiceHealthOptions): ServiceHealt
         continue;
       }
       listener.on("error", (error) => log.error("Healthcheck could not accept a connection", error, { service, port }));
-      entry.listeners.set(host, listener);
+      this.#listeners.set(host, listener);
     }
     if (failures.length > 0) throw failures[0];
   }
 
-  function drain(entry: Entry): void {
-    closeListeners(entry);
-    if (entry.connections.size === 0) return;
-    draining.add(entry);
-    setTimeout(() => {
-      draining.delete(entry);
-      cutConnections(entry);
-    }, DRAIN_MS).unref();
+  /** Stops accepting; existing connections stay, and their further requests get an empty answer. @returns how many stay. */
+  close(): number {
+    this.#isClosed = true;
+    for (const listener of this.#listeners.values()) listener.close();
+    return this.#connections.size;
   }
 
-  function closeIfGone(service: string, port: number | undefined): void {
-    const entry = entries.get(service);
-    if (entry === undefined || entry.port === port) return;
-    log.v(2, "Closing healthcheck", { service, port: entry.port });
-    entries.delete(service);
-    drain(entry);
+  cutConnections(): void {
+    for (const socket of this.#connections) socket.destroy();
   }
 
-  /** Opens what a service is missing. @param isRetry its failure has been reported. */
-  async function bringUp(service: string, port: number, isRetry: boolean): Promise<void> {
-    const served = entries.get(service);
-    const nothing = { listeners: new Map(), connections: new Set<Socket>(), count: 0, isClosed: false };
-    const entry: Entry = served ?? { service, port, ...nothing };
-    try {
-      await moveListeners(entry);
-      if (served === undefined) {
-        log.v(2, "Opened healthcheck", { service, port });
-        entries.set(service, entry);
-        // There may be no further sync to give its count.
-        if (isRetry || failed.has(service)) note(entry);
-      }
-      failed.delete(service);
-    } catch (error) {
-      if (served === undefined) {
-        closeListeners(entry);
-        cutConnections(entry);
-      }
-      const failure = error instanceof Error ? error : new Error(String(error));
-      if (!isRetry || failed.get(service)?.reason !== failure.message) options.onListenFailure(service, port, failure);
-      failed.set(service, { subject: `health-check port ${port} of ${service}`, reason: failure.message });
+  #accept(socket: Socket): void {
+    this.#connections.add(socket);
+    socket.once("close", () => this.#connections.delete(socket));
+    this.#options.http.accept(socket, (_request, response) => this.#answer(response));
+  }
+
+  #answer(response: ServerResponse): void {
+    if (this.#isClosed) {
+      response.writeHead(200, { Connection: "close" });
+      response.end();
+      return;
+    }
+    const isHealthy = this.#options.isProxyHealthy();
+    const body = serviceHealthBody(this.service, this.count, isHealthy);
+    reply(response, this.count > 0 && isHealthy ? 200 : 503, JSON_TYPE, body, {
+      "X-Load-Balancing-Endpoint-Weight": String(this.count),
+    });
+  }
+}
+
+/** The manager of one family. Nothing listens until the first {@link ServiceHealthPorts.syncServices}. */
+export class ServiceHealth implements ServiceHealthPorts {
+  readonly #options: ServiceHealthOptions;
+  readonly #clock: Clock;
+  readonly #served: ServedOptions;
+  #hosts: readonly string[];
+  #wanted: ReadonlyMap<string, number> = new Map();
+  readonly #services = new Map<string, ServedService>();
+  /** By service: what could not be opened. */
+  readonly #failed = new Map<string, SyncFailure>();
+  /** The latest counts; live. */
+  #counts: ReadonlyMap<string, number> = new Map();
+  readonly #draining = new Set<ServedService>();
+  /** One reconciliation at a time, in the order requested. */
+  readonly #mutex = new Mutex();
+  #reconciling = 0;
+  #isClosed = false;
+  #retry: Timer | undefined;
+
+  constructor(options: ServiceHealthOptions) {
+    const { family, addresses, gate, clock = systemClock } = options;
+    this.#options = options;
+    this.#clock = clock;
+    this.#hosts = addresses === "all" ? [family === "IPv4" ? "0.0.0.0" : "::"] : addresses;
+    const limits = serverLimits(Number.POSITIVE_INFINITY).serviceHealth;
+    this.#served = { ...options, http: createGuardedHttp({ gate: gate ?? new ConnectionGate(limits), clock }) };
+  }
+
+  async syncServices(ports: ReadonlyMap<string, number>, changed?: ReadonlySet<string>): Promise<void> {
+    if (changed !== undefined && this.#wanted === ports && this.#areWithoutPorts(changed, ports)) return;
+    await this.#inTurn(async () => {
+      this.#wanted = ports;
+      await this.#reconcile(
+        new Set([...(changed ?? [...this.#services.keys(), ...ports.keys()]), ...this.#failed.keys()]),
+      );
+    });
+  }
+
+  setAddresses(addresses: readonly IpAddress[]): Promise<void> {
+    return this.#inTurn(async () => {
+      this.#hosts = addresses;
+      await this.#reconcile(new Set([...this.#services.keys(), ...this.#wanted.keys()]), true);
+    });
+  }
+
+  syncEndpoints(counts: ReadonlyMap<string, number>, changed?: ReadonlySet<string>): void {
+    this.#counts = counts;
+    for (const service of changed ?? this.#services.keys()) {
+      const served = this.#services.get(service);
+      if (served !== undefined) this.#note(served);
     }
   }
 
-  function inTurn(work: () => Promise<void>): Promise<void> {
-    reconciling += 1;
-    return mutex.run(work).finally(() => {
-      reconciling -= 1;
+  close(): Promise<void> {
+    this.#isClosed = true;
+    this.#retry?.cancel();
+    return this.#mutex.run(async () => {
+      for (const served of this.#services.values()) served.close();
+      for (const served of [...this.#services.values(), ...this.#draining]) served.cutConnections();
+      this.#services.clear();
+      this.#draining.clear();
+    });
+  }
+
+  /** Whether none of these services has a port, open or wanted, and no service has failed: nearly always. */
+  #areWithoutPorts(services: ReadonlySet<string>, ports: ReadonlyMap<string, number>): boolean {
+    // Ports that are being opened have no entry yet.
+    if (this.#failed.size > 0 || this.#reconciling > 0) return false;
+    if (this.#services.size === 0 && ports.size === 0) return true;
+    for (const service of services) if (ports.has(service) || this.#services.has(service)) return false;
+    return true;
+  }
+
+  #inTurn(work: () => Promise<void>): Promise<void> {
+    this.#reconciling += 1;
+    return this.#mutex.run(work).finally(() => {
+      this.#reconciling -= 1;
     });
   }
 
   /** Closes everything before opening anything: services may have exchanged their ports. */
-  async function reconcile(
-    ports: ReadonlyMap<string, number>,
-    services: Iterable<string>,
-    isRetry = false,
-  ): Promise<void> {
-    retry?.cancel();
-    const affected = [...services].filter((service) => ports.has(service) || entries.has(service));
-    for (const service of failed.keys()) if (!ports.has(service)) failed.delete(service);
-    for (const service of affected) closeIfGone(service, ports.get(service));
+  async #reconcile(services: Iterable<string>, isRetry = false): Promise<void> {
+    if (this.#isClosed) return;
+    const ports = this.#wanted;
+    this.#retry?.cancel();
+    const affected = [...services].filter((service) => ports.has(service) || this.#services.has(service));
+    for (const service of this.#failed.keys()) if (!ports.has(service)) this.#failed.delete(service);
+    for (const service of affected) this.#closeIfGone(service, ports.get(service));
     for (const service of affected) {
       // Closed while we waited for another listener: open nothing more.
-      if (isClosed) return;
+      if (this.#isClosed) return;
       const port = ports.get(service);
-      if (port !== undefined) await bringUp(service, port, isRetry);
+      if (port !== undefined) await this.#bringUp(service, port, isRetry);
     }
-    options.onFailures?.([...failed.values()]);
-    if (failed.size > 0 && !isClosed) retry = clock.setTimer(RETRY_MS, () => void inTurn(tryAgain));
+    this.#options.onFailures?.([...this.#failed.values()]);
+    if (this.#failed.size === 0 || this.#isClosed) return;
+    this.#retry = this.#clock.setTimer(
+      RETRY_MS,
+      () => void this.#inTurn(() => this.#reconcile([...this.#failed.keys()], true)),
+    );
   }
 
-  async function tryAgain(): Promise<void> {
-    if (!isClosed) await reconcile(wanted, [...failed.keys()], true);
+  #closeIfGone(service: string, port: number | undefined): void {
+    const served = this.#services.get(service);
+    if (served === undefined || served.port === port) return;
+    this.#options.log.v(2, "Closing healthcheck", { service, port: served.port });
+    this.#services.delete(service);
+    if (served.close() === 0) return;
+    this.#draining.add(served);
+    setTimeout(() => {
+      this.#draining.delete(served);
+      served.cutConnections();
+    }, DRAIN_MS).unref();
   }
 
-  /** Whether none of these services has a port, open or wanted, and no service has failed: nearly always. */
-  function areWithoutPorts(services: ReadonlySet<string>, ports: ReadonlyMap<string, number>): boolean {
-    // Ports that are being opened have no entry yet.
-    if (failed.size > 0 || reconciling > 0) return false;
-    if (entries.size === 0 && ports.size === 0) return true;
-    for (const service of services) if (ports.has(service) || entries.has(service)) return false;
-    return true;
-  }
-
-  return {
-    async syncServices(ports, changed) {
-      if (changed !== undefined && wanted === ports && areWithoutPorts(changed, ports)) return;
-      await inTurn(async () => {
-        wanted = ports;
-        if (isClosed) return;
-        await reconcile(ports, new Set([...(changed ?? [...entries.keys(), ...ports.keys()]), ...failed.keys()]));
-      });
-    },
-    setAddresses(addresses) {
-      return inTurn(async () => {
-        hosts = addresses;
-        if (!isClosed) await reconcile(wanted, new Set([...entries.keys(), ...wanted.keys()]), true);
-      });
-    },
-    syncEndpoints(counts, changed) {
-      known = counts;
-      for (const service of changed ?? entries.keys()) {
-        const entry = entries.get(service);
-        if (entry !== undefined) note(entry);
+  /** Opens what a service is missing. @param isRetry its failure has been reported. */
+  async #bringUp(service: string, port: number, isRetry: boolean): Promise<void> {
+    const options = this.#options;
+    const known = this.#services.get(service);
+    const served = known ?? new ServedService(service, port, this.#served);
+    try {
+      await served.moveTo(this.#hosts);
+      if (known === undefined) {
+        options.log.v(2, "Opened healthcheck", { service, port });
+        this.#services.set(service, served);
+        // There may be no further sync to give its count.
+        if (isRetry || this.#failed.has(service)) this.#note(served);
       }
-    },
-    close() {
-      isClosed = true;
-      retry?.cancel();
-      return mutex.run(async () => {
-        for (const entry of entries.values()) closeListeners(entry);
-        for (const entry of [...entries.values(), ...draining]) cutConnections(entry);
-        entries.clear();
-        draining.clear();
-      });
-    },
-  };
+      this.#failed.delete(service);
+    } catch (error) {
+      if (known === undefined) {
+        served.close();
+        served.cutConnections();
+      }
+      const failure = error instanceof Error ? error : new Error(String(error));
+      if (!isRetry || this.#failed.get(service)?.reason !== failure.message)
+        options.onListenFailure(service, port, failure);
+      this.#failed.set(service, { subject: `health-check port ${port} of ${service}`, reason: failure.message });
+    }
+  }
+
+  #note(served: ServedService): void {
+    served.count = this.#counts.get(served.service) ?? 0;
+  }
 }
