@@ -77,10 +77,8 @@ export function createIdentity(options: IdentityOptions): Identity {
       ? new ExecCredentials({ plugin: authentication.plugin, cluster, clock, observer, ...(run && { run }) })
       : undefined;
   const texts = [ca, certificate, key, token];
-  let pair: KeyPair | undefined;
   let tls: { readonly inputs: readonly unknown[]; readonly material: TlsMaterial } | undefined;
-  let expiredChain: CertificateChain | undefined;
-  let strangers: Strangers | undefined;
+  const pair = new ClientKeyPair(options);
 
   function tlsOf(trusted: CertificateChain | undefined, certified: KeyPair | undefined): TlsMaterial {
     const inputs = [trusted, certified?.certificate, certified?.key];
@@ -90,50 +88,12 @@ export function createIdentity(options: IdentityOptions): Identity {
     return tls.material;
   }
 
-  /** Certificate and key files are not replaced in one step: the previous pair stays in use until they match. */
-  function pairOf(chain: CertificateChain | undefined, ownKey: string | undefined): KeyPair | undefined {
-    if (chain === undefined || ownKey === undefined) return undefined;
-    if (pair?.certificate === chain.text && pair.key === ownKey) return pair;
-    if (isPair(chain, ownKey)) pair = { certificate: chain.text, key: ownKey };
-    else if (pair === undefined) {
-      throw new ClientConfigError(
-        "the client key does not match the client certificate: check client-key and client-certificate",
-      );
-    } else warnOfStrangers(chain, ownKey);
-    return pair;
-  }
-
-  /** Files that still do not match after a minute are not just being replaced. */
-  function warnOfStrangers(chain: CertificateChain, ownKey: string): void {
-    const nowMs = clock.monotonicMs();
-    if (strangers?.chain !== chain || strangers.key !== ownKey) {
-      strangers = { chain, key: ownKey, sinceMs: nowMs, isTold: false };
-    }
-    if (strangers.isTold || nowMs - strangers.sinceMs < MAX_AGE_MS) return;
-    strangers.isTold = true;
-    log.error("The new client key does not match the client certificate, keeping the last good pair", undefined, {
-      certificate: pathOf(own?.certificate, "client-certificate-data"),
-      key: pathOf(own?.key, "client-key-data"),
-    });
-  }
-
-  function warnOfExpiry(chain: CertificateChain | undefined): void {
-    if (chain === undefined || chain === expiredChain || chain.validToMs > clock.now()) return;
-    expiredChain = chain;
-    const notAfter = new Date(chain.validToMs).toISOString();
-    const path = pathOf(own?.certificate, "client-certificate-data");
-    log.error("The client certificate has expired, the API server will refuse it: renew it", undefined, {
-      path,
-      notAfter,
-    });
-  }
-
   return {
     async current(signal) {
       const given = await program?.current(signal);
       const bearer = await token?.read();
       const chain = await certificate?.read();
-      warnOfExpiry(chain?.value);
+      pair.warnOfExpiry(chain?.value);
       const authorization = authorizationOf(authentication, given?.token ?? bearer?.value);
       const headers = { ...config.impersonation, ...(authorization && { Authorization: authorization }) };
       const isTls = config.server.protocol === "https:";
@@ -141,7 +101,7 @@ export function createIdentity(options: IdentityOptions): Identity {
       const ownKey = isTls && given?.certificate === undefined ? await key?.read() : undefined;
       return {
         headers,
-        tls: isTls ? tlsOf(trusted?.value, given?.certificate ?? pairOf(chain?.value, ownKey?.value)) : undefined,
+        tls: isTls ? tlsOf(trusted?.value, given?.certificate ?? pair.from(chain?.value, ownKey?.value)) : undefined,
         files: [trusted, chain, ownKey, bearer].map((reading) => reading?.seen),
       };
     },
@@ -165,6 +125,57 @@ interface Strangers {
   readonly key: string;
   readonly sinceMs: number;
   isTold: boolean;
+}
+
+/** The client's certificate and key: the last that match. */
+class ClientKeyPair {
+  readonly #options: IdentityOptions;
+  #pair: KeyPair | undefined;
+  #expired: CertificateChain | undefined;
+  #strangers: Strangers | undefined;
+
+  constructor(options: IdentityOptions) {
+    this.#options = options;
+  }
+
+  /** Certificate and key files are not replaced in one step: the previous pair stays in use until they match. */
+  from(chain: CertificateChain | undefined, key: string | undefined): KeyPair | undefined {
+    if (chain === undefined || key === undefined) return undefined;
+    const pair = this.#pair;
+    if (pair?.certificate === chain.text && pair.key === key) return pair;
+    if (isPair(chain, key)) this.#pair = { certificate: chain.text, key };
+    else if (pair === undefined) {
+      throw new ClientConfigError(
+        "the client key does not match the client certificate: check client-key and client-certificate",
+      );
+    } else this.#warnOfStrangers(chain, key);
+    return this.#pair;
+  }
+
+  warnOfExpiry(chain: CertificateChain | undefined): void {
+    const { clock, log, config } = this.#options;
+    if (chain === undefined || chain === this.#expired || chain.validToMs > clock.now()) return;
+    this.#expired = chain;
+    log.error("The client certificate has expired, the API server will refuse it: renew it", undefined, {
+      path: pathOf(config.clientCertificate?.certificate, "client-certificate-data"),
+      notAfter: new Date(chain.validToMs).toISOString(),
+    });
+  }
+
+  /** Files that still do not match after a minute are not just being replaced. */
+  #warnOfStrangers(chain: CertificateChain, key: string): void {
+    const { clock, log, config } = this.#options;
+    const nowMs = clock.monotonicMs();
+    if (this.#strangers?.chain !== chain || this.#strangers.key !== key) {
+      this.#strangers = { chain, key, sinceMs: nowMs, isTold: false };
+    }
+    if (this.#strangers.isTold || nowMs - this.#strangers.sinceMs < MAX_AGE_MS) return;
+    this.#strangers.isTold = true;
+    log.error("The new client key does not match the client certificate, keeping the last good pair", undefined, {
+      certificate: pathOf(config.clientCertificate?.certificate, "client-certificate-data"),
+      key: pathOf(config.clientCertificate?.key, "client-key-data"),
+    });
+  }
 }
 
 function pathOf(material: Material | undefined, otherwise: string): string {
