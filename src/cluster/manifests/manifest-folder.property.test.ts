@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../../testkit/support/fast-check.ts";
 import { readManifests } from "./read-manifests.ts";
-import { endpointsYaml, manifestBench, serviceYaml, sliceYaml } from "./testing/manifest-bench.ts";
+import { manifestBench, serviceYaml, sliceYaml } from "./testing/manifest-bench.ts";
 
 /** One step of a folder's history. */
 const step = fc.oneof(
@@ -18,7 +18,6 @@ const step = fc.oneof(
         fc
           .tuple(fc.constantFrom("s", "t"), fc.constantFrom("a", "b"))
           .map(([name, service]) => sliceYaml(name, service)),
-        fc.constantFrom("a", "b").map((name) => endpointsYaml(name)),
         fc.constant("# nothing\n"),
       ),
       { minLength: 1, maxLength: 4 },

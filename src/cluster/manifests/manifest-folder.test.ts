@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { mkdirSync, renameSync, symlinkSync } from "node:fs";
 import { test } from "node:test";
-import { endpointsYaml, manifestBench, serviceYaml, sliceYaml } from "./testing/manifest-bench.ts";
+import { manifestBench, serviceYaml, sliceYaml } from "./testing/manifest-bench.ts";
 
 test("files are found in all directories, temporary and hidden ones are not", async () => {
   using it = await manifestBench({
@@ -102,15 +102,23 @@ test("of two files with one object the first in path order counts", async () => 
   assert.deepEqual(it.problems(), []);
 });
 
-test("Endpoints give slices until an EndpointSlice of the same Service is there", async () => {
+test("Endpoints objects are not read: a file that has them and no EndpointSlice says what to give", async () => {
   using it = await manifestBench({});
-  it.temp.write("a.yaml", endpointsYaml("web"));
-  const [added] = await it.settle();
-  assert.match(added ?? "", /^add endpointSlices\/default\/web-[a-z0-9]{8}$/);
-  it.temp.write("b.yaml", sliceYaml("web-1", "web"));
-  assert.deepEqual(await it.settle(), ["add endpointSlices/default/web-1", added?.replace("add", "delete")]);
-  it.temp.remove("b.yaml");
-  assert.deepEqual(await it.settle(), [added, "delete endpointSlices/default/web-1"]);
+  const endpoints = "apiVersion: v1\nkind: Endpoints\nmetadata: { name: web }\n---\n";
+  it.temp.write("a.yaml", `${serviceYaml("web")}---\n${endpoints.repeat(3)}`);
+  assert.deepEqual(await it.settle(), ["add services/default/web"]);
+  const named = /^Endpoints default\/web: is not read: give its EndpointSlices \(kubectl get endpointslices\)$/;
+  assert.deepEqual(
+    it.folder.problems().map(({ line, object, message }) => [line, named.test(`${object}: ${message}`)]),
+    [[10, true]],
+  );
+  it.temp.write("a.json", JSON.stringify({ apiVersion: "v1", kind: "EndpointsList", items: [] }));
+  await it.settle();
+  assert.match(it.problems().join("\n"), /EndpointsList .* is not read: give its EndpointSlices/);
+  it.temp.remove("a.json");
+  it.temp.write("a.yaml", `${serviceYaml("web")}---\n${endpoints}${sliceYaml("web-1", "web")}`);
+  await it.settle();
+  assert.deepEqual(it.problems(), []);
 });
 
 test("a ConfigMap's swapped link is an ordinary change", async () => {

@@ -16,8 +16,6 @@ export interface ManifestObject {
   readonly line: number;
   /** Empty for an object that the proxy's watches would exclude. */
   readonly records: readonly KindRecord[];
-  /** The records were made from an Endpoints object. */
-  readonly isMirrored: boolean;
   /** Set for a Pod, which has no records. */
   readonly pod?: PodRecord;
   /** Set for a Service if pods are kept. */
@@ -46,6 +44,8 @@ interface ManifestDraft {
   /** Include problems that are not listed. */
   readonly counts: Record<ManifestProblem["severity"], number>;
   readonly ignored: string[];
+  /** What to say of its first Endpoints object. */
+  endpoints?: ManifestProblem;
   /** Keeps Pods, and pod names in slices. */
   readonly keepsPods: boolean;
 }
@@ -82,7 +82,7 @@ export function parseDecoded(documents: readonly unknown[], file: string, keepsP
   for (const [index, raw] of documents.entries()) {
     runAtOnce(addDocument(draft, index + 1, { line: 0, raw, lineOf: () => 0 }));
   }
-  return draft;
+  return finished(draft);
 }
 
 /** Parses one JSON file, which is one document. Never throws. */
@@ -103,6 +103,14 @@ export function* jsonSteps(text: string, file: string, keepsPods: boolean): Step
   }
   yield;
   if (raw !== null) yield* addDocument(draft, 1, { line: 1, raw, lineOf: () => 0 });
+  return finished(draft);
+}
+
+/** Ends a file. Endpoints objects are named only where no EndpointSlice is: dumps of a cluster have both. */
+export function finished(draft: ManifestDraft): ParsedManifest {
+  const { endpoints, objects } = draft;
+  if (endpoints !== undefined && ![...objects.keys()].some((id) => id.startsWith("EndpointSlice/")))
+    note(draft, endpoints);
   return draft;
 }
 
@@ -148,6 +156,11 @@ export function* addDocument(draft: ManifestDraft, number: number, document: Man
     const place = { file, document: number, object: projected.title };
     if (projected.status === "ignored") {
       draft.ignored.push(projected.title);
+      if (typeMeta?.apiVersion === "v1" && /^Endpoints?(List)?$/.test(typeMeta.kind))
+        draft.endpoints ??= {
+          ...{ ...place, severity: "error", line: document.lineOf(path), field: path },
+          message: "is not read: give its EndpointSlices (kubectl get endpointslices)",
+        };
       continue;
     }
     const isRefused = projected.status === "refused";

@@ -2,7 +2,7 @@
 
 import { isDeepStrictEqual } from "../../kernel/node-util.ts";
 import type { ObjectKind, ObjectKinds, ObjectSink } from "../object-source.ts";
-import { type EndpointSliceRecord, recordKey } from "../objects.ts";
+import { recordKey } from "../objects.ts";
 import type { KindRecord } from "../projection/project-object.ts";
 import type { FileState } from "./file-state.ts";
 import { duplicateProblem, type ManifestObject } from "./manifest-objects.ts";
@@ -46,27 +46,9 @@ export function mergeFiles(files: readonly FileState[], before: ReadonlyMap<stri
   return { objects, duplicates };
 }
 
-/**
- * The records of the objects. Slices made from an Endpoints object count only if the same Service has no EndpointSlice:
- * a cluster dump contains both, and the slices have more information.
- */
 export function recordsOf(objects: Iterable<ManifestObject>): RecordMaps {
   const maps = newMaps();
-  const mirrored: KindRecord[] = [];
-  const servicesWithSlices = new Set<string>();
-  for (const { records, isMirrored } of objects) {
-    for (const one of records) {
-      if (isMirrored) mirrored.push(one);
-      else {
-        put(maps, one);
-        if (one.kind === "endpointSlices") servicesWithSlices.add(serviceOf(one.record));
-      }
-    }
-  }
-  for (const one of mirrored) {
-    if (one.kind !== "endpointSlices" || servicesWithSlices.has(serviceOf(one.record))) continue;
-    if (!maps.endpointSlices.has(recordKey(one.record))) put(maps, one);
-  }
+  for (const { records } of objects) for (const one of records) put(maps, one);
   return maps;
 }
 
@@ -79,10 +61,6 @@ function newMaps(): MutableRecordMaps {
 function put<K extends ObjectKind>(maps: MutableRecordMaps, { kind, record }: KindRecord<K>): void {
   const map: Map<string, ObjectKinds[K]> = maps[kind];
   map.set(recordKey(record), record);
-}
-
-function serviceOf({ namespace, serviceName }: EndpointSliceRecord): string {
-  return `${namespace}/${serviceName}`;
 }
 
 export const DELIVERY_ORDER = ["nodes", "serviceCIDRs", "services", "endpointSlices"] as const;

@@ -3,7 +3,15 @@
 import { Composer, type Document, LineCounter, Parser } from "yaml";
 import { runAtOnce, type Steps } from "../../async/steps.ts";
 import { messageOf } from "../../logging/message-of.ts";
-import { addBroken, addDocument, addUnparsed, jsonSteps, newDraft, type ParsedManifest } from "./manifest-objects.ts";
+import {
+  addBroken,
+  addDocument,
+  addUnparsed,
+  finished,
+  jsonSteps,
+  newDraft,
+  type ParsedManifest,
+} from "./manifest-objects.ts";
 
 /** Callbacks and options of the caller. */
 interface ParseHooks {
@@ -40,7 +48,7 @@ export function* manifestSteps(text: string, file: string, hooks: ParseHooks): S
       addUnparsed(draft, number, line, error + hint, raw);
     } else if (raw !== null) yield* addDocument(draft, number, document);
   }
-  return draft;
+  return finished(draft);
 }
 
 interface YamlDocument {

@@ -67,7 +67,7 @@ export function projectEndpointSlice(
     name: readName(found, metadata, "subdomain"),
     serviceName: readServiceName(found, object),
     addressType,
-    ports: readPorts(found, object.ports, "ports", readPortNumber),
+    ports: readPorts(found, object.ports),
     endpoints:
       addressType === "FQDN"
         ? NO_ENDPOINTS
@@ -115,22 +115,16 @@ function readTriggerTime(object: JsonObject): string {
   return typeof value === "string" ? value : "";
 }
 
-/** @param numberOf reads a port number. */
-export function readPorts(
-  found: Findings,
-  value: unknown,
-  field: string,
-  numberOf: (found: Findings, value: unknown, field: string) => number | null,
-): readonly EndpointSlicePort[] {
-  const items = listField(found, value, field);
+function readPorts(found: Findings, value: unknown): readonly EndpointSlicePort[] {
+  const items = listField(found, value, "ports");
   if (items.length === 0) return NO_PORTS;
   const ports = items.map((item, index) => {
-    const path = `${field}[${index}]`;
+    const path = `ports[${index}]`;
     const entry = objectField(found, item, path);
     return Object.freeze({
       name: readPortName(found, entry.name, `${path}.name`),
       protocol: choiceField(found, entry.protocol, `${path}.protocol`, PROTOCOLS, "TCP"),
-      port: numberOf(found, entry.port, `${path}.port`),
+      port: readPortNumber(found, entry.port, `${path}.port`),
     });
   });
   return Object.freeze(ports);

@@ -9,7 +9,7 @@ export interface TypeMeta {
 /** Farther away, in letters, is another kind. */
 const MOST_EDITS = 2;
 /** Kubernetes' own kinds that are as near to one of the proxy's. */
-const OTHERS: ReadonlySet<string> = new Set(["pod", "podlist"]);
+const OTHERS: ReadonlySet<string> = new Set(["pod", "podlist", "endpointslist"]);
 
 /** @param known the types to compare with. @returns the one that is meant; undefined for a foreign type */
 export function meantType({ apiVersion, kind }: TypeMeta, known: readonly TypeMeta[]): TypeMeta | undefined {

@@ -4,7 +4,6 @@ import fc from "../../../testkit/support/fast-check.ts";
 import { projectEndpointSlice } from "./endpoint-slice.ts";
 import { formatProblem } from "./findings.ts";
 import { projectNode, projectServiceCidr } from "./kinds.ts";
-import { projectEndpoints } from "./mirrored-slices.ts";
 import { flattenLists, projectObject } from "./project-object.ts";
 import { projectService } from "./service.ts";
 
@@ -41,7 +40,6 @@ test("a type that is probably meant to be one of ours is named, and a foreign on
   for (const kind of ["Servce", "Services", "service", "Srvice", "Sevrice"]) {
     assert.equal(said("v1", kind), `Service/default/web: kind must probably be Service, got "${kind}"`);
   }
-  assert.match(said("v1", "Endpoint"), /^Endpoints\/default\/web: kind must probably be Endpoints,/);
   assert.match(said("v1", "Nod"), /^Node\/-\/web: kind must probably be Node,/);
   assert.match(said("discovery.k8s.io/v1", "EndpointSlices"), /kind must probably be EndpointSlice,/);
   assert.match(said("v2", "Service"), /^Service\/default\/web: apiVersion must be v1: .*, got "v2"$/);
@@ -111,14 +109,13 @@ const anything = fc.jsonValue({ maxDepth: 4 });
 const almostObject = fc.record(
   {
     apiVersion: fc.constantFrom("v1", "discovery.k8s.io/v1", "networking.k8s.io/v1", ""),
-    kind: fc.constantFrom("Service", "Endpoints", "EndpointSlice", "Node", "ServiceCIDR", "List", "ServiceList"),
+    kind: fc.constantFrom("Service", "EndpointSlice", "Node", "ServiceCIDR", "List", "ServiceList"),
     metadata: fc.oneof(anything, fc.record({ name: fc.oneof(anything, fc.constant("a")), labels: anything })),
     spec: fc.oneof(
       anything,
       fc.dictionary(fc.constantFrom("ports", "clusterIP", "clusterIPs", "ipFamilies", "podCIDRs", "cidrs"), anything),
       fc.record({ ports: fc.array(fc.oneof(anything, fc.record({ port: anything, name: anything }))) }),
     ),
-    subsets: fc.oneof(anything, fc.array(fc.record({ addresses: anything, ports: anything }))),
     endpoints: fc.oneof(anything, fc.array(fc.record({ addresses: anything, hints: anything, conditions: anything }))),
     addressType: fc.oneof(anything, fc.constant("IPv4")),
     ports: anything,
@@ -129,7 +126,7 @@ const almostObject = fc.record(
 );
 
 test("projecting arbitrary JSON never throws, and every problem can be printed on one line", () => {
-  const projections = [projectService, projectEndpointSlice, projectEndpoints, projectNode, projectServiceCidr];
+  const projections = [projectService, projectEndpointSlice, projectNode, projectServiceCidr];
   fc.assert(
     fc.property(fc.oneof(anything, almostObject), (raw) => {
       for (const project of projections) {

@@ -9,10 +9,8 @@ import { isJsonObject, type JsonObject } from "./fields.ts";
 import { describeValue, type FieldProblem, type Projection } from "./findings.ts";
 import { ENDPOINT_SLICE, type KindOfObject, NODE, SERVICE, SERVICE_CIDR } from "./kinds.ts";
 import { meantType, type TypeMeta } from "./meant-type.ts";
-import { projectEndpoints } from "./mirrored-slices.ts";
 import { isDnsLabel, isDnsSubdomain } from "./names.ts";
 import { projectPod } from "./pod.ts";
-import { isEndpointsSelected } from "./selectors.ts";
 import { readServiceNotes } from "./service.ts";
 
 /** One record of kind `K`; without `K`, of any kind. */
@@ -30,8 +28,6 @@ type ProjectedObject =
       /** Empty if the proxy's watches would exclude the object (reference services.md §1). */
       readonly records: readonly KindRecord[];
       readonly warnings: readonly FieldProblem[];
-      /** The records are slices made from an Endpoints object. */
-      readonly isMirrored: boolean;
       /** Set for a Pod, which has no records. */
       readonly pod?: PodRecord;
       /** Set for a Service if pods are kept. */
@@ -50,7 +46,6 @@ type ProjectedObject =
 /** Projects the objects of one kind. */
 interface KindProjector {
   readonly isNamespaced: boolean;
-  readonly isMirrored: boolean;
   isSelected(raw: JsonObject): boolean;
   project(raw: JsonObject, digest: string, keepsPods: boolean): Projection<readonly KindRecord[]>;
 }
@@ -61,25 +56,16 @@ function projectorOf<K extends ObjectKind>(
 ): KindProjector {
   return {
     isNamespaced,
-    isMirrored: false,
     isSelected,
     project: (raw, digest, keepsPods) => mapped(project(raw, digest, keepsPods), (record) => [ofKind(record)]),
   };
 }
 
 const SERVICE_CIDRS = projectorOf(SERVICE_CIDR, (record) => ({ kind: "serviceCIDRs", record }));
-const ENDPOINTS: KindProjector = {
-  isNamespaced: true,
-  isMirrored: true,
-  isSelected: isEndpointsSelected,
-  project: (raw, _digest, keepsPods) =>
-    mapped(projectEndpoints(raw, keepsPods), (slices) => slices.map((record) => ({ kind: "endpointSlices", record }))),
-};
 
 /** By `apiVersion/kind`. */
 const PROJECTORS: ReadonlyMap<string, KindProjector> = new Map([
   ["v1/Service", projectorOf(SERVICE, (record) => ({ kind: "services", record }))],
-  ["v1/Endpoints", ENDPOINTS],
   ["v1/Node", projectorOf(NODE, (record) => ({ kind: "nodes", record }))],
   ["discovery.k8s.io/v1/EndpointSlice", projectorOf(ENDPOINT_SLICE, (record) => ({ kind: "endpointSlices", record }))],
   ["networking.k8s.io/v1/ServiceCIDR", SERVICE_CIDRS],
@@ -129,7 +115,7 @@ export function projectObject(
   const id = identityOf(raw, typeMeta, isNamespaced);
   const notes = keepsPods && type === "v1/Service" ? { notes: readServiceNotes(raw) } : {};
   if (id !== undefined && !projector.isSelected(raw)) {
-    return { status: "accepted", title, id, records: [], warnings: [], isMirrored: projector.isMirrored, ...notes };
+    return { status: "accepted", title, id, records: [], warnings: [], ...notes };
   }
   const text = textOf(raw);
   if (text === undefined) return refusedAs(title, id, "", "must be nested less deeply", raw);
@@ -141,7 +127,7 @@ export function projectObject(
   if (!projection.ok) return { status: "refused", title, id, problems: projection.problems };
   if (id === undefined) return refusedAs(title, id, "metadata.name", "is required", undefined);
   const { record: records, warnings } = projection;
-  return { status: "accepted", title, id, records, warnings, isMirrored: projector.isMirrored, ...notes };
+  return { status: "accepted", title, id, records, warnings, ...notes };
 }
 
 /** Ignores an object of a foreign type, and refuses one that is probably meant to be read. */
@@ -169,7 +155,7 @@ function projectedPod(raw: JsonObject, typeMeta: TypeMeta): ProjectedObject {
   const id = identityOf(raw, typeMeta, true);
   const projection = projectPod(raw);
   if (id === undefined || !projection.ok) return { status: "ignored", title };
-  return { status: "accepted", title, id, records: [], warnings: [], isMirrored: false, pod: projection.record };
+  return { status: "accepted", title, id, records: [], warnings: [], pod: projection.record };
 }
 
 /** One object of a document: the document itself, or an item of a list in it. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isEndpointSliceSelected, isEndpointsSelected, isServiceSelected } from "./selectors.ts";
+import { isEndpointSliceSelected, isServiceSelected } from "./selectors.ts";
 
 test("a Service with the proxy-name label is another proxy's, with any value", () => {
   const withLabels = (labels: unknown) => isServiceSelected({ metadata: { labels }, spec: { clusterIP: "10.0.0.1" } });
@@ -20,15 +20,6 @@ test("a headless Service is not shown", () => {
 test("a slice with the headless label is not shown", () => {
   assert.equal(isEndpointSliceSelected({ metadata: { labels: { "service.kubernetes.io/headless": "" } } }), false);
   assert.equal(isEndpointSliceSelected({ metadata: { labels: {} } }), true);
-});
-
-test("Endpoints that ask not to be mirrored, and locks, are not shown", () => {
-  const labelled = (value: string) =>
-    isEndpointsSelected({ metadata: { labels: { "endpointslice.kubernetes.io/skip-mirror": value } } });
-  assert.equal(labelled("true"), false);
-  assert.equal(labelled("false"), true);
-  const annotations = { "control-plane.alpha.kubernetes.io/leader": "{}" };
-  assert.equal(isEndpointsSelected({ metadata: { annotations } }), false);
 });
 
 test("nonsense is left to other checks", () => {

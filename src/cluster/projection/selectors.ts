@@ -9,8 +9,6 @@ import { metadataEntry } from "./metadata.ts";
 export const PROXY_NAME_LABEL = "service.kubernetes.io/service-proxy-name";
 /** Marks slices of headless Services, with any value. */
 const HEADLESS_LABEL = "service.kubernetes.io/headless";
-const SKIP_MIRROR_LABEL = "endpointslice.kubernetes.io/skip-mirror";
-const LEADER_ANNOTATION = "control-plane.alpha.kubernetes.io/leader";
 
 /** Whether the proxy's watch includes this Service: no proxy-name label, and not headless. */
 export function isServiceSelected(raw: unknown): boolean {
@@ -31,14 +29,4 @@ export function isHeadlessService(raw: unknown): boolean {
 /** Whether the proxy's watch includes this EndpointSlice: no headless label. */
 export function isEndpointSliceSelected(raw: unknown): boolean {
   return metadataEntry(raw, "labels", HEADLESS_LABEL) === undefined;
-}
-
-/**
- * Whether this Endpoints object would be mirrored to slices that the watch includes: no label `skip-mirror: "true"`,
- * not a leader-election lock, and no headless label (labels are mirrored too).
- */
-export function isEndpointsSelected(raw: unknown): boolean {
-  if (metadataEntry(raw, "labels", SKIP_MIRROR_LABEL) === "true") return false;
-  if (metadataEntry(raw, "annotations", LEADER_ANNOTATION) !== undefined) return false;
-  return isEndpointSliceSelected(raw);
 }

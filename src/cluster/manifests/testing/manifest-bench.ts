@@ -35,17 +35,6 @@ endpoints: [{ addresses: [${address}] }]
 `;
 }
 
-/** An Endpoints manifest with a final line break. */
-export function endpointsYaml(name: string, address = "10.1.0.9"): string {
-  return `apiVersion: v1
-kind: Endpoints
-metadata: { name: ${name} }
-subsets:
-  - addresses: [{ ip: ${address} }]
-    ports: [{ port: 8080 }]
-`;
-}
-
 export class TempFolder implements Disposable {
   readonly path = realpathSync(mkdtempSync(path.join(tmpdir(), "kpts-manifests-")));
 
