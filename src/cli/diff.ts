@@ -24,6 +24,7 @@ import type { Objects } from "../explain/part-of-cluster.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { merged, wantedInventories } from "../explain/wanted.ts";
 import { DumpError, type DumpKind, type Inventory } from "../inspect/dumps/inventory.ts";
+import { someOf } from "../logging/some-of.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
 import { readInputText } from "./bounded-input.ts";
 import { chosenNode } from "./chosen-node.ts";
@@ -91,7 +92,8 @@ async function betweenObjects(before: Objects, after: Objects, options: DiffOpti
   const isSame = result.nodes.length + result.nodesAdded.length + result.nodesRemoved.length === 0;
   if (form === "json") output.out(jsonText(result));
   else {
-    if (choices.origin !== undefined) output.out(`In ${choices.config.mode} mode (${choices.origin}):\n`);
+    if (choices.origin !== undefined)
+      output.out(painted(`In ${choices.config.mode} mode (${choices.origin}):\n`, output.terminal));
     output.out(
       isSame
         ? "Nothing changes, for clients and in the rules.\n"
@@ -231,7 +233,7 @@ function kernelText(differences: readonly OwnedDifference[], form: string, { ter
   if (form === "json") return jsonText(differences);
   if (differences.length === 0) return painted("No differences.\n", terminal);
   const services = new Set(differences.flatMap(({ servicePorts }) => servicePorts));
-  const whose = services.size === 0 ? "" : `, in ${[...services].sort().join(", ")}`;
+  const whose = services.size === 0 ? "" : `, in ${someOf([...services].sort(), 4)}`;
   const count = `${differences.length} ${differences.length === 1 ? "difference" : "differences"}`;
   return painted(`${differencesText(differences, KERNEL_WORDS)}${safe(`${count}${whose}.\n`)}`, terminal);
 }

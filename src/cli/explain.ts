@@ -124,8 +124,8 @@ export async function explain(
     const settings = choicesAmong(whole, await options.read(found));
     const { target, because } = targetOf(what, values.namespace, settings, whole);
     // Of an address, its own family alone.
-    const families =
-      target.kind === "address" && !isLoopback(target.address) ? [familyOf(target.address)] : settings.families;
+    const isOfAddress = target.kind === "address" && !/\blocalhost\b/i.test(what);
+    const families = isOfAddress ? [familyOf(target.address)] : settings.families;
     const inspection = await modeNamed(settings.config.mode).loadInspection();
     const objects = partOf(whole, servicesOfTarget(whole, target, inspection));
     const slices = objects.endpointSlices;
@@ -140,7 +140,8 @@ export async function explain(
     const cluster = await explainedCluster(objects, finder, choices.families, warn, settings);
     const search = searched(cluster, what, target, whole);
     if (search.kind === "shared") {
-      output.out(safe(`${search.name} is there once for all Services. What it is for: ${search.purpose}.\n`));
+      const text = `${search.name} is there once for all Services. What it is for: ${search.purpose}.\n`;
+      output.out(painted(safe(text), terminal));
       return EXIT_SUCCESS;
     }
     const textOptions = { width: terminal?.width, showsRules, showsWhy, assumed: choices.origin };

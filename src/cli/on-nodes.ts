@@ -15,7 +15,7 @@ import { tableText } from "../explain/table.ts";
 import { jsonIn } from "../logging/attempt.ts";
 import { messageOf } from "../logging/message-of.ts";
 import { bounded, readBounded } from "./bounded-input.ts";
-import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, inspecting, type Output, UsageError } from "./output.ts";
+import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, inspecting, type Output, painted, UsageError } from "./output.ts";
 import { takeOptions } from "./subcommand-options.ts";
 import { didYouMean } from "./suggestion.ts";
 import { openNew } from "./sysdump/archive.ts";
@@ -342,7 +342,7 @@ async function allStates(asked: NodesAsked, pods: readonly NodePod[], output: Ou
   rows.sort((a, b) => Number(a.answer.status === 0) - Number(b.answer.status === 0));
   const head = ["NODE", "MODE", "STATE", "PORTS", "LAST SYNC", "WHAT IS WRONG"];
   const lines = rows.map(({ answer, report }) => [answer.pod.node, ...stateCells(report, answer.refusal)]);
-  output.out(safe(tableText([head, ...lines])));
+  output.out(painted(safe(tableText([head, ...lines], "", output.terminal?.width)), output.terminal));
   const well = all.filter(({ status }) => status === 0).length;
   output.out(`${well} of ${all.length} nodes are well\n`);
   return statusOf(all, output);

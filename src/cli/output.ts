@@ -1,6 +1,7 @@
 /** How a command answers and ends: exit statuses and errors (reference start.md §1, §2.1), output, and colours. */
 import { styleText } from "../kernel/node-util.ts";
 import { escapeLine } from "../logging/escape.ts";
+import { fitLines } from "../text/fit-lines.ts";
 import type { TellProgress } from "./progress.ts";
 
 export const EXIT_SUCCESS = 0;
@@ -67,25 +68,33 @@ const LINES: readonly (readonly [line: RegExp, style: Style])[] = [
 /** Styles of words; if several match at one place, the first counts. */
 const WORDS: readonly (readonly [words: string, style: Style])[] = [
   [
-    "NOT healthy|not ready|no longer answers|refused|dropped|is missing|missing:|is gone|the last sync failed|REFUSED|FAILED|The simulation differs",
+    "NOT healthy|NOT equal|not ready|no longer answers|refused|dropped|is missing|missing:|is gone|the last sync failed|REFUSED|FAILED|The simulation differs",
     "red",
   ],
   [
     "left out|extra:|is there, and should not be|is not as it should be|in a wrong order|not taken|not known|destroyed by",
     "yellow",
   ],
-  ["answered|now answers|healthy|used|ready|No differences|sent to|The simulation says the same", "green"],
+  [
+    "answered|equal for all packets|now answers|healthy|used|ready|No differences|sent to|The simulation says the same",
+    "green",
+  ],
 ];
 const WORD = new RegExp(`\\b(?:${WORDS.map(([words]) => `(${words})`).join("|")})(?![\\w-])`, "g");
 
-/** Colours the text of a command if the terminal has colour; the text's own escapes must have been removed. */
-export function painted(text: string, terminal: Terminal | undefined): string {
-  return terminal?.hasColour === true ? text.split("\n").map(paintedLine).join("\n") : text;
+/** The text of a command as the terminal shows it: lines that fit, and colour. The text's own escapes must have been removed. */
+export function painted(text: string, { hasColour, width }: Partial<Terminal> = {}): string {
+  const shown = (line: string) => {
+    const parts = fitLines(line, width, 2).split("\n");
+    return (hasColour === true ? parts.map((part) => paintedLine(part, line)) : parts).join("\n");
+  };
+  return text.split("\n").map(shown).join("\n");
 }
 
-function paintedLine(line: string): string {
-  const [, whole] = LINES.find(([pattern]) => pattern.test(line)) ?? [];
-  if (whole !== undefined) return styled(whole, line);
+/** @param whole the line that it is a part of. */
+function paintedLine(line: string, whole: string): string {
+  const [, style] = LINES.find(([pattern]) => pattern.test(whole)) ?? [];
+  if (style !== undefined) return styled(style, line);
   return line.replace(WORD, (word, ...groups) => {
     const [, style] = WORDS.find((_, index) => groups[index] !== undefined) ?? [];
     return style === undefined ? word : styled(style, word);

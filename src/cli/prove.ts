@@ -20,7 +20,7 @@ import {
   type ReadObjects,
   readObjects,
 } from "./objects-input.ts";
-import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
+import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
 import {
   type FoundRules,
   foundInDumps,
@@ -89,14 +89,15 @@ export async function proveCommand(
     async ({ values }) => {
       const options = readOptions(values);
       if (options.differences) {
-        for (const variant of options.variants) output.out(await differencesText(variant, options));
+        for (const variant of options.variants)
+          output.out(painted(await differencesText(variant, options), output.terminal));
         return EXIT_SUCCESS;
       }
       // Keeps only the data of each answer: its sides hold whole rule sets, and there is one answer per mode and node.
       const answers: ReturnType<typeof answerData>[] = [];
       for await (const answer of answersTo(options, output, input)) {
         answers.push(answerData(answer));
-        if (options.output === "text") output.out(safe(answerText(answer)));
+        if (options.output === "text") output.out(painted(safe(answerText(answer)), output.terminal));
       }
       if (options.output === "json") output.out(jsonText(answers));
       if (answers.some(({ result }) => result === "cannot be proved")) return EXIT_BAD_INPUT;

@@ -1,7 +1,6 @@
 /** `kube-proxy status`: the state of a running daemon at a glance, from its inspect socket. */
 import type { StatusReport } from "../daemon/inspect-report.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
-import { fitLines } from "../text/fit-lines.ts";
 import { askDaemon, DAEMON_FLAGS, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
 import { flagReader, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
@@ -32,11 +31,7 @@ export async function status(argv: readonly string[], output: Output): Promise<n
       output.err("The daemon has not answered for 5 s: it hangs, or the node is too busy for it. Waiting 10 s more.\n");
     });
     if (!isReport(report)) throw new UsageError("the daemon did not answer with its state: it is of another version");
-    output.out(
-      values.output === "json"
-        ? jsonText(report)
-        : painted(fitLines(safe(statusText(report)), output.terminal?.width), output.terminal),
-    );
+    output.out(values.output === "json" ? jsonText(report) : painted(safe(statusText(report)), output.terminal));
     return report.isHealthy === true && (report.failures ?? []).length === 0 ? EXIT_SUCCESS : EXIT_FAILURE;
   });
 }

@@ -1,6 +1,5 @@
 /** Asks the same question on every node of a cluster: which nodes give the same answer, and how the others differ. */
 import type { KubeProxyConfig } from "../config/config.ts";
-import { someOf } from "../logging/some-of.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { clientChanges, identityOf } from "./compare.ts";
 import { explainedCluster, explainPorts } from "./explained-cluster.ts";
@@ -9,7 +8,7 @@ import type { Objects } from "./part-of-cluster.ts";
 import { safe } from "./safe-text.ts";
 import { explanationText, sentenceText, type TextOptions } from "./text.ts";
 
-/** How many node names are printed; there may be thousands. */
+/** So many names of nodes are printed, and so many groups of nodes in full; there may be thousands. */
 const SHOWN = 4;
 
 /** One service port of one family on all nodes, in groups of nodes with the same answer. */
@@ -57,10 +56,14 @@ export async function explainOnAllNodes(
 /** What is compared between nodes: which clients get which endpoints, not which endpoints a node calls local. */
 function whatClientsSee({ frontends, endpoints, policies }: PortExplanation): unknown {
   return [
-    frontends.map(({ kind, address, port, owner, clients }) => ({ kind, address, port, owner, clients })),
+    whatIsMet(frontends),
     endpoints.map(({ address, cluster, local }) => [address, cluster?.used ?? null, local?.used ?? null]),
     policies.healthCheckNodePort !== 0 && policies.localReady > 0,
   ];
+}
+
+function whatIsMet(frontends: PortExplanation["frontends"]): unknown {
+  return frontends.map(({ kind, address, port, owner, clients }) => ({ kind, address, port, owner, clients }));
 }
 
 /** For people: the first group in full, and how the others differ from it. */
@@ -71,16 +74,34 @@ export function nodeGroupsText(all: readonly NodeGroups[], options: TextOptions 
 function groupsText({ groups }: NodeGroups, options: TextOptions): string {
   const [first, ...others] = groups;
   if (first === undefined) return "";
-  if (others.length === 0) {
-    const same = `The same on every node: ${someOf(first.nodes, SHOWN)}. Seen from ${first.explained.node}:`;
-    return safe(sentenceText(same, "", options.width)) + explanationText(first.explained, options);
-  }
-  let text =
-    safe(sentenceText(`On ${someOf(first.nodes, SHOWN)}:`, "", options.width)) +
-    explanationText(first.explained, options);
-  for (const { nodes, explained } of others) {
-    const changes = clientChanges(first.explained, explained).map(({ what }) => `  ${what}\n`);
-    text += safe(`\nOn ${someOf(nodes, SHOWN)}, other than on ${first.explained.node}:\n${changes.join("")}`);
+  const count = groups.reduce((sum, { nodes }) => sum + nodes.length, 0);
+  const everywhere =
+    count > SHOWN ? `The same on all ${count} nodes` : `The same on every node: ${first.nodes.join(", ")}`;
+  const head =
+    others.length === 0 ? `${everywhere}. Seen from ${first.explained.node}:` : `On ${nodesText(first.nodes, count)}:`;
+  let text = safe(sentenceText(head, "", options.width)) + explanationText(first.explained, options);
+  // Where each node has other endpoints of its own, what clients meet there is still the same.
+  const isEach = others.length > SHOWN;
+  const met = Map.groupBy(others, ({ explained }) =>
+    isEach ? JSON.stringify(whatIsMet(explained.frontends)) : explained,
+  );
+  for (const alike of met.values()) {
+    const changes = alike.slice(0, 1).flatMap(({ explained }) => clientChanges(first.explained, explained));
+    const words = changes.map(({ what }) => what).filter((what) => alike.length === 1 || !what.startsWith("endpoint "));
+    if (alike.length > 1) words.push("the endpoints in use differ from node to node (--node NAME)");
+    const nodes = nodesText(
+      alike.flatMap((one) => one.nodes),
+      count,
+    );
+    const lines = words.map((what) => `  ${what}\n`);
+    text += safe(`\nOn ${nodes}, other than on ${first.explained.node}:\n${lines.join("")}`);
   }
   return text;
+}
+
+/** `node-a, node-b`, `cp-0, ip-10-0-1-17… and 298 more`, or `all 300 nodes`. @param all how many nodes there are */
+export function nodesText(names: readonly string[], all: number): string {
+  if (names.length <= SHOWN) return names.join(", ");
+  const short = names.slice(0, 2).map((name) => name.replace(/\..*/, "…"));
+  return names.length === all ? `all ${all} nodes` : `${short.join(", ")} and ${names.length - 2} more`;
 }

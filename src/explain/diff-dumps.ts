@@ -108,8 +108,8 @@ function lineOwners({ families }: ExplainedCluster): (difference: Difference) =>
     if (own !== undefined) return [own];
     const owners = new Set([name, ...missing, ...extra].flatMap((line) => [...ownersOfLine(line)]));
     // In nftables mode, the name of a chain tells which service port it belonged to, even if that is gone.
-    const [, gone] = /^\w+-[A-Z2-7]{8}-([^/]+\/[^/]+\/[^/]+\/[^_]*)/.exec(name) ?? [];
-    return owners.size === 0 && gone !== undefined ? [gone] : [...owners].sort();
+    const [, gone, port] = /^\w+-[A-Z2-7]{8}-([^/]+\/[^/]+)\/[^/]+\/([^_]*)/.exec(name) ?? [];
+    return owners.size === 0 && gone !== undefined ? [port ? `${gone}:${port}` : gone] : [...owners].sort();
   };
 }
 

@@ -8,6 +8,7 @@ import type { KubeProxyConfig } from "../config/config.ts";
 import { someOf } from "../logging/some-of.ts";
 import { nodeNameFrom } from "../model/node-identity.ts";
 import type { IpFamily } from "../net/ip.ts";
+import { nodesText } from "./all-nodes.ts";
 import { type ClientChange, clientChanges, identityOf } from "./compare.ts";
 import { diffInventories, type OwnedDifference } from "./diff-dumps.ts";
 import { allPortKeys, type ExplainedCluster, explainedCluster, explainPorts } from "./explained-cluster.ts";
@@ -135,33 +136,50 @@ function contents({ services, endpointSlices }: Objects): ReadonlyMap<string, st
   return texts;
 }
 
-/** This many nodes are named, and each has a line about its rules. */
-const SHOWN_NODES = 4;
+/** This many nodes have a line about their rules each, and this many endpoints one of their own. */
+const SHOWN = 4;
 
 /** For people: changes for clients first, then those of the rules. @param compared how many nodes were compared. */
 export function objectsDiffText({ nodes, nodesAdded, nodesRemoved }: ObjectsDiff, compared = nodes.length): string {
   const lines: string[] = [];
-  if (nodesAdded.length > 0) lines.push(`new nodes: ${someOf(nodesAdded, SHOWN_NODES)}`);
-  if (nodesRemoved.length > 0) lines.push(`nodes that are gone: ${someOf(nodesRemoved, SHOWN_NODES)}`);
-  const placeOf = (names: readonly string[]) =>
-    names.length === compared && compared > SHOWN_NODES ? `all ${compared} nodes` : someOf(names, SHOWN_NODES);
+  if (nodesAdded.length > 0) lines.push(`new nodes: ${nodesText(nodesAdded, 0)}`);
+  if (nodesRemoved.length > 0) lines.push(`nodes that are gone: ${nodesText(nodesRemoved, 0)}`);
   const changes = nodes.flatMap(({ clients }) => clients);
   for (const [servicePort, own] of Map.groupBy(changes, (change) => change.servicePort)) {
     lines.push(servicePort);
+    /** What changes, by where: `on node-a, IPv4`. */
+    const byPlace = new Map<string, string[]>();
     for (const [what, same] of Map.groupBy(own, (change) => change.what)) {
       const byNode = Map.groupBy(same, ({ node }) => node);
       const familiesOf = (node: string) => [...new Set(byNode.get(node)?.map(({ family }) => family))].join(" and ");
       for (const [families, names] of Map.groupBy(byNode.keys(), familiesOf)) {
-        lines.push(`  on ${placeOf([...names])}, ${families}: ${what}`);
+        const place = `on ${nodesText([...names], compared)}, ${families}`;
+        byPlace.set(place, [...(byPlace.get(place) ?? []), what]);
       }
     }
+    for (const [place, changes] of byPlace) lines.push(...manyAtOnce(changes).map((what) => `  ${place}: ${what}`));
   }
   const changed = nodes.filter(({ rules }) => rules.length > 0);
-  if (changed.length > SHOWN_NODES) {
+  if (changed.length > SHOWN) {
     const rules = changed.flatMap((one) => one.rules);
-    lines.push(`rules on ${placeOf(changed.map(({ node }) => node))}: ${rulesText(rules)} in all`);
+    lines.push(
+      `rules on ${nodesText(
+        changed.map(({ node }) => node),
+        compared,
+      )}: ${rulesText(rules)} in all`,
+    );
   } else for (const { node, rules } of changed) lines.push(`rules of ${node}: ${rulesText(rules)}`);
   return lines.map((line) => `${line}\n`).join("");
+}
+
+/** `100 endpoints are gone: 10.1.0.1:80, 10.1.0.2:80 and 98 more` */
+function manyAtOnce(changes: readonly string[]): string[] {
+  const groups = Map.groupBy(changes, (what) => /^endpoint \S+ is (.*)$/.exec(what)?.[1] ?? what);
+  return Array.from(groups, ([rest, own]) => {
+    if (own.length <= SHOWN) return own;
+    const addresses = own.map((what) => what.split(" ")[1] ?? "");
+    return [`${own.length} endpoints are ${rest}: ${someOf(addresses, 2)}`];
+  }).flat();
 }
 
 function rulesText(rules: readonly OwnedDifference[]): string {

@@ -1,10 +1,12 @@
 /** A plain-text table: columns are as wide as their widest cell, or narrower to fit a terminal. */
 
 const GAP = "  ";
-/** `namespace/name…`: no address; only a long name has so many characters. */
-const NAME = /^\(?[a-z][a-z0-9.-]*\/[a-z0-9]/;
-/** The fewest characters of a name that is shortened. */
-const SHORT_NAME = 24;
+/** `namespace/name…`, or a Node's or a pod's name: no address; only a long name has so many characters. */
+const NAME = /^\(?[a-z][a-z0-9.-]*\/[a-z0-9]|^[a-z][a-z0-9.-]{23,}$/;
+/** The fewest characters of a name that is shortened: at first, and if that is not enough. */
+const SHORT_NAMES = [24, 16] as const;
+/** So many characters of a cell stay on one line while names can still be shortened. */
+const SHORT_CELL = 20;
 /** The space between words; `50 %` stays one word. */
 const BETWEEN_WORDS = / (?!%)/;
 
@@ -16,19 +18,19 @@ const BETWEEN_WORDS = / (?!%)/;
 export function tableText(rows: readonly (readonly string[])[], indent = GAP, width?: number): string {
   const widths = widest(rows, (cell) => cell.length);
   if (width !== undefined) {
-    const words = (least: (word: string) => number) =>
-      widest(rows, (cell) => Math.max(...cell.split(BETWEEN_WORDS).map(least)));
+    const [short, shortest] = SHORT_NAMES;
     const available = width - indent.length - GAP.length * (widths.length - 1);
-    narrow(
-      widths,
-      words(({ length }) => length),
-      available,
-    );
-    narrow(
-      widths,
-      words((word) => (NAME.test(word) ? Math.min(word.length, SHORT_NAME) : word.length)),
-      available,
-    );
+    for (const [ofName, ofCell] of [
+      [Number.POSITIVE_INFINITY, SHORT_CELL],
+      [short, SHORT_CELL],
+      [shortest, 0],
+    ] as const) {
+      const ofWord = (word: string) => (NAME.test(word) ? Math.min(word.length, ofName) : word.length);
+      const least = widest(rows, (cell) =>
+        Math.max(NAME.test(cell) ? 0 : Math.min(cell.length, ofCell), ...cell.split(BETWEEN_WORDS).map(ofWord)),
+      );
+      narrow(widths, least, available);
+    }
   }
   const lines = rows.flatMap((row) => linesOfRow(row, widths));
   return lines.map((line) => `${`${indent}${line}`.trimEnd()}\n`).join("");
@@ -82,7 +84,7 @@ function brokenLines(cell: string, width: number): string[] {
 
 /** Keeps both ends: the namespace, and the port's name. */
 function shortened(name: string, width: number): string {
-  if (name.length <= width || width < SHORT_NAME) return name;
+  if (name.length <= width || width < SHORT_NAMES[1]) return name;
   const head = Math.ceil((width - 1) * 0.6);
   return `${name.slice(0, head)}…${name.slice(head + 1 - width)}`;
 }

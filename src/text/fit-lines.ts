@@ -5,13 +5,13 @@ const WHOLE = /^ {2}(?:kube-proxy|kubectl|npm|bin\/) ?\S/;
 /** A flag or a command of a help text, and the gap before what it means. */
 const MEANT = /^ *\S+(?: \S+)* {2,}(?=\S)/;
 
-/** @param width in characters; undefined: no limit */
-export function fitLines(text: string, width: number | undefined): string {
+/** @param width in characters; undefined: no limit. @param hang how much further than the first the other lines begin. */
+export function fitLines(text: string, width: number | undefined, hang = 0): string {
   return width === undefined
     ? text
     : text
         .split("\n")
-        .map((line) => brokenLine(line, width))
+        .map((line) => brokenLine(line, width, hang))
         .join("\n");
 }
 
@@ -42,10 +42,11 @@ function hangOf(line: string, width: number): number {
   return meant > 0 && meant <= width / 2 ? meant : indentOf(line);
 }
 
-function brokenLine(line: string, width: number): string {
+function brokenLine(line: string, width: number, further = 0): string {
   if (line.length <= width || isWhole(line)) return line;
-  const hang = hangOf(line, width);
-  const [head, rest] = [line.slice(0, hang), line.slice(hang)];
+  const start = hangOf(line, width);
+  const hang = start + further;
+  const [head, rest] = [line.slice(0, start), line.slice(start)];
   const lines: string[] = [];
   let current = head;
   for (const word of rest.split(" ")) {

@@ -85,6 +85,7 @@ for (const [modes, config, ...rows] of CASES) {
       const argv = ["-f", "-", "--config", file];
       for (const [index, place] of ["127.0.0.1:30053", "[::1]:30053"].entries()) {
         const { out, err } = await runCommand(explain, [place, ...argv], OBJECTS);
+        assert.ok(!out.includes(index === 0 ? "IPv6" : "IPv4"), `${place}: its own family alone`);
         for (const [at, protocol] of ["tcp", "udp", "sctp"].entries()) {
           const met = rows[index]?.[at] ?? "not served";
           const where = `${place}/${protocol} must be ${met}`;

@@ -82,7 +82,7 @@ test("each sync in words: causes, what was written, milliseconds; safe for a ter
   );
 });
 
-test("colour on a terminal alone, and the same words", async (t) => {
+test("on a terminal alone colour, and lines that fit; the same words", async (t) => {
   const journal = new SyncJournal();
   const { path } = daemonWith(t, journal);
   journal.add(RECORD);
@@ -96,7 +96,9 @@ test("colour on a terminal alone, and the same words", async (t) => {
     err() {},
     terminal: { hasColour: true, width: 80 },
   });
-  assert.equal(stripVTControlCharacters(painted), plain);
+  const words = (text: string): string => text.replaceAll(/\s+/g, " ");
+  assert.equal(words(stripVTControlCharacters(painted)), words(plain));
+  for (const line of stripVTControlCharacters(painted).split("\n")) assert.ok(line.length <= 80, line);
   assert.ok(painted.includes("\u001b[31mREFUSED") && painted.includes("\u001b[33mdestroyed by"), painted);
 });
 

@@ -1,13 +1,17 @@
 /** Colour, width, help and manual pages. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { readFileSync } from "node:fs";
-import { test } from "node:test";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import { type TestContext, test } from "node:test";
 import { stripVTControlCharacters } from "node:util";
 import { COMMANDS } from "../../src/cli/commands.ts";
+import { diff } from "../../src/cli/diff.ts";
 import { explain } from "../../src/cli/explain.ts";
 import { help } from "../../src/cli/help.ts";
-import { painted, terminalOf, UsageError } from "../../src/cli/output.ts";
+import { type Output, painted, terminalOf, UsageError } from "../../src/cli/output.ts";
 import { takeColour } from "../../src/cli/subcommand-options.ts";
 import { manPage, manPages } from "../../src/cli/write-man-pages.ts";
 import { tableText } from "../../src/explain/table.ts";
@@ -124,4 +128,105 @@ test("a name that makes a table too wide is shortened; addresses and other colum
   assert.match(lines[2] ?? "", /^a+…b+:http +\[fd00:10:96::10\]:9153 +\[fd00:10:180::11\]:80 +50 %$/);
   assert.equal(lines[1]?.indexOf("10.96"), lines[2]?.indexOf("[fd00"));
   assert.ok(tableText(rows).includes(long), "a pipe has all of it");
+});
+
+/** Answers of a command, as a terminal of this width shows them. */
+async function linesAt(
+  width: number,
+  command: (argv: readonly string[], output: Output, input: NodeJS.ReadableStream) => Promise<number>,
+  ...argv: string[]
+): Promise<readonly string[]> {
+  let text = "";
+  const out = (more: string): void => {
+    text += more;
+  };
+  await command(argv, { out, err: out, terminal: { hasColour: false, width } }, Readable.from([]));
+  const lines = text.trimEnd().split("\n");
+  // A single word, such as the name of a Service, is not broken.
+  const long = lines.filter((line) => line.length > width && line.trim().includes(" "));
+  assert.deepEqual(long, [], `${argv.join(" ")} at ${width} columns`);
+  return lines;
+}
+
+/** As many as show what thousands would: a fleet of 300 takes a minute here. */
+const NODES = 20;
+
+/** Nodes as EC2 names them, and a Service with a long name and an endpoint on each of many of them. */
+function fleet(t: TestContext, name: string, port: number, policy = "Cluster"): string {
+  const dir = mkdtempSync(join(tmpdir(), "kpts-fleet-"));
+  t.after(() => rmSync(dir, { recursive: true }));
+  const at = (number: number) => `${number >> 8}.${number & 255}`;
+  const names = Array.from({ length: NODES }, (_, number) =>
+    number === 0 ? "cp-0" : `ip-10-0-${at(number).replace(".", "-")}.eu-central-1.compute.internal`,
+  );
+  const nodes = names.map((node, number) => ({
+    ...{
+      apiVersion: "v1",
+      kind: "Node",
+      metadata: { name: node },
+      spec: { podCIDRs: [`10.128.${number & 255}.0/24`] },
+    },
+    status: { addresses: [{ type: "InternalIP", address: `10.0.${at(number + 1)}` }] },
+  }));
+  const metadata = { namespace: "n".repeat(63), name };
+  const ports = [{ name: "http", port: 80, protocol: "TCP", nodePort: 30_080 }];
+  const endpoints = names.slice(1, 11).map((nodeName, number) => ({
+    ...{ addresses: [`10.128.${number}.7`], nodeName, conditions: { ready: true } },
+    targetRef: { kind: "Pod", namespace: metadata.namespace, name: `${"p".repeat(50)}-${number}` },
+  }));
+  const items = [
+    ...nodes,
+    {
+      ...{ apiVersion: "v1", kind: "Service", metadata },
+      spec: { type: "NodePort", clusterIP: "10.96.0.10", externalTrafficPolicy: policy, ports },
+    },
+    {
+      ...{ apiVersion: "discovery.k8s.io/v1", kind: "EndpointSlice", addressType: "IPv4", endpoints },
+      metadata: { ...metadata, labels: { "kubernetes.io/service-name": name } },
+      ports: [{ name: "http", port }],
+    },
+  ];
+  const file = join(dir, "fleet.json");
+  writeFileSync(file, JSON.stringify({ apiVersion: "v1", kind: "List", items }));
+  return file;
+}
+
+test("a fleet with long names fits a screen: explain --all-nodes and diff, at 80 columns and at 60", async (t) => {
+  const name = "w".repeat(63);
+  const [one, other, local] = [fleet(t, name, 8080), fleet(t, name, 9090), fleet(t, name, 8080, "Local")];
+  const service = `${"n".repeat(63)}/${name}`;
+  for (const width of [80, 60]) {
+    const same = await linesAt(width, explain, service, "-f", one, "--all-nodes", "--family", "ipv4");
+    assert.ok(same.length <= 24, same.join("\n"));
+    assert.match(same.join("\n"), /^The same on all 20 nodes\. Seen from cp-0:$/m);
+    const each = await linesAt(width, explain, service, "-f", local, "--all-nodes", "--family", "ipv4");
+    assert.ok(each.length <= 48, each.join("\n"));
+    assert.match(
+      each.join(" ").replaceAll(/ +/g, " "),
+      /On ip-10-0-0-1…, ip-10-0-0-2… and 8 more, other than on cp-0:/,
+    );
+    const changed = await linesAt(width, diff, one, other, "--family", "ipv4");
+    assert.ok(changed.length <= 24, changed.join("\n"));
+    const words = changed.join(" ").replaceAll(/ +/g, " ");
+    assert.match(
+      words,
+      /on all 20 nodes, IPv4: 10 endpoints are gone: 10\.128\.0\.7:8080, 10\.128\.1\.7:8080 and 8 more/,
+    );
+    assert.equal(words.match(/rules on all 20 nodes: /g)?.length, 1);
+    await linesAt(width, explain, service, "-f", one, "--why", "--family", "ipv4");
+  }
+});
+
+test("a Node's name and a pod's are shortened before other cells break", () => {
+  const rows = [
+    ["ADDRESS", "POD", "NODE", "STATE", "CLUSTER POLICY"],
+    ["10.101.0.1:8080", "web-1", "ip-10-0-0-2.eu-central-1.compute.internal (here)", "ready", "used, 50 %"],
+    ["10.101.0.2:8080", "p".repeat(63), "node-b", "ready", "used, 50 %"],
+  ];
+  const lines = tableText(rows, "  ", 90).trimEnd().split("\n");
+  assert.ok(
+    lines.every((line) => line.length <= 90),
+    lines.join("\n"),
+  );
+  assert.match(lines.at(-1) ?? "", /^ {2}10\.101\.0\.2:8080 +p+…p+ +node-b +ready +used, 50 %$/);
 });
