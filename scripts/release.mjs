@@ -13,7 +13,7 @@ const UNRELEASED = "## [Unreleased]\n";
 const TAGGED = [
   "README.md",
   "docs/distributions.md",
-  "docs/operations.md",
+  "docs/install.md",
   "deploy/kubeadm/kubeproxydaemonset+strategic.yaml",
   "deploy/kubernetes/daemonset.yaml",
   "deploy/restricted.yaml",

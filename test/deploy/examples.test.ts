@@ -1,4 +1,4 @@
-/** The examples are objects that a real API server would store, with namespaces that exist there (docs/operations.md). */
+/** The examples are objects that a real API server would store, with namespaces that exist there (docs/manifests.md). */
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";

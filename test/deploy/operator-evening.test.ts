@@ -22,6 +22,7 @@ const LIMIT_MS = 600_000;
 const CLUSTER = fileURLToPath(new URL("./evening-cluster.ts", import.meta.url));
 const page = (name: string) => readFileSync(join(CHECKOUT, "docs", name), "utf8");
 const operations = page("operations.md");
+const install = page("install.md");
 
 /** What stands under a heading, as far as the next one. */
 function section(text: string, heading: string): string {
@@ -41,13 +42,13 @@ function command(text: string, beginning: string): string {
   return [...found].join("");
 }
 
-const IMAGE = command(section(operations, "## The image"), "buildah build");
-const inPlace = section(operations, "### In the place of kubeadm's kube-proxy");
+const IMAGE = command(section(install, "## The image"), "buildah build");
+const inPlace = section(install, "### In the place of kubeadm's kube-proxy");
 const SET_IMAGE = command(inPlace, "kubectl -n kube-system set image");
 const CHECK = command(inPlace, "kubectl -n kube-system get configmap");
-const PATCH = command(section(operations, "### With kubeadm's patches"), "kubectl -n kube-system patch");
+const PATCH = command(section(install, "### With kubeadm's patches"), "kubectl -n kube-system patch");
 const FOLLOW = SET_IMAGE.split("\n")[1] ?? "";
-const BACK = command(section(operations, "### Back"), "kubectl");
+const BACK = command(section(install, "### Back"), "kubectl");
 const STATUS = command(section(operations, "## Metrics and alerts"), "kubectl kube-proxy status");
 const EXPLAIN = command(section(operations, "### A service does not answer"), "kubectl kube-proxy explain");
 const SYSDUMP = command(section(operations, "## Troubleshooting"), "kubectl exec");

@@ -1,4 +1,4 @@
-/** "Try one node first" of docs/operations.md: at each step exactly one of the two DaemonSets takes each node, on and back. */
+/** "Try one node first" of docs/install.md: at each step exactly one of the two DaemonSets takes each node, on and back. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -39,7 +39,7 @@ const read = (path: string): DaemonSet => parse(readFileSync(join(CHECKOUT, path
 /** kubeadm's has no settings of the rollout: those of the API server's defaults. */
 const own = patched(read("deploy/kubernetes/daemonset.yaml"), { spec: { updateStrategy: { rollingUpdate: null } } });
 const trial = patched(read("deploy/trial/daemonset.yaml"), { spec: { updateStrategy: { rollingUpdate: null } } });
-const text = readFileSync(join(CHECKOUT, "docs/operations.md"), "utf8");
+const text = readFileSync(join(CHECKOUT, "docs/install.md"), "utf8");
 const section = text.slice(text.indexOf("### Try one node first"), text.indexOf("### Back"));
 const patches = [...section.matchAll(/patch daemonset kube-proxy -p '(.*)'$/gm)].map(([, json = ""]) =>
   JSON.parse(json),

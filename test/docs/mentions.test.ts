@@ -119,8 +119,8 @@ test("commands of kube-proxy that documents name exist", () => {
   );
 });
 
-test("the operations guide names all flags that count beside --config", () => {
-  const guide = readFileSync(join(CHECKOUT, "docs/operations.md"), "utf8");
+test("the page on configuration names all flags that count beside --config", () => {
+  const guide = readFileSync(join(CHECKOUT, "docs/configuration.md"), "utf8");
   const [, named = ""] =
     /With `--config`, as upstream, only these flags(.*?)\. Others? that are given/s.exec(guide.replaceAll("\n", " ")) ??
     [];
