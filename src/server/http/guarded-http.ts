@@ -1,6 +1,6 @@
 /**
  * HTTP over accepted sockets, such that no client can hurt the program: the gate limits connections, each is answered one
- * request at a time and read no faster, and a connection that is slow to ask, idle, or does not take its answer is closed.
+ * request at a time, and a connection that is slow to ask, asks too much, is idle, or does not take its answer is closed.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
@@ -8,7 +8,6 @@ import type { Clock, Timer } from "../../async/clock.ts";
 import { createServer } from "../../kernel/node-http.ts";
 import type { ConnectionGate, GatedConnection, Worth } from "./connection-gate.ts";
 import { reply, TEXT } from "./http-reply.ts";
-import { pacedStream } from "./paced-stream.ts";
 import type { HttpHandler } from "./routes.ts";
 
 /** How long a new connection may take to send its first request, and a request its body. */
@@ -17,6 +16,8 @@ const REQUEST_MS = 10_000;
 const KEEP_ALIVE_MS = 120_000;
 /** A reader that takes nothing for this long is cut off. */
 const STALLED_MS = 30_000;
+/** The last one ends its connection. Node's parser takes all that has arrived at once, and starts every request in it. */
+const MOST_REQUESTS = 100;
 
 export interface GuardedHttpOptions {
   readonly gate: ConnectionGate;
@@ -56,20 +57,12 @@ class Connection implements GatedConnection {
     this.#clock = clock;
     this.#onIdle = onIdle;
     this.#deadline = clock.setTimer(REQUEST_MS, () => this.close());
-    socket.setTimeout(STALLED_MS, () => {
-      if (socket.writableLength > 0) this.close();
-    });
     socket.once("close", () => this.#deadline.cancel());
   }
 
   worth(): Worth {
     if (this.#current !== undefined) return this.#current.response.writableEnded ? 2 : 3;
     return this.#last === undefined ? 0 : 1;
-  }
-
-  /** Whether more bytes may be read: they are the body of a request, or there is no request to answer. */
-  isReady(): boolean {
-    return this.#last?.complete === false || (this.#current === undefined && this.#waiting.length === 0);
   }
 
   close(): void {
@@ -119,19 +112,21 @@ class Connection implements GatedConnection {
 /** Makes the server; it has no sockets of its own. */
 export function createGuardedHttp({ gate, clock }: GuardedHttpOptions): GuardedHttp {
   const connections = new Set<Connection>();
-  const byStream = new WeakMap<object, Connection>();
-  const http = createServer((request, response) => byStream.get(request.socket)?.ask(request, response));
-  // Only informs the client: the connection's own deadline is what counts.
-  http.keepAliveTimeout = KEEP_ALIVE_MS;
+  const bySocket = new WeakMap<object, Connection>();
+  const http = createServer((request, response) => bySocket.get(request.socket)?.ask(request, response));
+  // Of the time only informs the client: the connection's own deadline is what counts.
+  const limits = { keepAliveTimeout: KEEP_ALIVE_MS, maxRequestsPerSocket: MOST_REQUESTS };
+  // A client that has sent its last byte is answered.
+  Object.assign(http, limits, { httpAllowHalfOpen: true });
+  http.setTimeout(STALLED_MS, (socket) => {
+    if (socket.writableLength > 0) socket.destroy();
+  });
+  http.on("dropRequest", (_request, socket) => socket.destroy());
 
   return {
     accept(socket, handler) {
-      const connection = new Connection(socket, handler, clock, () => {
-        gate.touch(connection);
-        paced.resume();
-      });
-      const paced = pacedStream(socket, () => connection.isReady());
-      byStream.set(paced.stream, connection);
+      const connection = new Connection(socket, handler, clock, () => gate.touch(connection));
+      bySocket.set(socket, connection);
       socket.once("close", () => {
         connections.delete(connection);
         gate.leave(connection);
@@ -141,7 +136,7 @@ export function createGuardedHttp({ gate, clock }: GuardedHttpOptions): GuardedH
         return;
       }
       connections.add(connection);
-      http.emit("connection", paced.stream);
+      http.emit("connection", socket);
     },
     closeWhenAnswered() {
       for (const connection of connections) connection.closeWhenAnswered();
