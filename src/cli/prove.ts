@@ -292,13 +292,14 @@ function answerText({ node, family, sides, proof }: Answer): string {
   const { classes, differing, examples, unprovable } = proof;
   const time = `${proof.seconds.toFixed(1)} s`;
   const head = `${other.name} and ${one.name} (${where})`;
-  // Differences found until then stay true.
-  if (differing === 0)
-    return unprovable === undefined
-      ? `${head}: equal for all packets: ${classes} classes, ${time}\n`
-      : `${head}: cannot be proved: ${unprovable}\n`;
+  if (differing === 0) {
+    if (unprovable === undefined) return `${head}: equal for all packets: ${classes} classes, ${time}\n`;
+    return `${[`${head}: cannot be proved: ${unprovable}`, ...unprovedLines(proof, "Everything else is equal")].join("\n")}\n`;
+  }
   const lines = [`${head}: NOT equal: ${differing} of ${classes} classes of packets, ${time}`];
-  if (unprovable !== undefined) lines.push(`  The others were not checked: ${unprovable}`);
+  // Differences stay true without it.
+  if (unprovable !== undefined)
+    lines.push(`  Not proved: ${unprovable}`, ...unprovedLines(proof, "The others were compared"));
   for (const example of examples) {
     const { packet, fates } = example;
     lines.push(`  ${packetText(packet)}`);
@@ -311,6 +312,17 @@ function answerText({ node, family, sides, proof }: Answer): string {
     for (const side of sides) lines.push(...indented(side.why(first.packet)));
   }
   return `${lines.join("\n")}\n`;
+}
+
+/** The packets that meet something that is not understood, and what is known of the others. */
+function unprovedLines({ unprovable, classes, unproved, doubts, gaps }: Proof, others: string): string[] {
+  const more = doubts.filter((doubt) => doubt !== unprovable).map((doubt) => `  Also: ${doubt}`);
+  const met = gaps.map(({ because, packet }) => {
+    const what = because === unprovable ? "" : `${because}: `;
+    return `  ${what}such as ${packetText(packet)}`;
+  });
+  const rest = unproved < classes ? [`  ${others}: ${classes - unproved} of ${classes} classes of packets.`] : [];
+  return [...more, ...met, ...rest];
 }
 
 function indented(text: string): string[] {
@@ -328,7 +340,7 @@ function packetText(packet: Packet): string {
 }
 
 function answerData({ node, family, sides, proof }: Answer) {
-  const { unprovable, classes, differing, seconds, examples } = proof;
+  const { unprovable, classes, differing, seconds, examples, unproved, doubts, gaps } = proof;
   return {
     node: node ?? null,
     family,
@@ -337,15 +349,23 @@ function answerData({ node, family, sides, proof }: Answer) {
     because: unprovable ?? null,
     classes,
     differing,
+    unproved,
+    gaps: [
+      ...doubts.map((because) => ({ because, packet: null })),
+      ...gaps.map(({ because, packet }) => ({ because, packet: packetData(packet) })),
+    ],
     seconds,
     examples: examples.map((example) => exampleData(example, sides)),
   };
 }
 
+function packetData({ protocol, source, sourcePort, destination, destinationPort, inInterface, bridgePort }: Packet) {
+  return { protocol, source, sourcePort, destination, destinationPort, inInterface, bridgePort };
+}
+
 function exampleData({ packet, fates }: Counterexample, sides: readonly Side[]) {
-  const { protocol, source, sourcePort, destination, destinationPort, inInterface, bridgePort } = packet;
   return {
-    packet: { protocol, source, sourcePort, destination, destinationPort, inInterface, bridgePort },
+    packet: packetData(packet),
     service: sides.map((side) => side.serviceOf?.(packet)).find((name) => name !== undefined) ?? null,
     fates: fates.map(fateText),
     clientsNotice: noticed(fates[0], fates[1]),

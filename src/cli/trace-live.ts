@@ -1,8 +1,8 @@
 /** `kube-proxy trace --live`: what this node's kernel does with real packets of a flow, compared with the simulation. */
-import { readFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { jsonText } from "../explain/safe-text.ts";
 import { backEndIn } from "../kernel/iptables/command-errors.ts";
+import { legacyTables } from "../kernel/iptables/legacy-tables.ts";
 import { NetlinkError } from "../kernel/netlink/errors.ts";
 import { NftError } from "../kernel/nftables/nftables.ts";
 import { type ChainHook, openPacketTracer, type PacketTracer } from "../kernel/nftables/tracing/packet-tracer.ts";
@@ -10,7 +10,6 @@ import { TRACE_TABLE, type TraceFilter } from "../kernel/nftables/tracing/trace-
 import { NF_INET_HOOKS } from "../kernel/nftables/wire/constants.ts";
 import { execProcess } from "../kernel/process.ts";
 import { localAddresses } from "../kernel/route/addresses.ts";
-import type { IpFamily } from "../net/ip.ts";
 import { programOfDumps } from "../trace/dump/program.ts";
 import { nodeFacts } from "../trace/facts.ts";
 import { judge } from "../trace/live/judge.ts";
@@ -188,13 +187,6 @@ class RulesReader {
       }
     }
   }
-}
-
-/** Names of the tables of iptables-legacy. */
-async function legacyTables(family: IpFamily): Promise<readonly string[]> {
-  const file = family === "IPv4" ? "/proc/net/ip_tables_names" : "/proc/net/ip6_tables_names";
-  const text = await readFile(file, "utf8").catch(() => "");
-  return text.split("\n").filter((name) => name !== "");
 }
 
 function withoutOwnTable(rules: TracedRules): TracedRules {

@@ -9,7 +9,7 @@ import { jsonText } from "../explain/safe-text.ts";
 import { withoutUrl } from "../explain/target.ts";
 import { type IpAddress, parseIpAddress } from "../net/ip.ts";
 import { deviceAddresses, hasAllAddresses } from "../trace/dump/device-addresses.ts";
-import { unwalkedChain } from "../trace/dump/unwalked.ts";
+import { unwalkedIn } from "../trace/dump/unwalked.ts";
 import { walkDumps } from "../trace/dump/walk-dumps.ts";
 import { nodeFacts } from "../trace/facts.ts";
 import { TooManyWaysError } from "../trace/netfilter/tree.ts";
@@ -203,11 +203,11 @@ async function traced(
       record: isVerbose ? "all" : "matches",
       ...(seed === undefined ? {} : { random: seededRandom(seed) }),
     });
-    const unwalked = unwalkedChain(rules.dumps);
+    const unwalked = unwalkedIn(rules.dumps, target.family).map((what) => `${what}: this is not walked`);
     return {
       packet,
       rules: rules.name,
-      notes: [...notes, ...rules.notes, ...(unwalked === undefined ? [] : [`${unwalked}, and is not walked`])],
+      notes: [...notes, ...rules.notes, ...unwalked],
       root,
     };
   } catch (error) {

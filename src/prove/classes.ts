@@ -35,6 +35,8 @@ export interface ProvedClass<Fate> {
   readonly example: Packet;
   /** The fate of every packet of the class, one for each subject. */
   readonly fates: readonly Fate[];
+  /** Why the packets of the class have no fate that is known. */
+  readonly unproved: string | undefined;
 }
 
 interface OpenClass extends RootClass {
@@ -57,11 +59,17 @@ export function* classesOf<Fate>(
     // A machine's packets to itself do not pass through this node.
     if (example.inInterface !== "" && example.source === example.destination) continue;
     const narrowing = new Narrowing(next, example);
-    const fates = subjects.map((subject) => {
-      return subject.fateOf(narrowing.example, (question, packet) => narrowing.ask(question, packet));
-    });
+    const fates: Fate[] = [];
+    let unproved: string | undefined;
+    try {
+      for (const subject of subjects)
+        fates.push(subject.fateOf(narrowing.example, (question, packet) => narrowing.ask(question, packet)));
+    } catch (error) {
+      if (!(error instanceof UnprovableError)) throw error;
+      unproved = error.message;
+    }
     open.push(...narrowing.others);
-    yield { packets: narrowing.packets, example: narrowing.example, fates };
+    yield { packets: narrowing.packets, example: narrowing.example, fates, unproved };
   }
 }
 

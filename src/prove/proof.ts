@@ -21,6 +21,8 @@ export interface Side {
   readonly hasSlots?: boolean;
   /** Whether sockets are redirected before there is a packet. @default false */
   readonly hasSocketStage?: boolean;
+  /** What any packet may meet, and the walk does not: nothing is equal then. @default nothing */
+  readonly doubts?: readonly string[];
   /** The Service that the packet addresses, if the side knows Services. */
   serviceOf?(packet: Packet): string | undefined;
   /** Why the packet has this fate: its path through the rules, or what its Service says. */
@@ -33,6 +35,12 @@ export interface Counterexample {
   readonly fates: readonly [Fate, Fate];
 }
 
+/** What is not understood, and one of the packets that meet it. */
+export interface Unproved {
+  readonly because: string;
+  readonly packet: Packet;
+}
+
 export interface Proof {
   /** How many classes were examined. */
   readonly classes: number;
@@ -41,8 +49,14 @@ export interface Proof {
   readonly differing: number;
   /** One packet for each of the first {@link EXAMPLES} kinds of difference. */
   readonly examples: readonly Counterexample[];
-  /** Why nothing is proved, such as a rule that is not understood. */
+  /** Why this is no proof of all packets, such as a rule that is not understood. */
   readonly unprovable: string | undefined;
+  /** What any packet may meet, and was not walked ({@link Side.doubts}). */
+  readonly doubts: readonly string[];
+  /** How many classes are not proved. */
+  readonly unproved: number;
+  /** The first {@link EXAMPLES} reasons for that. */
+  readonly gaps: readonly Unproved[];
 }
 
 const EXAMPLES = 5;
@@ -79,11 +93,17 @@ export function* proving(
   const start = performance.now();
   const examples = new Map<string, Counterexample>();
   const services = new Set<string>();
-  let [classes, differing] = [0, 0];
-  let unprovable: string | undefined;
+  const gaps = new Map<string, Unproved>();
+  let [classes, differing, unproved] = [0, 0, 0];
+  const doubts = sides.flatMap((side) => side.doubts ?? []);
+  let [unprovable] = doubts;
   try {
-    for (const { example: packet, fates } of classesOf(family, roots, subjects)) {
+    for (const { example: packet, fates, unproved: because } of classesOf(family, roots, subjects)) {
       classes += 1;
+      if (because !== undefined) {
+        unproved += 1;
+        if (gaps.size < EXAMPLES && !gaps.has(because)) gaps.set(because, { because, packet });
+      }
       for (const side of sides) services.add(side.serviceOf?.(packet) ?? "");
       if (classes % MEMORY_CHECK === 0) {
         requireMemory(classes, services.size);
@@ -103,7 +123,8 @@ export function* proving(
   const seconds = (performance.now() - start) / 1_000;
   // The shortest description comes first.
   const smallest = [...examples].sort(([one], [other]) => one.length - other.length).map(([, example]) => example);
-  return { classes, seconds, differing, examples: smallest, unprovable };
+  unprovable ??= gaps.keys().next().value;
+  return { classes, seconds, differing, examples: smallest, unprovable, doubts, unproved, gaps: [...gaps.values()] };
 }
 
 /** @throws UnprovableError if the heap is nearly full: from there on V8 does little but collect garbage. */

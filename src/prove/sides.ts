@@ -9,16 +9,16 @@ import type { IpAddress, IpFamily } from "../net/ip.ts";
 import { deviceAddresses } from "../trace/dump/device-addresses.ts";
 import { programOfDumps } from "../trace/dump/program.ts";
 import type { Dump } from "../trace/dump/recognise.ts";
-import { unwalkedChain } from "../trace/dump/unwalked.ts";
+import { unwalkedIn } from "../trace/dump/unwalked.ts";
 import { walkDumps } from "../trace/dump/walk-dumps.ts";
 import { type KnownRoute, type NodeFacts, nodeFacts } from "../trace/facts.ts";
-import { type Outcome, outcomesOf } from "../trace/netfilter/tree.ts";
+import { type Outcome, outcomesOf, type TraceNode } from "../trace/netfilter/tree.ts";
 import { walk } from "../trace/netfilter/walk.ts";
 import { endText, type Packet } from "../trace/packet.ts";
 import type { Question } from "../trace/question.ts";
 import { traceText } from "../trace/report/text.ts";
 import { type Subject, UnprovableError } from "./classes.ts";
-import { DROPPED, type Fate, REFUSED, thenAgain, wayTo } from "./fate.ts";
+import { DROPPED, type Fate, isSameFate, REFUSED, thenAgain, wayTo } from "./fate.ts";
 import type { Side } from "./proof.ts";
 import { specification } from "./specification.ts";
 
@@ -38,6 +38,7 @@ export function rulesSide(
     name,
     addresses,
     ...(hasSockets && { ownSockets: sockets }),
+    doubts: [...gapsIn(dumps), ...unwalkedIn(dumps, family)],
     hasSocketStage: dumps.some(
       (dump) => dump.kind === "chains" && dump.chains(facts, undefined).some(({ stage }) => stage === "socket"),
     ),
@@ -82,46 +83,61 @@ export function specificationSide(
 /** Throws `UnprovableError` when a packet meets a rule that is not understood. @param facts with all node addresses. */
 export function ruleFates(dumps: readonly Dump[], family: IpFamily, facts: NodeFacts): Subject<Fate> {
   const own = dumps.map(withoutClients);
-  const stranger = strangerIn(dumps);
+  const isOfHns = dumps.some(({ kind }) => kind === "walker");
   const traced = programOfDumps(own, { family, facts, knowsClients: true, knowsDynamicSets: true });
   return {
     fateOf(packet, asked) {
-      if (stranger !== undefined) throw new UnprovableError(stranger);
-      const outcomes = Array.from(waysOf(packet, asked), (outcome) => ({ ...outcome, way: wayText(packet, outcome) }));
-      const hasChoice = outcomes.some(({ way }) => way !== outcomes[0]?.way);
-      const fate = new Map<string, number>();
-      for (const { odds, entries, way: first } of outcomes) {
-        let way = first;
-        if (entries.length > 0) {
-          for (const entry of entries) traced.remember(entry);
-          const next = sum([...waysOf(packet, asked)].map((other) => [wayText(packet, other), other.odds]));
-          // With only one way there is nothing to remember.
-          if (hasChoice || !next.has(way)) way = thenAgain(way, next);
-          traced.forget();
-        }
-        fate.set(way, (fate.get(way) ?? 0) + odds);
-      }
-      return fate;
+      if (isOfHns) throw new UnprovableError("load balancers of HNS are not rules");
+      const root = rootOf(packet, asked);
+      let ways: ReadonlySet<string> | undefined;
+      return fateIn(root, (end) => {
+        const way = wayText(packet, end);
+        if (end.entries.length === 0) return way;
+        for (const entry of end.entries) traced.remember(entry);
+        const next = fateIn(rootOf(packet, asked), (other) => wayText(packet, other));
+        traced.forget();
+        // With only one way there is nothing to remember.
+        ways ??= new Set(Array.from(outcomesOf(root), (outcome) => wayText(packet, outcome)));
+        return ways.size > 1 || !next.has(way) ? thenAgain(way, next) : way;
+      });
     },
   };
 
-  function waysOf(packet: Packet, asked: (question: Question, packet: Packet) => void): Generator<Outcome> {
+  function rootOf(packet: Packet, asked: (question: Question, packet: Packet) => void): TraceNode {
     const observer = {
       asked,
       unclear(what: string) {
         throw new UnprovableError(`${what} is not understood`);
       },
     };
-    return outcomesOf(walk(traced.program, packet, facts, { record: "ends", observer }));
+    return walk(traced.program, packet, facts, { record: "ends", observer });
   }
 }
 
-/** Rules that packets meet but a walk cannot follow, in words. */
-function strangerIn(dumps: readonly Dump[]): string | undefined {
-  if (dumps.some(({ kind }) => kind === "walker")) return "load balancers of HNS are not rules";
-  const [gap] = dumps.flatMap((dump) => (dump.kind === "nftables" ? (dump.gaps ?? []) : []));
-  if (gap !== undefined) return `not all rules are known: ${gap}`;
-  return unwalkedChain(dumps);
+function gapsIn(dumps: readonly Dump[]): string[] {
+  const gaps = dumps.flatMap((dump) => (dump.kind === "nftables" ? (dump.gaps ?? []) : []));
+  return gaps.map((gap) => `not all rules are known: ${gap}`);
+}
+
+type End = Pick<Outcome, "fate" | "packet" | "entries">;
+
+/** The odds of each way. @throws UnprovableError if they depend on what is not known */
+function fateIn(root: TraceNode, wayOf: (end: End) => string): Fate {
+  const outcomes = [...outcomesOf(root)];
+  if (outcomes.every(({ assumptions }) => assumptions.length === 0))
+    return sum(outcomes.map((outcome) => [wayOf(outcome), outcome.odds]));
+  return fateOfNode(root, wayOf);
+}
+
+function fateOfNode({ end }: TraceNode, wayOf: (end: End) => string): Fate {
+  if (end.kind === "end") return new Map([[wayOf(end), 1]]);
+  const fates = end.branches.map(({ node, label, odds }) => ({ fate: fateOfNode(node, wayOf), label, odds }));
+  const [one, ...others] = fates;
+  if (one === undefined || end.question === undefined)
+    return sum(fates.flatMap(({ fate, odds = 0 }) => [...fate].map(([way, share]) => [way, odds * share] as const)));
+  const isOpen = others.some(({ fate }) => !isSameFate(one.fate, fate));
+  if (isOpen) throw new UnprovableError(`it depends on whether ${one.label}${placeText(end.by)}`);
+  return one.fate;
 }
 
 function sum(ways: Iterable<readonly [string, number]>): Fate {
@@ -130,12 +146,12 @@ function sum(ways: Iterable<readonly [string, number]>): Fate {
   return fate;
 }
 
-function wayText(asked: Packet, { fate, packet, assumptions }: Outcome): string {
-  const [assumption] = assumptions;
-  if (assumption !== undefined) throw new UnprovableError(`it depends on whether ${assumption}`);
+const placeText = (by: string | undefined) => (by === undefined ? "" : ` (${by})`);
+
+function wayText(asked: Packet, { fate, packet }: End): string {
   switch (fate.kind) {
     case "uncertain":
-      throw new UnprovableError(fate.because);
+      throw new UnprovableError(`${fate.because}${placeText(fate.by)}`);
     case "dropped":
       return DROPPED;
     case "refused":

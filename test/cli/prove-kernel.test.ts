@@ -27,11 +27,52 @@ inNetns(import.meta.url, { name: "provecli" }, () => {
     assert.match(before.out, /^this node's kernel and specification \(node-a, IPv4\): equal for all packets/);
     assert.match(before.out, /^this node's kernel and specification \(node-a, IPv6\): equal for all packets/m);
 
+    const ipv4 = () => prove("--family", "ipv4");
+    const after = async (command: string, undo: string) => {
+      execFileSync("sh", ["-c", command]);
+      const found = await ipv4();
+      execFileSync("sh", ["-c", undo]);
+      return found;
+    };
+    const tables = "cat /proc/net/ip_tables_names 2>/dev/null || true";
+    const legacy = execFileSync("sh", ["-c", tables], { encoding: "utf8" });
+    const dormant = await after(
+      "nft add table ip kube-proxy '{ flags dormant; }'",
+      "nft add table ip kube-proxy '{ flags 0; }' 2>/dev/null || nft 'add table ip kube-proxy'",
+    );
+    assert.equal(dormant.status, 1, dormant.out);
+    const stranger = await after(
+      "nft 'add table ip f { flags dormant; chain c { type filter hook forward priority 0; drop; }; }'",
+      "nft delete table ip f",
+    );
+    assert.equal(stranger.status, 0, stranger.out);
+    // A newer chain of one priority: nothing tells that it is the newer one.
+    const beside = "type nat hook prerouting priority dstnat; ip daddr 10.96.0.90 tcp dport 80 dnat to 10.180.0.99;";
+    const newer = await after(`nft 'table ip f { chain c { ${beside} }; }'`, "nft delete table ip f");
+    assert.equal(newer.status, 2, newer.out);
+    assert.match(newer.out, /it depends on whether ip \S+ \S+ is called before/);
+    // iptables-save prints this one as "-j DROP" for all.
+    execFileSync("iptables-nft", ["-A", "FORWARD", "-d", "203.0.113.1", "-j", "DROP"]);
+    const lying = await after(
+      "nft add rule ip filter FORWARD ip daddr '{ 203.0.113.1, 203.0.113.2 }' drop",
+      "nft delete table ip filter",
+    );
+    assert.equal(lying.status, 1, lying.out);
+    assert.match(lying.out, /to 203\.0\.113\.[12]/);
+    assert.equal(execFileSync("sh", ["-c", tables], { encoding: "utf8" }), legacy, "no table is made by looking");
+    const restored = await ipv4();
+    assert.equal(restored.status, 0, restored.out);
+    execFileSync("iptables-legacy", ["-t", "raw", "-A", "PREROUTING", "-d", "10.96.0.0/16", "-j", "DROP"]);
+    const dropped = await ipv4();
+    assert.equal(dropped.status, 1, dropped.out);
+    assert.match(dropped.out, /this node's kernel: dropped/);
+    execFileSync("iptables-legacy", ["-t", "raw", "-F"]);
+
     // Source ranges are no longer checked.
     execFileSync("nft", ["flush", "chain", "ip", "kube-proxy", "firewall-check"]);
-    const after = await prove();
-    assert.equal(after.status, 1, after.err);
-    assert.match(after.out, /specification: dropped\n {4}this node's kernel: .*masqueraded/);
-    assert.match(after.out, /shop\/admin:http, load-balancer IP/);
+    const emptied = await prove();
+    assert.equal(emptied.status, 1, emptied.err);
+    assert.match(emptied.out, /specification: dropped\n {4}this node's kernel: .*masqueraded/);
+    assert.match(emptied.out, /shop\/admin:http, load-balancer IP/);
   });
 });

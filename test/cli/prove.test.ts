@@ -93,7 +93,7 @@ describe("a dump", () => {
     const argv = ["--family", "ipv4", "--dump", file("differs.txt", text)];
     const { status, out } = await onNode(...argv);
     assert.equal(status, 1, out);
-    assert.match(out, /NOT equal: .*\n {2}The others were not checked: .*u32/);
+    assert.match(out, /NOT equal: .*\n {2}Not proved: .*u32.*\n {2}such as .*\n {2}The others were compared: /);
     assert.match(out, /clients notice: no client reaches 10\.180\.1\.11:8080/);
     const [{ result, because }] = JSON.parse((await onNode(...argv, "-o", "json")).out);
     assert.equal(result, "different");

@@ -21,11 +21,11 @@ function saved(table: string, ...rules: string[]): Dump[] {
 describe("a rule of iptables that is not understood cannot be proved", () => {
   const cases: readonly (readonly [table: string, rule: string])[] = [
     ["filter", "-A FORWARD -m u32 --u32 0x0=0x1 -j DROP"],
-    ["filter", "-A FORWARD -m limit --limit 5/min -j ACCEPT"],
+    ["filter", "-A FORWARD -m limit --limit 5/min -j DROP"],
     ["filter", "-A FORWARD -m connlimit --connlimit-above 3 -j REJECT"],
     ["filter", '-A FORWARD -m string --string "x" --algo bm -j DROP'],
     ["filter", "-A FORWARD -m time --timestart 01:00 -j DROP"],
-    ["filter", "-A FORWARD -m owner --uid-owner 0 -j DROP"],
+    ["filter", "-A OUTPUT -m owner --uid-owner 0 -j DROP"],
     ["filter", "-A FORWARD -m set --match-set other src -j DROP"],
     [
       "filter",
@@ -34,7 +34,7 @@ describe("a rule of iptables that is not understood cannot be proved", () => {
     ["filter", "-A FORWARD -j NFQUEUE --queue-num 0"],
     ["filter", "-A FORWARD -p tcp -m tcp --dport 23 -j SET --add-set seen src"],
     ["mangle", "-A PREROUTING -j TPROXY --on-port 1 --on-ip 127.0.0.1"],
-    ["nat", "-A PREROUTING -j NETMAP --to 10.0.0.0/8"],
+    ["nat", "-A PREROUTING -j DNAT --to-destination 10.0.0.1-10.0.0.9"],
     ["nat", "-A PREROUTING -p tcp -j REDIRECT --to-ports 8000-8010"],
     ["filter", "-A FORWARD -j OTHER"],
   ];
@@ -50,6 +50,7 @@ describe("a rule of iptables that is not understood cannot be proved", () => {
       ["filter", '-A FORWARD -p tcp -j LOG --log-prefix "a -j DROP"'],
       ["raw", "-A PREROUTING -j CT --notrack"],
       ["mangle", "-A FORWARD -j TTL --ttl-inc 1"],
+      ["filter", "-A FORWARD -m limit --limit 5/min -j ACCEPT"],
     ];
     for (const [table = "", rule = ""] of rules) assert.equal(provedOf(saved(table, rule)).unprovable, undefined, rule);
   });
@@ -150,7 +151,9 @@ describe("a statement of nft that is not understood cannot be proved", () => {
       match({ "&": [payload("saddr"), "255.255.255.0"] }, { range: ["10.0.0.0", "10.0.5.3"] }),
       { drop: null },
     ],
-    "a copy": [{ dup: { addr: "10.0.0.1" } }, { drop: null }],
+    "a packet type": [{ mangle: { key: { meta: { key: "pkttype" } }, value: "broadcast" } }],
+    "a lifetime": [{ mangle: { key: { payload: { protocol: "ip", field: "ttl" } }, value: 1 } }],
+    "a frame": [match({ payload: { protocol: "ether", field: "saddr" } }, "02:00:00:00:00:01"), { drop: null }],
   };
   for (const [name, expr] of Object.entries(cases)) {
     test(name, () => assert.ok(provedOf(IN_CHAIN(expr)).unprovable !== undefined, "equal, or different"));
@@ -181,6 +184,23 @@ describe("a statement of nft that is not understood cannot be proved", () => {
     assert.match(provedOf([bridge]).unprovable ?? "", /the chain in of the table bridge other runs at a bridge/);
     const { unprovable, differing } = provedOf([{ ...bridge, objects: bridge.objects.slice(0, -1) }]);
     assert.deepEqual([unprovable, differing], [undefined, 0]);
+  });
+
+  test("only packets that may meet it are not proved", () => {
+    const port = match({ payload: { protocol: "tcp", field: "dport" } }, 25);
+    const { classes, unproved, gaps } = provedOf(
+      IN_CHAIN([match({ meta: { key: "skuid" } }, 0), port, { drop: null }]),
+    );
+    assert.ok(unproved > 0 && unproved < classes);
+    const [gap, ...others] = gaps;
+    assert.equal(others.length, 0);
+    assert.deepEqual([gap?.packet.protocol, gap?.packet.destinationPort], ["tcp", 25]);
+    assert.match(gap?.because ?? "", /it depends on whether meta skuid 0 .*\(inet other in/);
+  });
+
+  test("a copy of a packet does not change its way", () => {
+    assert.equal(provedOf(IN_CHAIN([{ dup: { addr: "10.0.0.1" } }])).unprovable, undefined);
+    assert.ok(provedOf(IN_CHAIN([{ dup: { addr: "10.0.0.1" } }, { drop: null }])).differing > 0);
   });
 
   test("understood ones are proved: another program's drop of one port", () => {
@@ -355,7 +375,34 @@ test("tables of iptables-legacy stand beside those that its nft variant has by t
   const nft: Dump[] = JSON.parse(text);
   assert.ok(provedOf([...saved("nat"), ...nft]).differing > 0);
   // Of the nft variant itself, both tools list the same rules.
-  assert.equal(provedOf([...saved("nat", ":check - [0:0]"), ...nft]).differing, 0);
+  const same = [":nat - [0:0]", ":check - [0:0]", "-A nat -j check", "-A check -j DNAT --to-destination 10.0.0.7"];
+  assert.equal(provedOf([...saved("nat", ...same), ...nft]).differing, 0);
+  // iptables-save left something out.
+  assert.ok(provedOf([...saved("nat", ...same.slice(0, -1)), ...nft]).differing > 0);
+  const listed: Dump[] = JSON.parse(
+    text.replace(
+      '{"jump"',
+      '{"match":{"op":"==","left":{"payload":{"protocol":"ip","field":"saddr"}},"right":{"set":["10.0.0.1"]}}},{"jump"',
+    ),
+  );
+  assert.ok(provedOf([...saved("nat", ...same), ...listed]).differing > 0);
+});
+
+test("iptables-save of the nft back end is not trusted alone", () => {
+  const header = "# Generated by iptables-save v1.8.9 (nf_tables) on Sun Nov 29 09:57:41 2026\n";
+  const dumps = (text: string): Dump[] =>
+    saved("filter").map((dump) => (dump.kind === "iptables" ? { ...dump, text: `${text}${dump.text}` } : dump));
+  const { unprovable, differing, unproved } = provedOf(dumps(header));
+  assert.deepEqual([differing, unproved], [0, 0]);
+  assert.match(
+    unprovable ?? "",
+    /^iptables-save of the nft back end is not trusted alone \(filter\): .* nft -j list ruleset/,
+  );
+  assert.equal(provedOf(dumps(header.replace(" (nf_tables)", ""))).unprovable, undefined);
+  const chains = ["INPUT", "FORWARD", "OUTPUT", "PREROUTING", "POSTROUTING"].map((name) => ({
+    chain: { family: "ip", table: "filter", name, type: "filter", hook: name.toLowerCase(), prio: 0, policy: "accept" },
+  }));
+  assert.equal(provedOf([...dumps(header), { kind: "nftables", objects: chains }]).unprovable, undefined);
 });
 
 describe("clients that come again", () => {

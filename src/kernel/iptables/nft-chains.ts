@@ -3,7 +3,7 @@
  * them, which takes seconds instead of milliseconds (docs/performance.md).
  */
 
-import { readFile, realpath } from "node:fs/promises";
+import { realpath } from "node:fs/promises";
 import { basename, join } from "node:path";
 import type { IpFamily } from "../../net/ip.ts";
 import { undefinedIf } from "../netlink/errors.ts";
@@ -13,6 +13,7 @@ import { NF_INET_HOOKS } from "../nftables/wire/constants.ts";
 import { type NftablesClient, openNftables } from "../nftables/wire/nftables-client.ts";
 import { withSystemDirectories } from "../process.ts";
 import type { IptablesTable } from "./iptables.ts";
+import { legacyTables } from "./legacy-tables.ts";
 
 /** Queries nf_tables in this process's network namespace; undefined if the table or chain does not exist. */
 async function ask<T>(question: (client: NftablesClient) => Promise<T>): Promise<T | undefined> {
@@ -38,12 +39,6 @@ export async function nftGeneration(): Promise<number | undefined> {
 
 const TABLES: readonly IptablesTable[] = ["nat", "filter", "mangle"];
 
-/** Files with the names of this network namespace's legacy tables; they exist only if the module is loaded. */
-const LEGACY_TABLES: Readonly<Record<IpFamily, string>> = {
-  IPv4: "/proc/net/ip_tables_names",
-  IPv6: "/proc/net/ip6_tables_names",
-};
-
 interface ChainName {
   readonly table: IptablesTable;
   readonly chain: string;
@@ -64,15 +59,6 @@ export async function chainsAtHand(family: IpFamily): Promise<readonly ChainName
     return (await Promise.all(found)).flat();
   } catch {
     return undefined;
-  }
-}
-
-async function legacyTables(family: IpFamily): Promise<readonly string[]> {
-  try {
-    return (await readFile(LEGACY_TABLES[family], "utf8")).split("\n");
-  } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "ENOENT") return [];
-    throw error;
   }
 }
 

@@ -14,7 +14,7 @@ export type Fate =
   | { readonly kind: "dropped"; readonly by: string }
   | { readonly kind: "refused"; readonly answer: string; readonly by: string }
   /** It depends on something that is not understood or not known. */
-  | { readonly kind: "uncertain"; readonly because: string };
+  | { readonly kind: "uncertain"; readonly because: string; readonly by?: string };
 
 export type TraceEvent =
   /** `virtual switch` on Windows, which has no hooks. */
@@ -57,7 +57,13 @@ export interface Branch {
 
 export type TraceEnd =
   | { readonly kind: "end"; readonly fate: Fate; readonly packet: Packet; readonly entries: readonly Entry[] }
-  | { readonly kind: "fork"; readonly question: string | undefined; readonly branches: readonly Branch[] };
+  | {
+      readonly kind: "fork";
+      readonly question: string | undefined;
+      readonly branches: readonly Branch[];
+      /** The rule that asks. */
+      readonly by?: string;
+    };
 
 export interface TraceNode {
   readonly events: readonly TraceEvent[];

@@ -10,7 +10,6 @@ import { chainName, type EffectOf, isIdle, nextChains, programOf } from "./calli
 import { tellOfChain, tellOfChange, tellOfStep } from "./observer.ts";
 import {
   type BaseChain,
-  type Hook,
   isAfterTracking,
   NO_MATCH,
   type Program,
@@ -32,7 +31,7 @@ import {
   type WalkOptions,
 } from "./tree.ts";
 import { type Branch, type Frame, openNode, startOf, type Walk } from "./walk-state.ts";
-import { fateOfLeaving, whyNotAsked, withTranslationDecided } from "./without-rules.ts";
+import { fateOfLeaving, firstHook, whyNotAsked, withTranslationDecided } from "./without-rules.ts";
 
 const LIMIT = 100_000;
 const NO_CHAINS = programOf([]);
@@ -42,8 +41,6 @@ export function walk(program: Program, packet: Packet, facts: NodeFacts, options
   const stage = packet.origin === "socket" && packet.state === "new" ? "socket" : firstHook(packet);
   return new Machine(program, packet, facts, options).run(startOf(stage, packet, options.answers));
 }
-
-const firstHook = ({ inInterface }: Packet): Hook => (inInterface === "" ? "output" : "prerouting");
 
 class Machine {
   readonly #program: Program;
@@ -126,7 +123,7 @@ class Machine {
           this.#noteMatch(walk, rule, result.said ?? verdictText(result.verdict));
           return this.#obey(walk, result.verdict, rule);
         case "lost":
-          return this.#finish(walk, { kind: "uncertain", because: result.because });
+          return this.#finish(walk, { kind: "uncertain", because: result.because, by: this.#place(walk, rule) });
         case "choice":
         case "unknown":
           return this.#decide(walk, rule, at, result);
@@ -166,10 +163,11 @@ class Machine {
         const answers = answer === undefined ? walk.answers : new Map(walk.answers).set(answer.question, answer.isYes);
         return { odds, label, walk: { ...walk, decided, answers } };
       }),
+      result.kind === "unknown" ? this.#place(walk, rule) : undefined,
     );
   }
 
-  #fork({ node: end }: Walk, question: string | undefined, branches: readonly Branch[]): boolean {
+  #fork({ node: end }: Walk, question: string | undefined, branches: readonly Branch[], by?: string): boolean {
     const { maxEnds = LIMIT } = this.#options;
     this.#ends += branches.length - 1;
     if (this.#ends > maxEnds) throw new TooManyWaysError(maxEnds);
@@ -178,7 +176,7 @@ class Machine {
       this.#open.push({ ...walk, node });
       return { odds, label, node };
     });
-    end.end = { kind: "fork", question, branches: ends };
+    end.end = { kind: "fork", question, branches: ends, ...(by !== undefined && { by }) };
     return true;
   }
 
@@ -210,12 +208,12 @@ class Machine {
         this.#leaveBaseChain(walk);
         return false;
       case "drop":
-        return this.#finish(walk, { kind: "dropped", by: this.#place(walk, frame, rule) });
+        return this.#finish(walk, { kind: "dropped", by: this.#place(walk, rule) });
       case "reject":
         return this.#finish(walk, {
           kind: "refused",
           answer: verdict.answer ?? usualRefusal(walk.packet),
-          by: this.#place(walk, frame, rule),
+          by: this.#place(walk, rule),
         });
       case "return":
         return this.#comeBack(walk, frame.caller);
@@ -241,9 +239,11 @@ class Machine {
     }
   }
 
-  #place(walk: Walk, { chain, index }: Frame, rule: Rule): string {
+  #place({ base, frame }: Walk, rule: Rule): string {
+    if (frame === undefined) return rule.text;
+    const { chain, index } = frame;
     const place = chain.isNumbered === false ? "" : ` rule ${placeIn(chain, index) + 1}`;
-    return `${walk.base?.table ?? ""} ${chain.name}${place}: ${rule.text}`;
+    return `${base?.table ?? ""} ${chain.name}${place}: ${rule.text}`;
   }
 
   /** At the end of a chain, returns to the caller, or applies the policy. */

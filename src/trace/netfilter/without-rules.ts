@@ -4,8 +4,10 @@
  */
 import type { NodeFacts } from "../facts.ts";
 import { type Packet, withDestination, withSource } from "../packet.ts";
-import type { Stage } from "./program.ts";
+import type { Hook, Stage } from "./program.ts";
 import type { Fate } from "./tree.ts";
+
+export const firstHook = ({ inInterface }: Packet): Hook => (inInterface === "" ? "output" : "prerouting");
 
 /** Why the kernel does not run nat chains for the packet at this hook; undefined if it does. */
 export function whyNotAsked(packet: Packet, stage: Stage): string | undefined {

@@ -42,6 +42,8 @@ export interface Expression {
   readonly bits?: readonly (number | undefined)[];
   /** Words for the numbers with which a part may be compared. Absent: there are none. */
   readonly names?: readonly (Names | undefined)[];
+  /** Whether the value is known of no packet that has one. @default false */
+  readonly isUnknown?: boolean;
   /** What else the value depends on. Undefined: on something that is not a field of the packet. */
   readonly asks: readonly Question[] | undefined;
 }
@@ -67,7 +69,7 @@ export function compileExpression(json: unknown, surroundings: Surroundings): Ex
     reader: (packet: Packet, drawn: number) => Reading,
     { draw, fields = [undefined], asks = [], names = [] }: Partial<Expression> = {},
   ): Expression => ({ text, read: reader, draw, fields, asks, names });
-  const unclear = (reader: (packet: Packet) => Reading): Expression => ({ ...read(reader), asks: undefined });
+  const unclear = (reader: (packet: Packet) => Reading): Expression => ({ ...read(reader), isUnknown: true });
   const constant = scalarOf(json);
   if (constant !== undefined) return read(() => value(constant));
   const found = named(json);
@@ -83,11 +85,11 @@ export function compileExpression(json: unknown, surroundings: Surroundings): Ex
       }
       const reader = (packet: Packet) => payload(packet, protocol, field, text);
       const compared = PAYLOAD_FIELDS[field];
-      if (compared === undefined) return unclear(reader);
-      if (protocol === "ip" || protocol === "ip6") return read(reader, { fields: [compared], names: [NAMES[field]] });
+      const isOfIp = protocol === "ip" || protocol === "ip6";
+      if (isOfIp && compared !== undefined) return read(reader, { fields: [compared], names: [NAMES[field]] });
       // ICMP is the transport header without ports.
-      const asks = [whichOf("protocol", transport === undefined ? ["icmp", "icmpv6"] : [transport])];
-      return read(reader, { fields: [compared], asks });
+      const asks = isOfIp ? [] : [whichOf("protocol", transport === undefined ? ["icmp", "icmpv6"] : [transport])];
+      return compared === undefined ? { ...unclear(reader), asks } : read(reader, { fields: [compared], asks });
     }
     case "meta": {
       const key = textOf(body.key) ?? textOf(found.body) ?? "";

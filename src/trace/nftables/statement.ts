@@ -26,10 +26,7 @@ import type { Reading } from "./packet-fields.ts";
 /** Compiles a statement. One that is not understood makes the walk fork, or ends it if the statement may change the packet. */
 export function compileStatement(json: unknown, surroundings: Surroundings): Step {
   const text = statementText(json);
-  const fixed = (result: StepResult): Step => {
-    const isClear = result.kind === "go-on" || result.kind === "verdict";
-    return { text, asks: isClear ? [] : undefined, run: () => result };
-  };
+  const fixed = (result: StepResult): Step => ({ text, asks: [], run: () => result });
   if (typeof json === "string") {
     const read = statementIn(json);
     return read === undefined ? fixed(unknown(text)) : { ...compileStatement(read, surroundings), text };
@@ -198,7 +195,7 @@ function mangle(body: JsonObject, text: string, surroundings: Surroundings): Ste
   if (target?.name === "ct" && key === "mark") return connectionMark(compileExpression(body.value, surroundings), text);
   if (target?.name !== "meta" || key !== "mark") {
     const result = acting(mangleAction(body), text);
-    return { text, asks: result === GO_ON ? [] : undefined, run: () => result };
+    return { text, asks: [], run: () => result };
   }
   const value = compileExpression(body.value, surroundings);
   return {
@@ -256,7 +253,7 @@ function entryStep({ op, set, elem, data }: EntryStatement, text: string, surrou
   return {
     text,
     // An entry holds the packet's own values, so it means the same for every sender.
-    asks: allAsked(value === undefined ? [key] : [key, value]),
+    asks: key.isUnknown || value?.isUnknown ? undefined : allAsked(value === undefined ? [key] : [key, value]),
     isAction: true,
     run(packet: Packet): StepResult {
       const reading = key.read(packet, 0);
