@@ -48,8 +48,7 @@ import {
 import { EXIT_FAILURE, EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
 import { runCommand, TEXT_OR_JSON, wordReader } from "./subcommand-options.ts";
 
-const BARE =
-  "No configuration of the node is known (--config): what clusterCIDR and other settings change is among these.\n";
+const BARE = "The node's configuration is not known (--config): clusterCIDR or another setting may be the reason.\n";
 
 /** The pod network in rules for clients of a cluster IP that are not pods. */
 const POD_NETWORK = /(?:! -s|saddr !=) ([\da-f.:]+\/\d+)/;
@@ -174,7 +173,7 @@ async function againstKernel(
   output.err(BARE);
   const [, prefix] = POD_NETWORK.exec(JSON.stringify(differences)) ?? [];
   if (prefix !== undefined)
-    output.err(`The compared rules take ${prefix} for the pod network: it may be the missing clusterCIDR.\n`);
+    output.err(`The compared rules take ${prefix} for the pod network: clusterCIDR may be that.\n`);
   return EXIT_FAILURE;
 }
 
@@ -358,7 +357,9 @@ const diffFlags = wordReader("kube-proxy diff", {
 /** @throws UsageError */
 async function readDiffOptions({ values, positionals }: ReturnType<typeof diffFlags>) {
   if (values["all-nodes"] === true)
-    throw new UsageError("--all-nodes is the kubectl plugin's: kubectl kube-proxy diff --kernel --all-nodes");
+    throw new UsageError(
+      "--all-nodes works with the kubectl plugin alone: kubectl kube-proxy diff --kernel --all-nodes",
+    );
   const { filename = [], dump = [], kernel = false, watch: watches = false } = values;
   const mode = kernel ? "kernel" : dump.length > 0 ? "dumps" : "objects";
   const hint = "See 'kube-proxy diff --help'.";

@@ -374,7 +374,7 @@ async function readOptions({ values, positionals }: ReturnType<typeof parsed>) {
   if (values["all-nodes"] && values["what-if"] !== undefined)
     throw new UsageError("--what-if is for one node: leave --all-nodes out");
   if (values.kernel && (values["all-nodes"] || values["what-if"] !== undefined))
-    throw new UsageError("--kernel is this host's: leave --all-nodes and --what-if out");
+    throw new UsageError("--kernel looks at this host: leave --all-nodes and --what-if out");
   const sysdump = await contextOf(values.dump ?? []);
   const { filename, kubeconfig, context } = values;
   const isElsewhere = filename !== undefined || kubeconfig !== undefined || context !== undefined;

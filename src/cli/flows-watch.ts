@@ -272,7 +272,9 @@ export class FlowWatch {
         this.#tell(flow);
       });
       for (const ids of [this.#begun, this.#old]) for (const id of ids.keys()) if (!live.has(id)) ids.delete(id);
-      this.#note(`the kernel lost messages ${this.#lost} times; ${missed} connections are reported from its table.`);
+      this.#note(
+        `the kernel lost messages ${this.#lost === 1 ? "once" : `${this.#lost} times`}; ${missed} ${missed === 1 ? "connection comes" : "connections come"} from its table.`,
+      );
     } catch (error) {
       this.#note(`the kernel lost messages, and its table cannot be read: ${messageOf(error)}`);
     } finally {

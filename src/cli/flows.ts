@@ -236,7 +236,7 @@ function readOptions({ values, positionals: words }: ReturnType<typeof parsed>) 
   const { from, to, state, output, count } = values;
   if (values.export === "otlp-http") {
     const hint = "A collector reads JSON lines: --export FILE, or --export - to a pipe.";
-    throw new UsageError("--export otlp-http is no longer there", hint);
+    throw new UsageError("--export otlp-http has been removed", hint);
   }
   const positionals = joinedKind(words);
   const service = positionals[0] && serviceTyped(positionals[0]);

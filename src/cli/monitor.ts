@@ -14,8 +14,8 @@ import { flagReader, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
 export const MONITOR_USAGE = `Usage: kube-proxy monitor [options]
 
 Prints every sync of a running daemon as it happens: which objects changed or what else was the cause, what was written,
-and how many milliseconds each part took. Ends when the daemon ends. A reader that is too slow is told how many syncs it
-has missed; the daemon never waits for it.
+and how many milliseconds each part took. Ends when the daemon ends. If its reader is too slow, a line says how many
+syncs were missed; the daemon never waits.
 
 ${SOCKET_FLAG_HELP}
 ${NODES_FLAGS_HELP}
@@ -59,7 +59,9 @@ export async function monitor(argv: readonly string[], output: Output): Promise<
 }
 
 function lineText(line: JournalLine): string {
-  return "missed" in line ? `… ${line.missed} syncs were missed: this reader is too slow\n` : recordText(line);
+  return "missed" in line
+    ? `… ${line.missed} ${line.missed === 1 ? "sync was" : "syncs were"} missed: this reader is too slow\n`
+    : recordText(line);
 }
 
 /** Yields lines until the connection ends, for any reason. Drops an incomplete last line. */
@@ -102,7 +104,7 @@ export async function openJournal(socket: string, last: number): Promise<Incomin
     response.destroy();
   } catch (error) {
     asked.destroy();
-    const reason = limit.aborted ? `nothing within ${ANSWER_LIMIT_MS / 1_000} seconds` : String(error);
+    const reason = limit.aborted ? `nothing within ${ANSWER_LIMIT_MS / 1_000} s` : String(error);
     throw new UsageError(`no answer at ${socket}: ${reason.replace(/^Error: /, "")}`, silentDaemonHint(socket));
   }
   throw new UsageError(`the daemon at ${socket} has no journal: is it of another version?`);
@@ -135,7 +137,7 @@ function stagesText({ stages: { waiting, model, rules, kernel, after } }: SyncRe
   return `${total} ms: waited ${ms(waiting)}, model ${ms(model)}, rules ${ms(rules)}${inKernel}, after ${ms(after)}`;
 }
 
-/** Significant digits only: `0.04`, `1.2`, `250`. */
+/** As people say them: `0.04`, `1.2`, `102`. */
 function ms(value: number): string {
-  return value >= 100 ? value.toFixed(0) : value >= 1 ? value.toFixed(1) : value.toFixed(2);
+  return String(Number(value.toFixed(value >= 10 ? 0 : value >= 1 ? 1 : 2)));
 }

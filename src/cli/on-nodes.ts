@@ -109,7 +109,7 @@ async function podsOf({ node, kubectl }: NodesAsked): Promise<readonly NodePod[]
   if (wanted.length > 0) return wanted;
   if (node === undefined) throw new UsageError(`no pod with the label ${SELECTOR} runs in ${NAMESPACE}`);
   const names = pods.map((pod) => pod.node);
-  const outside = "One that runs outside of pods is asked on its node, by this command without --node.";
+  const outside = "If it runs outside of pods, run this command on its node, without --node.";
   const hint =
     didYouMean(
       node,
@@ -398,7 +398,7 @@ async function runKubectl<Out, Err>(
   const [[status], out, err] = await reading.catch((error: unknown) => {
     child.kill("SIGKILL");
     if (error instanceof UsageError) throw error;
-    throw new UsageError(`the answer is not used: ${messageOf(error)}`);
+    throw new UsageError(`the answer cannot be used: ${messageOf(error)}`);
   });
   return [typeof status === "number" ? status : EXIT_FAILURE, out, err];
 }

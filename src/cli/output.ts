@@ -68,7 +68,7 @@ const LINES: readonly (readonly [line: RegExp, style: Style])[] = [
 /** Styles of words; if several match at one place, the first counts. */
 const WORDS: readonly (readonly [words: string, style: Style])[] = [
   [
-    "NOT healthy|NOT equal|not ready|no longer answers|refused|dropped|is missing|missing:|is gone|the last sync failed|REFUSED|FAILED|The simulation differs",
+    "NOT healthy|do NOT treat|not ready|no longer answers|refused|dropped|is missing|missing:|is gone|the last sync failed|REFUSED|FAILED|The simulation differs",
     "red",
   ],
   [
@@ -76,7 +76,7 @@ const WORDS: readonly (readonly [words: string, style: Style])[] = [
     "yellow",
   ],
   [
-    "answered|equal for all packets|now answers|healthy|used|ready|No differences|sent to|The simulation says the same",
+    "answered|as the Services ask|now answers|healthy|used|ready|No differences|sent to|The simulation says the same",
     "green",
   ],
 ];

@@ -9,7 +9,7 @@ import { offlineNode } from "../inspect/offline-node.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
 import { fateText, noticed } from "../prove/fate.ts";
 import { type Counterexample, type Proof, proving, type Side } from "../prove/proof.ts";
-import { planSide, specificationSide } from "../prove/sides.ts";
+import { planSide, SPECIFICATION, specificationSide } from "../prove/sides.ts";
 import { endText, type Packet } from "../trace/packet.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, type InspectChoices, readChoices, warner } from "./inspect-options.ts";
@@ -40,7 +40,7 @@ export const PROVE_USAGE = `Usage: kube-proxy prove -f DIR|FILE|- [--modes LIST]
        kube-proxy prove --dump FILE|DIR --against FILE|DIR --local ADDRESS... [options]
 
 Says whether rules do with every packet what the Services ask for: not with samples, with all of them. Rules compare
-packets with finitely many values, so packets fall into finitely many classes; one of each is led through both sides.
+packets with finitely many values, so packets fall into finitely many classes; one of each goes through both sides.
 The other side is a specification written from Kubernetes' documents, or other rules. Where the two differ, a packet is
 shown, and its way. Nothing is sent.
 
@@ -143,10 +143,10 @@ async function* answersTo(options: Options, output: Output, input: NodeJS.Readab
   }
   if (!isDifferent || rules === undefined) return;
   if (first.isBare)
-    output.err("No configuration of the node is known (--config): clusterCIDR and others may be what differs.\n");
+    output.err("The node's configuration is not known (--config): clusterCIDR or another setting may be the reason.\n");
   if (objects.serviceCIDRs.length === 0)
     output.err(
-      "No ServiceCIDR is among the objects: what is refused at unused cluster IPs is not known without (kubectl get servicecidrs).\n",
+      "No ServiceCIDR is among the objects (kubectl get servicecidrs): which unused cluster IPs are refused is not known.\n",
     );
 }
 
@@ -215,7 +215,7 @@ async function* answersOn(
       const record = objects.nodes.find(({ name }) => name === node.name);
       if (record === undefined || !record.addresses.some(({ address }) => isOf(address, family))) continue;
       if (rules !== undefined && !rules.families.has(family)) {
-        warn(`no rules of ${family} were given: nothing is said of it`);
+        warn(`no rules of ${family} were given: it is not proved`);
         continue;
       }
       const of = `${variant.name} on ${node.name}, ${family}`;
@@ -271,11 +271,11 @@ function readOptions(values: ReturnType<typeof parsed>["values"]) {
   if ([...dump, ...against, ...filename].filter((path) => path === "-").length > 1)
     throw new UsageError("standard input can be read only once: give files for the others");
   const isOfRules = dump.length > 0 || kernel;
-  if (isOfRules && values["all-nodes"]) throw new UsageError("rules are those of one node: leave --all-nodes out");
+  if (isOfRules && values["all-nodes"]) throw new UsageError("the rules are of one node: leave --all-nodes out");
   if (isOfRules && values.modes !== undefined)
-    throw new UsageError("--modes names plans; for rules of a node it is --as MODE");
+    throw new UsageError("--modes is for plans; for rules of a node give --as MODE");
   if (!isOfRules && values.as !== undefined)
-    throw new UsageError("--as is for the rules of --dump or --kernel; for plans it is --modes LIST");
+    throw new UsageError("--as is for rules of --dump or --kernel; for plans give --modes LIST");
   return { ...values, variants: (values.modes ?? values.mode ?? NAMES.join(",")).split(",").map(variantNamed) };
 }
 
@@ -289,14 +289,19 @@ interface Answer {
 function answerText({ node, family, sides, proof }: Answer): string {
   const [one, other] = sides;
   const where = node === undefined ? family : `${node}, ${family}`;
+  const isOfServices = one.name === SPECIFICATION;
+  const asAsked = isOfServices ? "every packet as the Services ask" : "every packet alike";
   const { classes, differing, examples, unprovable } = proof;
   const time = `${proof.seconds.toFixed(1)} s`;
-  const head = `${other.name} and ${one.name} (${where})`;
+  const head = `${other.name}${isOfServices ? "" : ` and ${one.name}`} (${where})`;
   if (differing === 0) {
-    if (unprovable === undefined) return `${head}: equal for all packets: ${classes} classes, ${time}\n`;
+    if (unprovable === undefined)
+      return `${head}: the rules treat ${asAsked} (${classes} classes of packets, ${time})\n`;
     return `${[`${head}: cannot be proved: ${unprovable}`, ...unprovedLines(proof, "Everything else is equal")].join("\n")}\n`;
   }
-  const lines = [`${head}: NOT equal: ${differing} of ${classes} classes of packets, ${time}`];
+  const lines = [
+    `${head}: the rules do NOT treat ${asAsked}: ${differing} of ${classes} classes of packets differ, ${time}`,
+  ];
   // Differences stay true without it.
   if (unprovable !== undefined)
     lines.push(`  Not proved: ${unprovable}`, ...unprovedLines(proof, "The others were compared"));

@@ -56,7 +56,7 @@ ${MODE_FLAGS.map(modeFlagHelp).join("")}      --without LIST           what the 
                                (in userspace mode the proxy's ports are counted; the daemon takes any that is free)
                                iptables-save: as that tool prints it, to compare with a node (${modesWith("iptables-save")})
                                netlink: the messages to the kernel (${modesWith("netlink")})
-                               sockets: where sockets of the node are led; programs: what leads them (${modesWith("sockets")})
+                               sockets: what the node's sockets connect to; programs: what redirects them (${modesWith("sockets")})
                                ip, ipset, ipvsadm, iptables: input of that tool alone (${modesWith("ipset")})
   -h, --help                   this text
 

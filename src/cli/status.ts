@@ -53,7 +53,9 @@ function statusText(report: Partial<StatusReport>): string {
   const lines = [`${program ?? "a daemon"}, ${mode ?? "not known"} mode, on ${node ?? "not known"}`];
   lines.push(isHealthy === true ? "healthy" : "NOT healthy: it does not keep up");
   if (report.isModeSet === false)
-    lines.push("the mode is not set: it is to be nftables from Kubernetes v1.40 on; set mode to the one that is meant");
+    lines.push(
+      "no mode is set, and Kubernetes plans nftables as the default from v1.40 on: set mode to the one you want",
+    );
   const { process: own, syncs } = report;
   if (own !== undefined) {
     const memory = `${(own.residentBytes / 1e6).toFixed(0)} MB`;
@@ -74,11 +76,11 @@ function statusText(report: Partial<StatusReport>): string {
   lines.push(...trackingLines(connectionTracking));
   if (typeof report.silentMs === "number") {
     const silence = durationText(report.silentMs / 1_000);
-    lines.push(`API server: spoke of the quietest resource ${silence} ago (up to 10 min are usual)`);
+    lines.push(`API server: last heard about the quietest resource ${silence} ago (up to 10 min is usual)`);
   }
   for (const { subject, reason } of failures)
     lines.push(`${/^(?:start|watch of )/.test(subject) ? "fails" : "refused"}: ${subject}: ${reason}`);
-  for (const { what, why } of limits) lines.push(`cannot: ${what}: ${why}`);
+  for (const { what, why } of limits) lines.push(`not possible: ${what}: ${why}`);
   return lines.map((line) => `${line}\n`).join("");
 }
 

@@ -91,7 +91,7 @@ export async function withLiveSockets(
     }
     // A failure matters only in the configured mode.
     if (live?.ok === false && config.mode === name) {
-      notes = [...notes, `where sockets are led could not be read: ${live.reason}`];
+      notes = [...notes, `what sockets connect to could not be read: ${live.reason}`];
     }
   }
   return { ...rules, notes };

@@ -126,7 +126,7 @@ async function opened(filter: TraceFilter, { assembler }: PacketQueue, signal: A
   } catch (error) {
     if (!(error instanceof NftError)) throw error;
     const hint = error.code === "exists" ? "Another trace --live seems to run: one at a time." : undefined;
-    throw new UsageError(`tracing packets is not possible: ${error.message}`, hint);
+    throw new UsageError(`packets cannot be traced: ${error.message}`, hint);
   }
 }
 

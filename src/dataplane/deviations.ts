@@ -22,11 +22,11 @@ export const DEVIATIONS = {
   "own-not-refused":
     "the node's own packets to external addresses without endpoints are not refused, unless the address is the node's (reference iptables.md §2)",
   "hairpin-anywhere":
-    "an endpoint of another node whose connection passes here and is led to itself is masqueraded too (reference iptables.md §7)",
+    "an endpoint of another node that connects through this node and reaches itself is masqueraded too (reference iptables.md §7)",
   "decided-at-socket":
-    "TCP and UDP of the node and its pods is led at the socket: endpoints see the client's own address, even a pod that is led to itself; rules handle what sockets cannot decide (reference ebpf.md §1.1, §1.4)",
+    "TCP and UDP sockets of the node and its pods connect to the endpoint itself: endpoints see the client's own address, even a pod that reaches itself; rules handle what sockets cannot decide (reference ebpf.md §1.1, §1.4)",
   "pods-not-at-socket":
-    "only the host's sockets are led at the socket: everything that pods send passes the rules (ebpf.hostNamespaceOnly)",
+    "only the host's sockets connect to the endpoint itself: everything that pods send passes the rules (ebpf.hostNamespaceOnly)",
   "loopback-node-ports":
     "node ports answer on IPv4 loopback addresses of the node; other packets to these are dropped unless they come from loopback (iptables.localhostNodePorts; CVE-2020-8558)",
   "loopback-relayed":
@@ -42,7 +42,7 @@ export const DEVIATIONS = {
     "a Local policy without endpoints on this node leads to those of the cluster if the Service is exposed to the outside, and otherwise refuses instead of dropping (reference ipvs.md §4)",
   "local-binds-node": "externalTrafficPolicy Local also applies to the node and its pods (reference ipvs.md §3)",
   "hairpin-of-unused":
-    "a pod that is led to itself is masqueraded even if the only Service that places it on this node does not use it (reference ipvs.md §6)",
+    "a pod that reaches itself is masqueraded even if the only Service that places it on this node does not use it (reference ipvs.md §6)",
   "own-endpoint-masqueraded":
     "packets from the node to an endpoint at their own source address are masqueraded, even without a Service (reference ipvs.md §6)",
   "own-barred-at-balancer":

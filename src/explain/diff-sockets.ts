@@ -20,7 +20,7 @@ async function* liveSockets({ families, config }: ExplainedCluster, warn: (messa
     const { family } = one.node;
     const live = await sockets.live(family, config);
     if (live.ok) yield { ...one, family, live, wanted: () => sockets.wanted(one.node, config, live.own) };
-    else warn(`where sockets are led could not be read (${family}): ${live.reason}`);
+    else warn(`what sockets connect to could not be read (${family}): ${live.reason}`);
   }
 }
 

@@ -196,8 +196,8 @@ function findName(cluster: ExplainedCluster, name: string, named: Partial<NamedP
   if (!isOfKernel && !/[A-Z_]/.test(name)) return nothing(name, noSuchService(name));
   return nothing(
     name,
-    `${name} is not a Service, nor a chain or set that this program makes in ${cluster.config.mode} mode for these objects; ` +
-      "it may be left over from an endpoint that is gone, or be another program's or another mode's",
+    `no Service, chain or set of ${cluster.config.mode} mode has the name ${name} for these objects: ` +
+      "it may belong to an endpoint that is gone, to another mode or to another program",
   );
 }
 

@@ -56,6 +56,9 @@ export async function planSide(name: string, node: OfflineNode, config: KubeProx
   return rulesSide(name, dumps, node.family, node.hostAddresses);
 }
 
+/** The name of the side that says what the Services ask for. */
+export const SPECIFICATION = "specification";
+
 /** @param deviations of the mode it is compared with. @param ownSockets the proxy's sockets. */
 export function specificationSide(
   cluster: ClusterRecords,
@@ -77,7 +80,7 @@ export function specificationSide(
     },
     new Set(deviations),
   );
-  return { name: "specification", hasSlots: deviations.includes("shares-by-slots"), ...meaning };
+  return { name: SPECIFICATION, hasSlots: deviations.includes("shares-by-slots"), ...meaning };
 }
 
 /** Throws `UnprovableError` when a packet meets a rule that is not understood. @param facts with all node addresses. */

@@ -267,7 +267,7 @@ test("what the kernel lost is told from its table", async () => {
   };
   const { out, err } = await run(["--watch", "-o", "json"], kernel(table, live));
   assert.equal(parsed(out).length, 2);
-  assert.match(err, /lost messages 2 times; 1 connections are reported from its table/);
+  assert.match(err, /lost messages 2 times; 1 connection comes from its table/);
 });
 
 test("a daemon names Services, and the kernel's refusal is told", async (t) => {
@@ -451,8 +451,8 @@ test("command lines that cannot be used", async () => {
     [["--from", "x"], /--from must be an address, or NAMESPACE\/NAME of a pod/],
     [["-o", "yaml"], /--output must be text or json/],
     [["--count", "-1"], /--count/],
-    [["--export", "otlp-http", "http://127.0.0.1:4318"], /otlp-http is no longer there\nA collector reads JSON lines/],
-    [["shop/web", "--export=otlp-http"], /no longer there/],
+    [["--export", "otlp-http", "http://127.0.0.1:4318"], /otlp-http has been removed\nA collector reads JSON lines/],
+    [["shop/web", "--export=otlp-http"], /has been removed/],
   ] as const) {
     const { status, err } = await run(args, kernel(WEB));
     assert.equal(status, 2, String(args));

@@ -41,5 +41,5 @@ test("trace: what a pod sends to a node port is masqueraded by the rules, and wh
 
 test("prove: the plan does what it is to do", async () => {
   const out = await run(proveCommand, "--node", "node-a", "--modes", "ebpf", "--family", "ipv4");
-  assert.match(out, /^ebpf and specification \(node-a, IPv4\): equal for all packets: /m);
+  assert.match(out, /^ebpf \(node-a, IPv4\): the rules treat every packet as the Services ask \(/m);
 });

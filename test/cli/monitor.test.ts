@@ -75,7 +75,7 @@ test("each sync in words: causes, what was written, milliseconds; safe for a ter
       "                  rules of 2 service ports destroyed by nft\\x1b[31m",
       "                  and 3 more",
       "    REFUSED: 1 service port changed, wrote add element ×2; " +
-        "102 ms: waited 100, model 0.04, rules 2.0 (kernel 1.3), after 0.00",
+        "102 ms: waited 100, model 0.04, rules 2 (kernel 1.3), after 0",
       "    refused: shop/web:http: no space",
       "",
     ].join("\n"),

@@ -233,7 +233,7 @@ test("an archive of a node is written where -o says, here, and over no file that
 test("a node that never stops answering has one line, and the other nodes' answers stay", async (t) => {
   const { folder, run, env } = cluster(t);
   env.FLOOD = "kp-a";
-  const why = /node-a.*the answer is not used: it is larger than 32 MiB/;
+  const why = /node-a.*the answer cannot be used: it is larger than 32 MiB/;
   const services = await run("services", "--all-nodes", "--no-traffic");
   assert.match(services.stderr, why);
   assert.match(services.stdout, /node-b:\n.*shop\/web/s);
@@ -243,7 +243,7 @@ test("a node that never stops answering has one line, and the other nodes' answe
   // A line that never ends, of a command whose output is passed on.
   const one = await run("services", "--node", "node-a");
   assert.deepEqual([one.status, one.stdout], [2, ""]);
-  assert.match(one.stderr, /^Error: the answer is not used: it is larger than 32 MiB\n/);
+  assert.match(one.stderr, /^Error: the answer cannot be used: it is larger than 32 MiB\n/);
   const exported = await run("flows", "--all-nodes", "--export", "lines");
   assert.match(exported.stderr, why);
   assert.match(readFileSync(join(folder, "lines"), "utf8"), /"flow of":"kp-b"/);

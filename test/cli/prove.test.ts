@@ -33,8 +33,11 @@ test("every mode does what the examples ask for, in both families", async () => 
   const { status, out, err } = await onNode();
   assert.equal(err, "");
   assert.equal(status, 0, out);
-  assert.match(out, /^iptables and specification \(node-a, IPv4\): equal for all packets: \d+ classes, \d+\.\d s$/m);
-  assert.match(out, /^flat and specification \(node-a, IPv6\): equal for all packets: /m);
+  assert.match(
+    out,
+    /^iptables \(node-a, IPv4\): the rules treat every packet as the Services ask \(\d+ classes of packets, \d+\.\d s\)$/m,
+  );
+  assert.match(out, /^flat \(node-a, IPv6\): the rules treat every packet as the Services ask \(/m);
 });
 
 test("all nodes, as data", async () => {
@@ -71,7 +74,7 @@ describe("a dump", () => {
     );
     const { status, out } = await onNode("--family", "ipv4", "--dump", path);
     assert.equal(status, 1);
-    assert.match(out, /NOT equal: \d+ of \d+ classes of packets/);
+    assert.match(out, /the rules do NOT treat every packet as the Services ask: \d+ of \d+ classes of packets differ/);
     assert.match(out, /specification: .*10\.180\.1\.11:8080/);
     assert.match(out, /10\.180\.1\.99:8080/);
     assert.match(out, /shop\/\S+, .*TrafficPolicy Cluster, \d of \d endpoints ready/);
@@ -93,7 +96,10 @@ describe("a dump", () => {
     const argv = ["--family", "ipv4", "--dump", file("differs.txt", text)];
     const { status, out } = await onNode(...argv);
     assert.equal(status, 1, out);
-    assert.match(out, /NOT equal: .*\n {2}Not proved: .*u32.*\n {2}such as .*\n {2}The others were compared: /);
+    assert.match(
+      out,
+      /do NOT treat every packet as the Services ask: .*\n {2}Not proved: .*u32.*\n {2}such as .*\n {2}The others were compared: /,
+    );
     assert.match(out, /clients notice: no client reaches 10\.180\.1\.11:8080/);
     const [{ result, because }] = JSON.parse((await onNode(...argv, "-o", "json")).out);
     assert.equal(result, "different");
@@ -126,7 +132,7 @@ describe("a dump", () => {
   test("of one family, for both: the other is said to be left out, and the mode is told by the rules", async () => {
     const { status, out, err } = await onNode("--dump", file("one-family.txt", await saved()));
     assert.equal(status, 0, out);
-    assert.equal(out.match(/equal for all packets/g)?.length, 1);
+    assert.equal(out.match(/the rules treat every packet as the Services ask/g)?.length, 1);
     assert.match(err, /no rules of IPv6 were given/);
   });
 
@@ -134,7 +140,7 @@ describe("a dump", () => {
     const argv = ["-f", file("cluster.json", EXAMPLES), "--node", "node-a", "--dump", "-"];
     const { status, out } = await runCommand(proveCommand, argv, (await saved()) + (await saved("ipv6")));
     assert.equal(status, 0, out);
-    assert.match(out, /\(node-a, IPv4\): equal[\s\S]*\(node-a, IPv6\): equal/);
+    assert.match(out, /\(node-a, IPv4\): the rules treat[\s\S]*\(node-a, IPv6\): the rules treat/);
   });
 
   for (const mode of ["ipvs", "userspace", "nftables"]) {
@@ -147,7 +153,7 @@ describe("a dump", () => {
         paths.push("--dump", file(`${mode}-${form}.txt`, await saved("ipv4", mode, form)));
       const { out, err } = await onNode("--family", "ipv4", ...paths);
       if (mode === "userspace") assert.match(err, /rules of userspace mode lead to sockets of the proxy/);
-      else assert.match(out, /: equal for all packets/);
+      else assert.match(out, /: the rules treat every packet as the Services ask/);
     });
   }
 
@@ -190,7 +196,7 @@ describe("input that cannot be used", () => {
     [["-f", "-", "--kernel", "--dump", "x"], /exclude each other/],
     [["-f", "-", "--node", "node-a", "--dump", "/nowhere"], /cannot read the dump \/nowhere/],
     [["-f", "-", "--dump", "-"], /standard input can be read only once/],
-    [["-f", "-", "--as", "ipvs"], /--as is for the rules of --dump or --kernel/],
+    [["-f", "-", "--as", "ipvs"], /--as is for rules of --dump or --kernel/],
     [["-f", "-", "-o", "yaml"], /--output must be text or json, got "yaml"/],
   ];
   for (const [argv, error] of cases) {

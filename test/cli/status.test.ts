@@ -136,7 +136,7 @@ test("what the node cannot do is said, and leaves the status 0", async (t) => {
   daemonAt(t, path, [], [{ what: "IPv6 services", why: "the kernel has no \u001b[31msupport" }]);
   const { status: code, out } = await runCommand(status, ["--socket", path]);
   assert.equal(code, 0);
-  assert.match(out, /^cannot: IPv6 services: the kernel has no \\x1b\[31msupport$/m);
+  assert.match(out, /^not possible: IPv6 services: the kernel has no \\x1b\[31msupport$/m);
   const { out: json } = await runCommand(status, ["--socket", path, "-o", "json"]);
   assert.equal(JSON.parse(json).limits.length, 1);
 });
@@ -149,7 +149,7 @@ test("how long the API server has been silent is said, and what it does not tell
   const { out } = await runCommand(status, ["--socket", path]);
   assert.match(
     out,
-    /^API server: spoke of the quietest resource 7 min ago \(up to 10 min are usual\)\nfails: watch of services: nothing listens there$/m,
+    /^API server: last heard about the quietest resource 7 min ago \(up to 10 min is usual\)\nfails: watch of services: nothing listens there$/m,
   );
 });
 
@@ -158,7 +158,7 @@ test("a mode that is not set is said", async (t) => {
   daemonAt(t, path, [], [], undefined, undefined, { isModeSet: false });
   const { status: code, out } = await runCommand(status, ["--socket", path]);
   assert.equal(code, 0);
-  assert.match(out, /^the mode is not set: it is to be nftables from Kubernetes v1\.40 on;/m);
+  assert.match(out, /^no mode is set, and Kubernetes plans nftables as the default from v1\.40 on: /m);
 });
 
 test("a socket that was left behind is replaced, a file is not; the daemon goes on without", async (t) => {

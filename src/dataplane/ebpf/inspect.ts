@@ -28,6 +28,6 @@ function sources(facts: SourceFacts): readonly string[] {
   const { masqueradeAll, ebpf } = facts.config;
   if (masqueradeAll || ebpf.hostNamespaceOnly || facts.port.protocol === "SCTP") return TRANSLATING.sources(facts);
   const hairpin =
-    "An endpoint that asks its own Service and gets itself sees itself where it is led at the socket, and the node's address where it is not (UDP at node ports, the Local policy of the outside).";
+    "An endpoint that asks its own Service and reaches itself sees its own address where its socket connects to the endpoint, and the node's where rules decide (UDP at node ports, the Local policy of the outside).";
   return [...masqueradingOf(facts), ...(facts.hasLocal ? [hairpin] : [])];
 }

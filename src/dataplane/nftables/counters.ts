@@ -23,7 +23,7 @@ export const nftablesCounters: ModeCounters = {
     return isCounting
       ? ["Elements count the connections of a Service since its address, or an endpoint's slot, was last written."]
       : [
-          "The rules have no counters, so only open connections are known; connections.count gives the flat layout some.",
+          "Only open connections are shown: these rules have no counters (nftables.layout: Flat with connections.count has).",
         ];
   },
 };

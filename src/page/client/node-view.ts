@@ -43,9 +43,9 @@ function parts({ status, zone, isNodeEligible, problems, lastSync }: StateAnswer
       Object.entries(facts).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, plain(value))]),
     ),
     scrolling("Families", el("table", {}, tableParts(names, families, el("caption", {}, "Families")))),
-    el("h2", {}, "What it cannot do"),
+    el("h2", {}, "Problems"),
     cannot.length === 0
-      ? el("p", {}, "Nothing is known to be missing, and the kernel refuses nothing.")
+      ? el("p", {}, "None are known, and the kernel refuses nothing.")
       : el(
           "ul",
           {},

@@ -58,7 +58,7 @@ export async function expectTold(
   );
   assert.match(
     explain.stdout,
-    /gets itself sees itself where it is led at the socket, and the node's address where it is not/,
+    /reaches itself sees its own address where its socket connects to the endpoint, and the node's where rules decide/,
   );
   assert.deepEqual([same.stdout, same.status], ["No differences.\n", 0], same.stderr);
   const decided = `by the pinned maps: TCP ${at} leads to 10.180.0.11:8080, 10.180.1.11:8080\n`;
