@@ -134,6 +134,8 @@ export function flagHint(command: string, given: string, names: Iterable<string>
   const all = [...names];
   const daemons = DAEMON_WORDS[given] ?? "";
   if (all.includes(daemons)) return `The daemon's ${given} is --${daemons} here.`;
+  if (given === "--services")
+    return "Archives have no explain.json any more: kube-proxy explain SERVICE --dump FOLDER.";
   if (given === "-l" || given === "--selector") return "Labels are not looked at: name a Service, an address or a pod.";
   const nearest = given.startsWith("--") ? nearestWord(given.slice(2), all) : undefined;
   const help = `see '${command} --help'`;

@@ -6,7 +6,7 @@ import type { StatusReport } from "../daemon/inspect-report.ts";
 import { safe } from "../explain/safe-text.ts";
 import { execProcess } from "../kernel/process.ts";
 import { DEFAULT_INSPECT_SOCKET, identityLine, programIdentity } from "../program/program-identity.ts";
-import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, readChoices } from "./inspect-options.ts";
+import { INSPECT_FLAGS, INSPECT_FLAGS_HELP } from "./inspect-options.ts";
 import { askDaemon } from "./inspect-socket-client.ts";
 import { OBJECTS_FLAGS, OBJECTS_FLAGS_HELP, readObjects } from "./objects-input.ts";
 import { EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
@@ -14,16 +14,14 @@ import { flagReader, runCommand } from "./subcommand-options.ts";
 import { type Archive, type ArchiveIndex, type SysdumpPart, writeArchive } from "./sysdump/archive.ts";
 import { daemonFacts } from "./sysdump/daemon-facts.ts";
 import { hostFacts } from "./sysdump/host-facts.ts";
-import { answerParts } from "./sysdump/objects-list.ts";
+import { objectsList } from "./sysdump/objects-list.ts";
 import { type HttpPlaces, httpPlaces, logParts, settingsParts } from "./sysdump/settings.ts";
-
-const DEFAULT_SERVICES = 500;
 
 export const SYSDUMP_USAGE = `Usage: kube-proxy sysdump [-o FILE] [options]
 
 Writes one archive (tar.gz) for support: versions, configuration, what a running daemon says of itself, the rules and
-settings of this host's kernel, the objects, and what explain says of them. Works without a daemon, and without root; what
-could not be read is in its index, with the reason. Secrets are left out: tokens, passwords, keys, certificates, the
+settings of this host's kernel, and the objects. Works without a daemon, and without root; what could not be read is in its
+index, with the reason. Secrets are left out: tokens, passwords, keys, certificates, the
 environment of exec plugins. Names of Services and addresses are in it.
 
   -o, --output FILE|-          the archive, readable by its owner alone; - is standard output
@@ -33,7 +31,6 @@ environment of exec plugins. Names of Services and addresses are in it.
       --metrics HOST:PORT      where it serves metrics (default: of --config, or 127.0.0.1:10249)
       --healthz HOST:PORT      where it serves healthz (default: of --config, or 127.0.0.1:10256)
       --log FILE               the end of a log file (repeatable)
-      --services NUMBER        how many Services are explained at most (default ${DEFAULT_SERVICES})
 ${OBJECTS_FLAGS_HELP}
 ${INSPECT_FLAGS_HELP}
   -h, --help                   this text
@@ -60,7 +57,6 @@ const parsed = flagReader("kube-proxy sysdump", {
   metrics: { type: "string" },
   healthz: { type: "string" },
   log: { type: "string", multiple: true },
-  services: { type: "string", default: String(DEFAULT_SERVICES) },
 });
 type SysdumpValues = ReturnType<typeof parsed>["values"];
 
@@ -85,7 +81,7 @@ export async function sysdump(
       daemon: report === undefined ? "did not answer" : report.program,
       uses: "explain, trace and diff read this folder: see kube-proxy sysdump --help",
     };
-    const parts = partsOf(options, report, places, input).map(({ name: of, read }, done, { length: total }) => ({
+    const parts = partsOf(options, places, input).map(({ name: of, read }, done, { length: total }) => ({
       name: of,
       async read() {
         await output.progress?.({ of, what: "parts", done, total });
@@ -111,25 +107,19 @@ function tell(path: string, { files, notRead }: ArchiveIndex, output: Output): v
 type SysdumpOptions = ReturnType<typeof readOptions>;
 
 function partsOf(
-  options: SysdumpOptions,
-  report: Partial<StatusReport> | undefined,
+  { values, socket }: SysdumpOptions,
   places: HttpPlaces,
   input: NodeJS.ReadableStream,
 ): readonly SysdumpPart[] {
-  const { values, socket } = options;
-  const mode = values.mode ?? (values.config === undefined ? report?.mode : undefined);
-  const node = values.node ?? values["hostname-override"] ?? report?.node;
-  const choices = () => readChoices({ ...values, mode, node });
-  const objects = async () => {
-    const problems: string[] = [];
-    const quiet: Output = { out: () => {}, err: (text) => void problems.push(text) };
-    return { objects: await readObjects(values, quiet, input), problems };
-  };
+  const problems: string[] = [];
+  const quiet: Output = { out: () => {}, err: (text) => void problems.push(text) };
+  const objects = async () => objectsList(await readObjects(values, quiet, input));
   return [
     ...settingsParts(values.config, values.kubeconfig),
     ...daemonFacts(socket, { metrics: values.metrics ?? places.metrics, healthz: values.healthz ?? places.healthz }),
     ...hostFacts(execProcess),
-    ...answerParts({ objects, choices, most: options.services }),
+    { name: "objects/cluster.json", read: async () => `${JSON.stringify(await objects(), undefined, 1)}\n` },
+    { name: "objects-problems.txt", read: async () => problems.join("") },
     ...logParts(values.log ?? []),
   ];
 }
@@ -150,20 +140,10 @@ function readOptions(values: SysdumpValues) {
     if (address !== undefined && !/^[\w.:[\]-]+:\d{1,5}$/.test(address))
       throw new UsageError(`--${flag} must be HOST:PORT, got "${address}"`);
   }
-  if (!/^\d{1,6}$/.test(values.services)) throw new UsageError(`--services must be a number, got "${values.services}"`);
   const createdMs = Date.now();
   const node = values.node ?? values["hostname-override"] ?? hostname();
   const time = new Date(createdMs).toISOString().replaceAll(/[-:]|\.\d+/g, "");
   const folder = `kube-proxy-sysdump-${node.replaceAll(/[^\w.-]/g, "_").slice(0, 40)}-${time}`;
   const path = values.output ?? `${folder}.tar.gz`;
-  return {
-    values,
-    node,
-    folder,
-    createdMs,
-    path,
-    socket: values.socket,
-    replaces: values.force,
-    services: Number(values.services),
-  };
+  return { values, node, folder, createdMs, path, socket: values.socket, replaces: values.force };
 }

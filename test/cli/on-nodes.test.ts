@@ -210,11 +210,11 @@ test("flows --export of many nodes asks some at a time", async (t) => {
 test("an archive of a node is written where -o says, here, and over no file that is there without --force", async (t) => {
   const { folder, run } = cluster(t);
   const read = (name: string) => readFileSync(join(folder, name), "utf8");
-  const named = await run("sysdump", "--node", "node-a", "-o", "a.tar.gz", "--services", "7");
+  const named = await run("sysdump", "--node", "node-a", "-o", "a.tar.gz", "--log", "7");
   assert.deepEqual([named.status, named.stdout], [0, "a.tar.gz\n"]);
-  assert.match(read("a.tar.gz"), /^an archive of --output=- .* --services 7$/);
+  assert.match(read("a.tar.gz"), /^an archive of --output=- .* --log 7$/);
   const piped = await run("sysdump", "--node=node-a", "--output=-");
-  assert.deepEqual([piped.status, piped.stdout], [0, read("a.tar.gz").replace(" --services 7", "")]);
+  assert.deepEqual([piped.status, piped.stdout], [0, read("a.tar.gz").replace(" --log 7", "")]);
   const each = await run("sysdump", "--all-nodes", "-o", "all.tar.gz");
   assert.deepEqual([each.status, existsSync(join(folder, "all.tar.gz"))], [2, false]);
 

@@ -126,7 +126,7 @@ test("prove, explain --all-nodes, diff and sysdump tell how far they are", async
   assert.deepEqual([...(await toldBy(explain, "shop/web-1", "-f", one, "--all-nodes"))], [reading, "N of N Nodes"]);
   assert.deepEqual([...(await toldBy(diff, one, other))], [reading, "N of N Nodes"]);
   const archive = await toldBy(sysdump, "-f", one, "--node", "node-1", "-o", join(dir, "archive.tgz"));
-  assert.ok(archive.has("explain.json: N of N parts"), [...archive].join("\n"));
+  assert.ok(archive.has("objects/cluster.json: N of N parts"), [...archive].join("\n"));
 });
 
 /** `prove` of many Services in a terminal, with Ctrl-C once the line is there. */

@@ -175,9 +175,6 @@ test("what a running daemon says is in it; one without a journal is no hindrance
   const dump = unpacked(path, at);
   const report = readFileSync(join(dump, "daemon/status.json"), "utf8");
   assert.deepEqual([JSON.parse(report).mode, report.includes(SECRET)], ["nftables", false]);
-  // Mode and node come from the daemon.
-  const { servicePorts } = JSON.parse(readFileSync(join(dump, "explain.json"), "utf8"));
-  assert.deepEqual([servicePorts[0].mode, servicePorts[0].node], ["nftables", "node-a"]);
   assert.ok(JSON.parse(readFileSync(join(dump, "daemon/services.json"), "utf8")).length > 10);
 });
 
@@ -275,7 +272,7 @@ test("a file that is there stays, unless it may be replaced; links are never fol
 
 test("bad input: status 2, and nothing is written", async (t) => {
   const at = folder(t);
-  for (const args of [["--metrics", "x"], ["--services", "many"], ["--nonsense"], ["stray"]]) {
+  for (const args of [["--metrics", "x"], ["--services", "7"], ["--nonsense"], ["stray"]]) {
     const { status, err } = await runCommand(sysdump, ["-o", join(at, "x"), ...args]);
     assert.equal(status, 2);
     assert.match(err, /^Error: /);
@@ -349,9 +346,6 @@ test("explain, trace and diff read what is unpacked; standard output takes the a
 
   const objects = ["-f", join(dump, "objects"), "--node", "node-a", "--family", "ipv4"];
   assert.match((await runCommand(explain, ["shop/web", ...objects])).out, /^shop\/web:http TCP/);
-  const { servicePorts, servicesLeftOut } = JSON.parse(readFileSync(join(dump, "explain.json"), "utf8"));
-  assert.equal(servicesLeftOut, 0);
-  assert.ok(servicePorts.some(({ servicePort }: { servicePort: string }) => servicePort === "shop/web:http"));
 
   // The rules of the host that runs the tests may be any: replace them with the wanted ones.
   for (const name of readdirSync(join(dump, "rules"))) rmSync(join(dump, "rules", name));

@@ -1,7 +1,9 @@
 /** A running daemon's reports about itself, over its inspect socket and HTTP ports. Without one, each part says so. */
 
 import { createInterface } from "node:readline";
-import { request } from "../../kernel/node-http.ts";
+import { Readable } from "node:stream";
+import { messageOf } from "../../logging/message-of.ts";
+import { readBounded } from "../bounded-input.ts";
 import { askDaemon } from "../inspect-socket-client.ts";
 import { openJournal } from "../monitor.ts";
 import { PartError, type SysdumpPart } from "./archive.ts";
@@ -48,30 +50,17 @@ function redactedJson(text: string): string {
 }
 
 /** @throws PartError if nothing answers there. */
-function httpText(address: string, path: string): Promise<string> {
+async function httpText(address: string, path: string): Promise<string> {
   if (address === "") throw new PartError("the configuration has switched it off");
-  const { promise, resolve, reject } = Promise.withResolvers<string>();
-  const fail = (error: Error) => reject(new PartError(`http://${address}${path}: ${error.message}`));
-  const asked = request(`http://${address}${path}`, { timeout: LIMIT_MS }, (response) => {
-    const parts: Buffer[] = [];
-    let size = 0;
-    response.on("data", (part: Buffer) => {
-      parts.push(part);
-      size += part.length;
-      if (size > MOST_BYTES) asked.destroy(new Error("the answer is too long"));
-    });
-    response.on("error", fail);
-    response.on("end", () => {
-      const text = Buffer.concat(parts).toString();
-      // An unhealthy daemon gives the reason with another status.
-      if (response.statusCode === 200 || path === "/healthz") resolve(text);
-      else fail(new Error(`status ${response.statusCode}`));
-    });
-  });
-  asked.on("timeout", () => asked.destroy(new Error(`nothing within ${LIMIT_MS / 1_000} seconds`)));
-  asked.on("error", fail);
-  asked.end();
-  return promise;
+  try {
+    const { status, body } = await fetch(`http://${address}${path}`, { signal: AbortSignal.timeout(LIMIT_MS) });
+    // An unhealthy daemon gives the reason with another status.
+    if (status !== 200 && path !== "/healthz") throw new Error(`status ${status}`);
+    return (await readBounded(Readable.from(body ?? []), MOST_BYTES)).toString("utf8");
+  } catch (error) {
+    const { cause = error } = error instanceof Error ? error : {};
+    throw new PartError(`http://${address}${path}: ${messageOf(cause)}`);
+  }
 }
 
 /** The last lines of the journal, which never ends by itself. @throws UsageError if there is none. */
