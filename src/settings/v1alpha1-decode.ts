@@ -14,15 +14,10 @@ import {
 } from "../config/document-fields.ts";
 import { parseQuantity } from "../config/quantity.ts";
 import type { ConfigurationDocument } from "../config/v1alpha1-document.ts";
+import { configTextOf, TextSyntaxError } from "../text/decode-text.ts";
 import { parseDuration } from "../text/duration.ts";
 import { type Parsed, quoteGo, toFloat32 } from "../text/go-text.ts";
-import {
-  type ConfigText,
-  configTextOf,
-  type JsonValue,
-  readConfigText,
-  TextSyntaxError,
-} from "../text/upstream-yaml.ts";
+import { type ConfigText, type JsonValue, readConfigText } from "../text/upstream-yaml.ts";
 import { CONFIGURATION } from "./defaults.ts";
 
 /** A file that cannot be used at all; the message begins with `failed to decode: `. */

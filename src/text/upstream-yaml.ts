@@ -1,7 +1,6 @@
 /**
  * From a configuration file or kubeconfig to plain JSON values, as upstream's YAML reader sees them: YAML 1.1 booleans,
- * no base-60 numbers and no dates, the first document only, the last of duplicate keys. Bytes that are not UTF-8 and control
- * characters are rejected; UTF-16 is recognised by its byte order mark. Reference configuration.md §3.1.
+ * no base-60 numbers and no dates, the first document only, the last of duplicate keys. Reference configuration.md §3.1.
  */
 import {
   type Document,
@@ -17,6 +16,7 @@ import {
   type Tags,
 } from "yaml";
 import { messageOf } from "../logging/message-of.ts";
+import { TextSyntaxError } from "./decode-text.ts";
 import { quoteGo } from "./go-text.ts";
 
 export type JsonValue = null | boolean | number | string | readonly JsonValue[] | { readonly [key: string]: JsonValue };
@@ -169,73 +169,6 @@ function toJsonValue(value: unknown, sorted: boolean): JsonValue {
   const entries = Object.entries(value);
   if (sorted) entries.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
   return Object.fromEntries(entries.map(([key, item]) => [key, toJsonValue(item, sorted)]));
-}
-
-/** A text that is not YAML or JSON; the message is the parser's. */
-export class TextSyntaxError extends Error {
-  override readonly name = "TextSyntaxError";
-}
-
-/** A character that YAML may not contain unescaped. */
-const NOT_PRINTABLE = /[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/u;
-
-/**
- * Decodes a configuration file.
- *
- * @throws {@link TextSyntaxError} in the words of upstream's reader.
- */
-export function configTextOf(bytes: Uint8Array): string {
-  const [first, second] = bytes;
-  if (first === 0xff && second === 0xfe) return checked(utf16(bytes.subarray(2), "utf-16le"));
-  if (first === 0xfe && second === 0xff) return checked(utf16(bytes.subarray(2), "utf-16be"));
-  const text = new TextDecoder("utf-8").decode(bytes);
-  if (/^\s*\{/.test(text)) return text;
-  try {
-    return checked(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
-  } catch (error) {
-    if (error instanceof TextSyntaxError) throw error;
-    throw new TextSyntaxError(`yaml: ${utf8Problem(bytes)}`);
-  }
-}
-
-function utf16(bytes: Uint8Array, encoding: "utf-16le" | "utf-16be"): string {
-  if (bytes.length % 2 !== 0) throw new TextSyntaxError("yaml: incomplete UTF-16 character");
-  try {
-    return new TextDecoder(encoding, { fatal: true }).decode(bytes);
-  } catch {
-    throw new TextSyntaxError("yaml: incomplete UTF-16 surrogate pair");
-  }
-}
-
-function checked(text: string): string {
-  if (NOT_PRINTABLE.test(text)) throw new TextSyntaxError("yaml: control characters are not allowed");
-  return text;
-}
-
-/** Why bytes are not UTF-8, in upstream's words. */
-function utf8Problem(bytes: Uint8Array): string {
-  for (let at = 0; at < bytes.length; ) {
-    const width = utf8Width(bytes[at] ?? 0);
-    if (width === 0) return "invalid leading UTF-8 octet";
-    if (at + width > bytes.length) return "incomplete UTF-8 octet sequence";
-    const character = bytes.subarray(at, at + width);
-    if (character.subarray(1).some((octet) => (octet & 0xc0) !== 0x80)) return "invalid trailing UTF-8 octet";
-    if (isOverlong(character)) return "invalid length of a UTF-8 sequence";
-    at += width;
-  }
-  return "invalid Unicode character";
-}
-
-function utf8Width(octet: number): number {
-  if (octet < 0x80) return 1;
-  if (octet >= 0xc0 && octet < 0xe0) return 2;
-  if (octet >= 0xe0 && octet < 0xf0) return 3;
-  return octet >= 0xf0 && octet < 0xf8 ? 4 : 0;
-}
-
-function isOverlong([lead = 0, next = 0, ...more]: Uint8Array): boolean {
-  if (more.length === 0) return lead === 0xc0 || lead === 0xc1;
-  return more.length === 1 ? lead === 0xe0 && next < 0xa0 : lead === 0xf0 && next < 0x90;
 }
 
 /** Go's integers in any base, with `_` anywhere after the first character. */

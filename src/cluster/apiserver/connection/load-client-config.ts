@@ -3,6 +3,7 @@ import { readFile } from "node:fs/promises";
 import { isIPv6 } from "node:net";
 import type { Logger } from "../../../logging/logger.ts";
 import { messageOf } from "../../../logging/message-of.ts";
+import { TextSyntaxError } from "../../../text/decode-text.ts";
 import { type ClientConfig, ClientConfigError, parseServerUrl, UNSAID } from "./client-config.ts";
 import { resolveKubeconfig } from "./kubeconfig.ts";
 
@@ -47,7 +48,7 @@ async function decode(path: string): Promise<unknown> {
       cause: error,
     });
   }
-  const { TextSyntaxError, readConfigText } = await import("../../../text/upstream-yaml.ts");
+  const { readConfigText } = await import("../../../text/upstream-yaml.ts");
   try {
     return readConfigText(text).root;
   } catch (error) {
