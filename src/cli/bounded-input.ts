@@ -1,5 +1,6 @@
 /** Reads the user's input: a file, a pipe or standard input, up to a size that no cluster's dump reaches. */
 import { createReadStream } from "node:fs";
+import { textOf } from "../text/decode-text.ts";
 
 /** Three times the rules of 10,000 Services as nft prints them in JSON. A device may never end. */
 const MAX_BYTES = 128 * 2 ** 20;
@@ -36,7 +37,7 @@ export async function* bounded(
   }
 }
 
-/** Reads text; `-` is standard input. @throws as {@link readBounded} */
+/** Reads text, also of UTF-16; `-` is standard input. @throws as {@link readBounded} */
 export async function readInputText(path: string, standardInput: NodeJS.ReadableStream): Promise<string> {
-  return (await readBounded(path === "-" ? standardInput : path)).toString("utf8");
+  return textOf(await readBounded(path === "-" ? standardInput : path));
 }

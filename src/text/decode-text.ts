@@ -8,15 +8,26 @@ export class TextSyntaxError extends Error {
 /** A character that YAML may not contain unescaped. */
 const NOT_PRINTABLE = /[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/u;
 
+/** Decodes manifests, dumps and others whose readers check the text. */
+export function textOf(bytes: Uint8Array): string {
+  // The decoder leaves the mark out.
+  return new TextDecoder(utf16Of(bytes) ?? "utf-8").decode(bytes);
+}
+
+/** The encoding that a byte order mark tells of, as PowerShell's `>` writes it. */
+function utf16Of([first, second]: Uint8Array): "utf-16le" | "utf-16be" | undefined {
+  if (first === 0xff && second === 0xfe) return "utf-16le";
+  return first === 0xfe && second === 0xff ? "utf-16be" : undefined;
+}
+
 /**
  * Decodes a configuration file.
  *
  * @throws {@link TextSyntaxError} in the words of upstream's reader.
  */
 export function configTextOf(bytes: Uint8Array): string {
-  const [first, second] = bytes;
-  if (first === 0xff && second === 0xfe) return checked(utf16(bytes.subarray(2), "utf-16le"));
-  if (first === 0xfe && second === 0xff) return checked(utf16(bytes.subarray(2), "utf-16be"));
+  const encoding = utf16Of(bytes);
+  if (encoding !== undefined) return checked(utf16(bytes.subarray(2), encoding));
   const text = new TextDecoder("utf-8").decode(bytes);
   if (/^\s*\{/.test(text)) return text;
   try {

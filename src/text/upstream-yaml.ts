@@ -176,6 +176,8 @@ const INTEGER =
   /^(?:[-+]_*)?(?:0_*[xX]_*[0-9a-fA-F][0-9a-fA-F_]*|0_*[bB]_*[01][01_]*|0_*[oO]_*[0-7][0-7_]*|0[0-7_]*|[1-9][0-9_]*)$/;
 const FLOAT = /^[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?$/;
 const INT64_END = 2n ** 63n;
+/** More than an int64 has in any base, with its prefix and some zeros. */
+const MOST_DIGITS = 256;
 /** The greatest double that is an int64. */
 const GREATEST = 2 ** 63 - 1024;
 
@@ -190,9 +192,11 @@ const SCALAR_TAGS: readonly ScalarTag[] = [
 function integerOf(text: string): number {
   const digits = text.replaceAll("_", "");
   const size = digits.replace(/^[-+]/, "");
-  const value = BigInt(/^0[0-7]/.test(size) ? `0o${size}` : size);
+  const literal = /^0[0-7]/.test(size) ? `0o${size}` : size;
+  // Reading a long one as a BigInt would take time by the square of its length.
+  const value = literal.length > MOST_DIGITS ? INT64_END : BigInt(literal);
   const isNegative = digits.startsWith("-");
-  const number = value < INT64_END ? Math.min(Number(value), GREATEST) : Number(value);
+  const number = value < INT64_END ? Math.min(Number(value), GREATEST) : Number(literal);
   return isNegative ? -number : number;
 }
 

@@ -1,5 +1,6 @@
 /** The objects that a file defines, and their problems. Does not import the YAML parser, which costs memory. */
 import { runAtOnce, type Steps } from "../../async/steps.ts";
+import { jsonIn } from "../../logging/attempt.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { PodRecord, ServiceNotes } from "../objects.ts";
 import { formatProblem } from "../projection/findings.ts";
@@ -85,8 +86,16 @@ export function parseDecoded(documents: readonly unknown[], file: string, keepsP
   return finished(draft);
 }
 
-/** Parses one JSON file, which is one document. Never throws. */
-export function* jsonSteps(text: string, file: string, keepsPods: boolean): Steps<ParsedManifest> {
+/** Whether to read a text as JSON first: by the name of its file, or by its start. */
+export const looksLikeJson = (text: string, file: string): boolean =>
+  file.endsWith(".json") || /^\uFEFF?\s*[[{]/.test(text);
+
+/**
+ * Parses a JSON file: one value, or several one after the other, each a document. Never throws.
+ *
+ * @returns undefined for a text that is probably YAML
+ */
+export function* jsonSteps(text: string, file: string, keepsPods: boolean): Steps<ParsedManifest | undefined> {
   const draft = newDraft(file, keepsPods);
   const plain = text.startsWith("\uFEFF") ? text.slice(1) : text;
   if (plain.trim() === "") return draft;
@@ -94,15 +103,20 @@ export function* jsonSteps(text: string, file: string, keepsPods: boolean): Step
     addBroken(draft, 1, 0, `is not parsed: it has more than ${MAX_JSON_VALUES} values; split it`);
     return draft;
   }
-  let raw: unknown;
-  try {
-    raw = JSON.parse(plain);
-  } catch (error) {
-    addUnparsed(draft, 1, 0, messageOf(error));
-    return draft;
+  const whole = jsonIn(plain);
+  const values = whole === undefined ? [...jsonValues(plain)] : [{ line: 0, text: plain }];
+  for (const [index, { line, text }] of values.entries()) {
+    let raw = whole;
+    try {
+      raw ??= JSON.parse(text);
+    } catch (error) {
+      if (!file.endsWith(".json") && (index === 0 || /^---/m.test(plain))) return undefined;
+      addUnparsed(draft, index + 1, values.length === 1 ? 0 : line, messageOf(error));
+      continue;
+    }
+    yield;
+    if (raw !== null) yield* addDocument(draft, index + 1, { line: line || 1, raw, lineOf: () => line });
   }
-  yield;
-  if (raw !== null) yield* addDocument(draft, 1, { line: 1, raw, lineOf: () => 0 });
   return finished(draft);
 }
 
@@ -112,6 +126,41 @@ export function finished(draft: ManifestDraft): ParsedManifest {
   if (endpoints !== undefined && ![...objects.keys()].some((id) => id.startsWith("EndpointSlice/")))
     note(draft, endpoints);
   return draft;
+}
+
+/** White space, and lines that separate documents of YAML. */
+const BETWEEN_VALUES = /(?:\s|^---[ \t]*$)*/my;
+
+/** Splits a text at the ends of its JSON values. What is no object or list ends with the text. */
+function* jsonValues(text: string): Generator<{ readonly line: number; readonly text: string }> {
+  for (let at = 0, line = 1; ; ) {
+    BETWEEN_VALUES.lastIndex = at;
+    const start = at + (BETWEEN_VALUES.exec(text)?.[0].length ?? 0);
+    if (start >= text.length) return;
+    line += lineBreaks(text, at, start);
+    at = endOfValue(text, start);
+    yield { line, text: text.slice(start, at) };
+    line += lineBreaks(text, start, at);
+  }
+}
+
+function lineBreaks(text: string, start: number, end: number): number {
+  let count = 0;
+  for (let at = start; at < end; at++) if (text.charCodeAt(at) === 0x0a) count++;
+  return count;
+}
+
+function endOfValue(text: string, start: number): number {
+  if (!"{[".includes(text.charAt(start))) return text.length;
+  let isString = false;
+  for (let at = start, depth = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code === 0x22) isString = !isString;
+    else if (isString) at += code === 0x5c ? 1 : 0;
+    else if (code === 0x5b || code === 0x7b) depth++;
+    else if ((code === 0x5d || code === 0x7d) && --depth === 0) return at + 1;
+  }
+  return text.length;
 }
 
 /** Counts what stands before values, also within strings: `[`, `{` and `,`. */

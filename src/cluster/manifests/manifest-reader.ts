@@ -4,14 +4,15 @@
  */
 import { constants, open } from "node:fs/promises";
 import { Script } from "node:vm";
-import { runInTurns, type Steps } from "../../async/steps.ts";
+import { runInTurns } from "../../async/steps.ts";
 import { mayHang } from "../../kernel/hanging-calls.ts";
 import { messageOf } from "../../logging/message-of.ts";
+import { textOf } from "../../text/decode-text.ts";
 import { contentDigest } from "../projection/content-digest.ts";
-import { jsonSteps, type ParsedManifest } from "./manifest-objects.ts";
+import { jsonSteps, looksLikeJson, type ParsedManifest } from "./manifest-objects.ts";
 
 /** Limits on the cost of a file. */
-export const READ_LIMITS = {
+const READ_LIMITS = {
   fileBytes: 64 * 2 ** 20,
   /** For a YAML document; JSON is cheap to parse. */
   documentCharacters: 16 * 2 ** 20,
@@ -30,7 +31,7 @@ const WATCHED_CHARACTERS = 32 * 2 ** 10;
 const FLAGS = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | (constants.O_NOCTTY ?? 0);
 
 /** @throws Error if a YAML document is too long to be parsed. */
-export function requireSize(length: number, { documentCharacters }: ReadLimits): void {
+function requireSize(length: number, { documentCharacters }: ReadLimits): void {
   if (length <= documentCharacters) return;
   throw new Error(
     `is not parsed: it has ${length} characters, more than the limit of ${documentCharacters}; split it with "---" lines`,
@@ -84,26 +85,27 @@ export class ManifestReader {
     try {
       const bytes = await this.#bytesOf(file, inode);
       if (bytes === undefined) return { kind: "replaced" };
-      text = bytes.toString("utf8");
+      text = textOf(bytes);
     } catch (error) {
       if (error instanceof Error && "code" in error && error.code === "ENOENT") return { kind: "replaced" };
       return { kind: "unreadable", reason: messageOf(error) };
     }
     const digest = contentDigest(text);
     if (digest === knownDigest) return { kind: "unchanged" };
-    const steps = file.endsWith(".json") ? jsonSteps(text, file, this.#keepsPods) : await this.#yamlSteps(text, file);
-    const parsed = await runInTurns(steps);
+    const parsed = await this.parse(text, file);
     return { kind: "read", digest, length: text.length, endsWithLineBreak: text.endsWith("\n"), parsed };
   }
 
-  /** Loads the YAML parser on demand. */
-  async #yamlSteps(text: string, file: string): Promise<Steps<ParsedManifest>> {
+  /** Parses a text as the file of that name: JSON if it looks so, else YAML, whose parser is loaded on demand. */
+  async parse(text: string, file: string): Promise<ParsedManifest> {
+    const decoded = looksLikeJson(text, file) ? await runInTurns(jsonSteps(text, file, this.#keepsPods)) : undefined;
+    if (decoded !== undefined) return decoded;
     const { manifestSteps } = await import("./parse-manifest.ts");
     const guarded = <T>(length: number, work: () => T): T => {
       requireSize(length, this.#limits);
       return length < WATCHED_CHARACTERS ? work() : withinMs(this.#limits.documentMs, work);
     };
-    return manifestSteps(text, file, { keepsPods: this.#keepsPods, guarded });
+    return await runInTurns(manifestSteps(text, file, { keepsPods: this.#keepsPods, guarded }));
   }
 
   /** @throws Error if the read takes too long, or if an earlier read from the same device still hangs. */

@@ -1,7 +1,7 @@
 /** YAML merge keys, which kubectl supports. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { parseManifest } from "./parse-manifest.ts";
+import { parseManifest } from "./testing/manifest-bench.ts";
 
 test("a merged port keeps its protocol, or the file is refused", () => {
   const { objects, problems } = parseManifest(

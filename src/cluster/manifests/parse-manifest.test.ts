@@ -2,9 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../../testkit/support/fast-check.ts";
 import { recordKey } from "../objects.ts";
-import { parseManifest } from "./parse-manifest.ts";
 import { formatManifestProblem } from "./problem.ts";
-import { serviceYaml, sliceYaml } from "./testing/manifest-bench.ts";
+import { parseManifest, serviceYaml, sliceYaml } from "./testing/manifest-bench.ts";
 
 function parse(text: string, file = "a.yaml") {
   const parsed = parseManifest(text, file);

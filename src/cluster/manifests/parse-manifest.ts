@@ -1,17 +1,10 @@
 /** The text of one file → its objects and problems. */
 
-import { Composer, type Document, LineCounter, Parser } from "yaml";
-import { runAtOnce, type Steps } from "../../async/steps.ts";
+import { Composer, type Document, isScalar, LineCounter, Parser, visit } from "yaml";
+import type { Steps } from "../../async/steps.ts";
 import { messageOf } from "../../logging/message-of.ts";
-import {
-  addBroken,
-  addDocument,
-  addUnparsed,
-  finished,
-  jsonSteps,
-  newDraft,
-  type ParsedManifest,
-} from "./manifest-objects.ts";
+import { upstreamTags } from "../../text/upstream-yaml.ts";
+import { addBroken, addDocument, addUnparsed, finished, newDraft, type ParsedManifest } from "./manifest-objects.ts";
 
 /** Callbacks and options of the caller. */
 interface ParseHooks {
@@ -21,18 +14,12 @@ interface ParseHooks {
   readonly keepsPods?: boolean;
 }
 
-/** Parses one file at once. Never throws. `file` is the name for problems, and identifies JSON by its extension. */
-export function parseManifest(text: string, file: string, hooks: ParseHooks = {}): ParsedManifest {
-  const isJson = file.endsWith(".json");
-  return runAtOnce(isJson ? jsonSteps(text, file, hooks.keepsPods ?? false) : manifestSteps(text, file, hooks));
-}
-
 /** Parses the documents of a YAML file one by one. Never throws. */
 export function* manifestSteps(text: string, file: string, hooks: ParseHooks): Steps<ParsedManifest> {
   const { guarded = (_length, work) => work(), keepsPods = false } = hooks;
   const draft = newDraft(file, keepsPods);
   let number = 0;
-  for (const piece of splitDocuments(text)) {
+  for (const piece of splitDocuments(text.replaceAll(/\r\n?|\u0085/g, "\n"))) {
     number++;
     let document: YamlDocument;
     try {
@@ -44,11 +31,22 @@ export function* manifestSteps(text: string, file: string, hooks: ParseHooks): S
     yield;
     const { line, raw, error } = document;
     if (error !== undefined) {
-      const hint = piece.text.includes("{{") ? "; it looks like a template: render it first (helm template)" : "";
-      addUnparsed(draft, number, line, error + hint, raw);
+      addUnparsed(draft, number, line, error + hintFor(piece.text), raw);
     } else if (raw !== null) yield* addDocument(draft, number, document);
   }
   return finished(draft);
+}
+
+const HINTS: readonly (readonly [RegExp, string])[] = [
+  [/\{\{/, "it looks like a template: render it first (helm template)"],
+  [/^[$#>%] ?(?:sudo )?kubectl /m, "it has a command between its lines: remove it"],
+  [/^[ \t-]*[\u00a0\u2000-\u200b\u202f\u3000]/mu, "it is indented with no-break spaces, as web pages have: use spaces"],
+];
+
+/** What is perhaps wrong with a document that cannot be parsed. */
+function hintFor(text: string): string {
+  const [, hint] = HINTS.find(([sign]) => sign.test(text)) ?? [];
+  return hint === undefined ? "" : `; ${hint}`;
 }
 
 interface YamlDocument {
@@ -85,11 +83,29 @@ function readYamlDocument({ text, line: firstLine }: DocumentText): YamlDocument
   }
 }
 
+/** YAML as kubectl reads it. */
+const KUBECTL_YAML = { version: "1.1", schema: "yaml-1.1", customTags: upstreamTags } as const;
+/** Booleans of YAML 1.1. */
+const WORD = /^(?:y|n|yes|no|on|off)$/i;
+const HAS_WORD = /:[ \t]+(?:y|n|yes|no|on|off)\b/i;
+/** The only booleans that are read. Elsewhere `y` is a text: kubectl refuses it where it has a meaning, as in names. */
+const BOOLEANS: ReadonlySet<unknown> = new Set(["ready", "serving", "terminating"]);
+
+function readWords(document: Document.Parsed): void {
+  visit(document, {
+    Pair(_, { key, value }) {
+      if (!isScalar(value) || typeof value.value !== "boolean" || !WORD.test(value.source ?? "")) return;
+      if (!(isScalar(key) && BOOLEANS.has(key.value))) value.value = value.source;
+    },
+  });
+}
+
 function compose(text: string, lines: LineCounter): readonly Document.Parsed[] {
-  const composer = new Composer({ prettyErrors: false, logLevel: "error", merge: true });
+  const composer = new Composer({ prettyErrors: false, logLevel: "error", ...KUBECTL_YAML });
   const documents: Document.Parsed[] = [];
   for (const token of new Parser(lines.addNewLine).parse(text)) documents.push(...composer.next(token));
   documents.push(...composer.end());
+  if (HAS_WORD.test(text)) for (const document of documents) readWords(document);
   return documents;
 }
 

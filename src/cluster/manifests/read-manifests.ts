@@ -1,5 +1,4 @@
 /** Reads manifests once, for commands that do not watch. */
-import { jsonIn } from "../../logging/attempt.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import type {
   EndpointSliceRecord,
@@ -11,7 +10,7 @@ import type {
 } from "../objects.ts";
 import { ManifestFolder } from "./manifest-folder.ts";
 import { type ManifestObject, parseDecoded } from "./manifest-objects.ts";
-import { ManifestReader, READ_LIMITS, requireSize } from "./manifest-reader.ts";
+import { ManifestReader } from "./manifest-reader.ts";
 import { recordsOf } from "./merge.ts";
 import type { ManifestProblem } from "./problem.ts";
 
@@ -33,30 +32,23 @@ interface ReadChoice {
   readonly keepsPods?: boolean;
 }
 
+/** A command has nothing else to do, so parsing may take long. */
+const commandReader = (keepsPods: boolean) => new ManifestReader({ keepsPods, limits: { documentMs: 300_000 } });
+
 /** Reads a folder, or a single file of any name. Rejects if it cannot be read at all. */
 export async function readManifests(path: string, { keepsPods = false }: ReadChoice = {}): Promise<ClusterRecords> {
-  // A command has nothing else to do, so parsing may take long.
-  const reader = new ManifestReader({ keepsPods, limits: { documentMs: 300_000 } });
-  const folder = new ManifestFolder(path, silentLogger, reader);
+  const folder = new ManifestFolder(path, silentLogger, commandReader(keepsPods));
   await folder.load();
   return clusterRecords(folder.objects(), folder.problems());
 }
 
-/** Reads a text as a file of that name. Never rejects. Detects JSON by its start: the YAML parser would be slow. */
+/** Reads a text as a file of that name. Never rejects. */
 export async function readManifestText(
   text: string,
   file: string,
   { keepsPods = false }: ReadChoice = {},
 ): Promise<ClusterRecords> {
-  const decoded = /^\uFEFF?\s*[[{]/.test(text) ? jsonIn(text.replace(/^\uFEFF/, "")) : undefined;
-  if (decoded !== undefined) return projectObjects([decoded], file, { keepsPods });
-  // Imported on demand, so that the daemon does not pay for the YAML parser.
-  const { parseManifest } = await import("./parse-manifest.ts");
-  const guarded = <T>(length: number, work: () => T): T => {
-    requireSize(length, READ_LIMITS);
-    return work();
-  };
-  const { objects, problems } = parseManifest(text, file, { guarded, keepsPods });
+  const { objects, problems } = await commandReader(keepsPods).parse(text, file);
   return clusterRecords([...objects.values()], problems);
 }
 

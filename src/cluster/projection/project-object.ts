@@ -168,9 +168,13 @@ interface ListedObject {
 
 const MAX_LIST_DEPTH = 8;
 
-/** Flattens `List` and the typed lists of known kinds (`ServiceList`), also nested ones. */
+/** Flattens `List`, the typed lists of known kinds (`ServiceList`) and bare lists, also nested ones. */
 export function* flattenLists(raw: unknown, path = "", given?: TypeMeta, depth = 0): Generator<ListedObject> {
   const typeMeta = readTypeMeta(raw) ?? given;
+  if (Array.isArray(raw) && depth < MAX_LIST_DEPTH) {
+    for (const [index, item] of raw.entries()) yield* flattenLists(item, `${path}[${index}]`, given, depth + 1);
+    return;
+  }
   const itemType = typeMeta && itemTypeOf(typeMeta);
   if (itemType === undefined || !isJsonObject(raw) || !Array.isArray(raw.items) || depth >= MAX_LIST_DEPTH) {
     yield { raw, path, typeMeta };

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { isIPv6 } from "node:net";
 import type { Logger } from "../../../logging/logger.ts";
 import { messageOf } from "../../../logging/message-of.ts";
-import { TextSyntaxError } from "../../../text/decode-text.ts";
+import { configTextOf, TextSyntaxError } from "../../../text/decode-text.ts";
 import { type ClientConfig, ClientConfigError, parseServerUrl, UNSAID } from "./client-config.ts";
 import { resolveKubeconfig } from "./kubeconfig.ts";
 
@@ -40,9 +40,9 @@ export async function loadClientConfig(options: LoadClientConfigOptions): Promis
 }
 
 async function decode(path: string): Promise<unknown> {
-  let text: string;
+  let bytes: Uint8Array;
   try {
-    text = await readFile(path, "utf8");
+    bytes = await readFile(path);
   } catch (error) {
     throw new ClientConfigError(`cannot read the kubeconfig: ${messageOf(error)}: check clientConnection.kubeconfig`, {
       cause: error,
@@ -50,7 +50,7 @@ async function decode(path: string): Promise<unknown> {
   }
   const { readConfigText } = await import("../../../text/upstream-yaml.ts");
   try {
-    return readConfigText(text).root;
+    return readConfigText(configTextOf(bytes)).root;
   } catch (error) {
     if (!(error instanceof TextSyntaxError)) throw error;
     throw new ClientConfigError(`invalid configuration: kubeconfig ${path}: ${withoutQuotes(error.message)}`);

@@ -2,12 +2,21 @@
 import { mkdirSync, mkdtempSync, realpathSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { runAtOnce } from "../../../async/steps.ts";
 import type { Facts, Logger } from "../../../logging/logger.ts";
 import type { ObjectEvent, ObjectKind, ObjectKinds, ObjectSink } from "../../object-source.ts";
 import { listFolder } from "../folder-listing.ts";
 import { ManifestFolder } from "../manifest-folder.ts";
+import { jsonSteps, looksLikeJson, type ParsedManifest } from "../manifest-objects.ts";
 import { ManifestReader } from "../manifest-reader.ts";
 import { deliver, NO_RECORDS, type RecordMaps } from "../merge.ts";
+import { manifestSteps } from "../parse-manifest.ts";
+
+/** Parses a file at once, as the reader does in turns. */
+export function parseManifest(text: string, file: string): ParsedManifest {
+  const decoded = looksLikeJson(text, file) ? runAtOnce(jsonSteps(text, file, false)) : undefined;
+  return decoded ?? runAtOnce(manifestSteps(text, file, {}));
+}
 
 /** A Service manifest with a final line break. */
 export function serviceYaml(name: string, port = 80): string {
