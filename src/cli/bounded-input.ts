@@ -6,17 +6,22 @@ import { textOf } from "../text/decode-text.ts";
 const MAX_BYTES = 128 * 2 ** 20;
 
 /**
- * Reads all of a file or stream. The caller must handle `-`.
+ * Reads all of a file or stream.
  *
  * @throws Error with a message for people if the input is larger than 128 MiB, and the errors of the file system.
  */
 export async function readBounded(source: string | NodeJS.ReadableStream, mostBytes = MAX_BYTES): Promise<Buffer> {
   const portions: Buffer[] = [];
-  for await (const part of bounded(typeof source === "string" ? createReadStream(source) : source, mostBytes)) {
+  const path = typeof source === "string" && isStandardInput(source) ? process.stdin : source;
+  for await (const part of bounded(typeof path === "string" ? createReadStream(path) : path, mostBytes)) {
     portions.push(part);
   }
   return Buffer.concat(portions);
 }
+
+/** Whether the path is standard input, which cannot be opened where it is a socket. */
+export const isStandardInput = (path: string): boolean =>
+  path === "-" || /^\/(?:dev\/stdin|dev\/fd\/0|proc\/self\/fd\/0)$/.test(path);
 
 /**
  * Passes on the parts of a stream up to a size.
@@ -39,5 +44,5 @@ export async function* bounded(
 
 /** Reads text, also of UTF-16; `-` is standard input. @throws as {@link readBounded} */
 export async function readInputText(path: string, standardInput: NodeJS.ReadableStream): Promise<string> {
-  return textOf(await readBounded(path === "-" ? standardInput : path));
+  return textOf(await readBounded(isStandardInput(path) ? standardInput : path));
 }

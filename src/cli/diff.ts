@@ -274,20 +274,16 @@ async function inventoriesOfDumps(
   const found = new Map<DumpKind, Inventory>();
   const family = isFamilyGiven && choices.families.length === 1 ? choices.families[0] : undefined;
   // In a folder, files of other tools than the mode's are not a mistake.
-  for (const { path: file, isOfFolder } of await dumpFiles(
+  for (const { path, name, isOfFolder } of await dumpFiles(
     dumps,
-    (name) => name === "nft.txt" || name === "addresses.txt",
+    (file) => file === "nft.txt" || file === "addresses.txt",
   )) {
-    const text = await readText(file, input);
+    const text = await readText(path, name, input);
     if (isOfFolder && !kinds.some((kind) => kind === kindOfDump(text))) continue;
-    const inventory = inventoryOf(file === "-" ? "standard input" : file, text, {
-      kind: kindOfDump(text),
-      family,
-      table,
-    });
+    const inventory = inventoryOf(name, text, { kind: kindOfDump(text), family, table });
     if (!kinds.includes(inventory.kind)) {
       throw new UsageError(
-        `${file} is of ${inventory.kind}, and mode ${choices.config.mode} has ${kinds.join(", ")}: is --mode right?`,
+        `${name} is of ${inventory.kind}, and mode ${choices.config.mode} has ${kinds.join(", ")}: is --mode right?`,
       );
     }
     const known = found.get(inventory.kind);
@@ -298,11 +294,11 @@ async function inventoriesOfDumps(
   return found;
 }
 
-async function readText(file: string, input: NodeJS.ReadableStream): Promise<string> {
+async function readText(path: string, name: string, input: NodeJS.ReadableStream): Promise<string> {
   try {
-    return await readInputText(file, input);
+    return await readInputText(path, input);
   } catch (error) {
-    throw new UsageError(`cannot read the dump in ${file}: ${error instanceof Error ? error.message : error}`);
+    throw new UsageError(`cannot read the dump in ${name}: ${error instanceof Error ? error.message : error}`);
   }
 }
 
@@ -319,7 +315,7 @@ each with its Service.
 
 ${OBJECTS_FLAGS_HELP}
       --dump FILE|DIR|-        what iptables-save, ip6tables-save, nft (-j) list ruleset, ipset save or ipvsadm -S -n
-                               have printed on the node (repeatable), or the folder that a sysdump was unpacked to,
+                               have printed on the node (repeatable), or a sysdump: its archive, or the folder of it,
                                with objects, node and configuration; only what the dumps tell about is compared
       --kernel                 ask these tools on this host, and in ebpf mode read the pinned maps; needs root
 ${INSPECT_FLAGS_HELP}

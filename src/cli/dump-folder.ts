@@ -1,6 +1,9 @@
-/** `--dump FOLDER`: an unpacked archive of `kube-proxy sysdump`, with files for rules, objects, node and configuration. */
-import { readdir, readFile, stat } from "node:fs/promises";
-import { join } from "node:path";
+/** `--dump`: an archive of `kube-proxy sysdump`, or the folder of one, with files for rules, objects, node and configuration. */
+import { rmSync } from "node:fs";
+import { mkdir, mkdtemp, open, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { gunzipSync } from "node:zlib";
 import { API_VERSION, KIND } from "../config/config.ts";
 import { isNftJson, readNft } from "../explain/nft-inventory.ts";
 import { merged } from "../explain/wanted.ts";
@@ -8,9 +11,12 @@ import { DumpError, type DumpKind, type Inventory } from "../inspect/dumps/inven
 import { dumpKind, readDump } from "../inspect/dumps/read-dump.ts";
 import { savesIn } from "../kernel/iptables/parser/ruleset.ts";
 import { isObject } from "../kernel/nftables/json.ts";
+import { messageOf } from "../logging/message-of.ts";
 import type { IpFamily } from "../net/ip.ts";
+import { readBounded } from "./bounded-input.ts";
 import type { FoundConfiguration } from "./objects-input.ts";
-import { UsageError } from "./output.ts";
+import { EXIT_FAILURE, UsageError } from "./output.ts";
+import { tarFiles } from "./sysdump/archive.ts";
 
 const RULES = "rules";
 const OBJECTS = "objects";
@@ -22,11 +28,12 @@ const OBJECTS = "objects";
 export async function dumpFiles(
   paths: readonly string[],
   leftOut: (name: string) => boolean,
-): Promise<readonly { readonly path: string; readonly isOfFolder: boolean }[]> {
-  const files = [];
-  for (const path of paths) {
-    if (path === "-" || !(await isFolder(path))) {
-      files.push({ path, isOfFolder: false });
+): Promise<readonly DumpFile[]> {
+  const files: DumpFile[] = [];
+  for (const given of paths) {
+    const path = await unpacked(given);
+    if (!(await isFolder(path))) {
+      files.push({ path, name: path === "-" ? "standard input" : path, isOfFolder: false });
       continue;
     }
     const dump = await sysdumpIn(path);
@@ -34,10 +41,54 @@ export async function dumpFiles(
     const folder = (await isFolder(rules)) ? rules : dump;
     const entries = await readdir(folder, { withFileTypes: true });
     const names = entries.filter((entry) => entry.isFile() && !leftOut(entry.name)).map(({ name }) => name);
-    if (names.length === 0) throw new UsageError(`there is no dump in the folder ${folder}`);
-    files.push(...names.sort().map((name) => ({ path: join(folder, name), isOfFolder: true })));
+    // The folder of an unpacked archive is nothing that the user knows.
+    const said = folder.replace(path, given);
+    if (names.length === 0) throw new UsageError(`there is no dump in the folder ${said}`);
+    files.push(...names.sort().map((name) => ({ path: join(folder, name), name: join(said, name), isOfFolder: true })));
   }
   return files;
+}
+
+export interface DumpFile {
+  readonly path: string;
+  /** For messages. */
+  readonly name: string;
+  readonly isOfFolder: boolean;
+}
+
+/** Folders of archives, by path. */
+const unpackedArchives = new Map<string, string>();
+/** A sysdump of 10,000 Services has 60 MB. */
+const MOST_UNPACKED_BYTES = 512 * 2 ** 20;
+
+/** The folder that an archive is unpacked to until this process ends; any other path as it is. @throws UsageError */
+async function unpacked(path: string): Promise<string> {
+  const known = unpackedArchives.get(path);
+  if (known !== undefined || path === "-" || !(await isGzip(path))) return known ?? path;
+  const folder = await mkdtemp(join(tmpdir(), "kube-proxy-dump-"));
+  process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+  for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(EXIT_FAILURE));
+  try {
+    const archive = gunzipSync(await readBounded(path), { maxOutputLength: MOST_UNPACKED_BYTES });
+    for (const { name, content } of tarFiles(archive)) {
+      // A name may lead out of the folder.
+      const file = join(folder, join("/", name));
+      await mkdir(dirname(file), { recursive: true });
+      await writeFile(file, content);
+    }
+  } catch (error) {
+    throw new UsageError(`cannot read ${path}: it is compressed, but is no whole sysdump (${messageOf(error)})`);
+  }
+  unpackedArchives.set(path, folder);
+  return folder;
+}
+
+async function isGzip(path: string): Promise<boolean> {
+  // Reading from a pipe would take its beginning away.
+  if (!(await stat(path).catch(() => undefined))?.isFile()) return false;
+  await using file = await open(path, "r");
+  const { buffer } = await file.read(Buffer.alloc(2), 0, 2, 0);
+  return buffer.readUInt16BE() === 0x1f8b;
 }
 
 /** What a sysdump says about its node besides the rules. */
@@ -51,7 +102,7 @@ export interface SysdumpContext {
 /** @param paths the first sysdump among them counts. @returns undefined if there is none. */
 export async function contextOf(paths: readonly string[]): Promise<SysdumpContext | undefined> {
   for (const given of paths) {
-    const path = await sysdumpIn(given);
+    const path = await sysdumpIn(await unpacked(given));
     const objects = join(path, OBJECTS);
     if (path === "-" || !(await isFolder(objects))) continue;
     const [index, status, file, configz] = await Promise.all(

@@ -18,8 +18,8 @@ export async function namedInDumps(
   input: NodeJS.ReadableStream,
 ): Promise<string> {
   const holders: Holder[] = [];
-  for (const { path } of await dumpFiles(paths, (name) => name === "addresses.txt")) {
-    holders.push(...inventoryIn(await readInputText(path, input), path).holders.values());
+  for (const { path, name } of await dumpFiles(paths, (file) => file === "addresses.txt")) {
+    holders.push(...inventoryIn(await readInputText(path, input), name).holders.values());
   }
   const wanted = what.replace(/^(?:svc|services?)\//, "");
   const isService = /^[a-z0-9-]+\/[a-z0-9-]+(?::[a-z0-9-]+)?$/.test(wanted);

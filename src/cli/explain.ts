@@ -60,7 +60,7 @@ WHAT is one of
 
 ${OBJECTS_FLAGS_HELP}
   -n, --namespace NAME         the namespace of a Service that is named without one (svc/NAME: default the context's)
-      --dump DIR|FILE|-        the folder that a sysdump was unpacked to: objects, node and configuration are those in it; or
+      --dump DIR|FILE|-        a sysdump, packed or not: objects, node and configuration are those in it; or
                                rules alone (iptables-save, nft list ruleset): what their names and comments say of WHAT
 ${INSPECT_FLAGS_HELP}
       --all-nodes              on every Node: where they differ

@@ -1,4 +1,5 @@
 /** What the commands that look at a node have in common: flags, and reading the configuration. */
+import { stat } from "node:fs/promises";
 import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
 import { releaseNames } from "../config/release.ts";
 import { isProxyMode, MODES, type ProxyMode } from "../dataplane/registry.ts";
@@ -9,7 +10,7 @@ import { PlanError } from "../lib/plan-error.ts";
 import { checkedSettings } from "../lib/plan-settings.ts";
 import { escapeLine } from "../logging/escape.ts";
 import type { IpFamily } from "../net/ip.ts";
-import { readBounded } from "./bounded-input.ts";
+import { isStandardInput, readBounded } from "./bounded-input.ts";
 import type { FoundConfiguration } from "./objects-input.ts";
 import { type Output, UsageError } from "./output.ts";
 import { didYouMean } from "./suggestion.ts";
@@ -158,9 +159,17 @@ export function requireMode(flag: string, mode: string): asserts mode is ProxyMo
   throw new UsageError(`${flag} must be ${names.join(", ")}, got "${mode}"`, didYouMean(mode, names));
 }
 
+/** What pipes held: they can be read only once, and a command looks at its configuration several times. */
+const piped = new Map<string, Uint8Array>();
+
 async function readConfig(file: string): Promise<Uint8Array> {
   try {
-    return await readBounded(file);
+    const known = piped.get(file);
+    if (known !== undefined) return known;
+    const isFile = !isStandardInput(file) && (await stat(file)).isFile();
+    const content = await readBounded(file);
+    if (!isFile) piped.set(file, content);
+    return content;
   } catch (error) {
     const isFolder = error instanceof Error && "code" in error && error.code === "EISDIR";
     const hint = isFolder ? "Give the file, for example /var/lib/kube-proxy/config.conf." : undefined;

@@ -12,7 +12,7 @@ import { nodeNameIn } from "../inspect/offline-node.ts";
 import { isObject } from "../kernel/nftables/json.ts";
 import { silentLogger } from "../logging/logger.ts";
 import { DEFAULT_INSPECT_SOCKET, programIdentity, userAgentProduct } from "../program/program-identity.ts";
-import { readInputText } from "./bounded-input.ts";
+import { isStandardInput, readInputText } from "./bounded-input.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { askDaemon } from "./inspect-socket-client.ts";
 import { type Output, UsageError } from "./output.ts";
@@ -194,8 +194,6 @@ export function defaultKubeconfigs(env: NodeJS.ProcessEnv, separator: string = d
   return candidates.filter((path) => existsSync(path));
 }
 
-const STANDARD_INPUT = "-";
-
 /**
  * Reads all inputs. Reports each problem separately, and uses everything else.
  *
@@ -206,7 +204,7 @@ async function readInput(
   input: NodeJS.ReadableStream,
   tell: (line: string) => void,
 ): Promise<ClusterRecords> {
-  if (paths.filter((path) => path === STANDARD_INPUT).length > 1) {
+  if (paths.filter(isStandardInput).length > 1) {
     throw new UsageError("-f - was given more than once: standard input can be read only once");
   }
   const parts = await Promise.all(paths.map((path) => readOne(path, input)));
@@ -222,7 +220,7 @@ async function readInput(
   for (const problem of cluster.problems) tell(lineOf(problem));
   const { services, endpointSlices, nodes, serviceNotes = [] } = cluster;
   if (services.length + endpointSlices.length + nodes.length + serviceNotes.length === 0) {
-    const where = paths.map((path) => (path === STANDARD_INPUT ? "standard input" : path)).join(", ");
+    const where = paths.map((path) => (isStandardInput(path) ? "standard input" : path)).join(", ");
     throw new UsageError(
       cluster.problems.length === 0
         ? `there is no Service, EndpointSlice or Node in ${where}`
@@ -239,7 +237,7 @@ function lineOf(problem: ManifestProblem): string {
 async function readOne(path: string, input: NodeJS.ReadableStream): Promise<ClusterRecords> {
   if (path === "") throw new UsageError("-f needs the name of a folder or a file, got an empty one");
   try {
-    if (path === STANDARD_INPUT)
+    if (isStandardInput(path))
       return await readManifestText(await readInputText(path, input), "standard input", { keepsPods: true });
     const found = await stat(path);
     // A pipe, as the shell makes for `<(kubectl get …)`.

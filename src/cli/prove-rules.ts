@@ -50,9 +50,8 @@ export interface FoundRules {
 export async function foundInDumps(paths: readonly string[], input: NodeJS.ReadableStream): Promise<FoundRules> {
   const files = await dumpFiles(paths, (name) => name === "nft.txt");
   const dumps: Dump[] = [];
-  for (const { path } of files) dumps.push(...(await readDumps(path, input)));
-  const name = files.map(({ path }) => (path === "-" ? "standard input" : path)).join(", ");
-  return found(name, dumps);
+  for (const file of files) dumps.push(...(await readDumps(file, input)));
+  return found(files.map(({ name }) => name).join(", "), dumps);
 }
 
 /** @throws UsageError */

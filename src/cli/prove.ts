@@ -12,6 +12,7 @@ import { type Counterexample, type Proof, proving, type Side } from "../prove/pr
 import { planSide, SPECIFICATION, specificationSide } from "../prove/sides.ts";
 import { endText, type Packet } from "../trace/packet.ts";
 import { chosenNode } from "./chosen-node.ts";
+import { contextOf } from "./dump-folder.ts";
 import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, type InspectChoices, readChoices, warner } from "./inspect-options.ts";
 import {
   type FoundConfiguration,
@@ -46,7 +47,8 @@ shown, and its way. Nothing is sent.
 
 ${OBJECTS_FLAGS_HELP}
       --modes LIST             whose rules are planned and compared: ${NAMES.join(", ")} (default all)
-      --dump FILE|DIR|-        rules of a node instead of a plan, of any version of any kube-proxy, as for trace (repeatable)
+      --dump FILE|DIR|-        rules of a node instead of a plan, of any version of any kube-proxy, as for trace (repeatable);
+                               a sysdump has the objects, too
       --against FILE|DIR|-     other rules instead of the specification (repeatable)
       --kernel                 the rules of this node's kernel instead of a plan; needs root
       --as MODE                whose documented differences these rules have (default: the mode that they show)
@@ -111,7 +113,9 @@ type Options = ReturnType<typeof readOptions>;
 async function* answersTo(options: Options, output: Output, input: NodeJS.ReadableStream): AsyncGenerator<Answer> {
   const { dump = [], against = [], kernel } = options;
   const { families } = await readChoices(options);
-  const isOfObjects = [options.filename, options.kubeconfig, options.context].some((given) => given !== undefined);
+  const sysdump = against.length === 0 ? await contextOf(dump) : undefined;
+  const isElsewhere = [options.filename, options.kubeconfig, options.context].some((given) => given !== undefined);
+  const isOfObjects = isElsewhere || sysdump !== undefined;
   const isOfRules = dump.length > 0 || kernel;
   if (isOfRules && against.length === 0 && !isOfObjects)
     throw new UsageError(
@@ -123,8 +127,12 @@ async function* answersTo(options: Options, output: Output, input: NodeJS.Readab
     yield* answersBetween(rules, await foundInDumps(against, input), families, local, output);
     return;
   }
-  const objects = await readObjects(options, output, input);
-  const first = await readChoices(options, undefined, objects.configuration);
+  const from = sysdump === undefined || isElsewhere ? options : { filename: [sysdump.objects] };
+  const read = await readObjects(from, output, input);
+  const objects = { ...read, configuration: sysdump?.configuration ?? read.configuration };
+  const node = options.node ?? options["hostname-override"] ?? sysdump?.node;
+  const asked = node === undefined ? options : { ...options, node };
+  const first = await readChoices(asked, undefined, objects.configuration);
   const chosen = options["all-nodes"] ? undefined : chosenNode(objects.nodes, first.config, { isThisHost: kernel });
   if (chosen?.note !== undefined) output.err(safe(`${chosen.note}\n`));
   const nodes = chosen === undefined ? objects.nodes.map(({ name }) => name) : [chosen.config.hostnameOverride];
@@ -133,7 +141,7 @@ async function* answersTo(options: Options, output: Output, input: NodeJS.Readab
   for (const node of nodes) {
     for await (const answer of answersOn(
       objects,
-      node === "" ? options : { ...options, node },
+      node === "" ? asked : { ...options, node },
       { rules, local },
       output,
     )) {

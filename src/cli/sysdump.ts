@@ -35,11 +35,12 @@ ${OBJECTS_FLAGS_HELP}
 ${INSPECT_FLAGS_HELP}
   -h, --help                   this text
 
-The other commands read what is unpacked: objects, node, configuration and rules.
+The other commands read the archive, or what is unpacked of it: objects, node, configuration and rules.
 
-  kube-proxy explain shop/web --dump DUMP
-  kube-proxy trace --from shop/client --to shop/web:http --dump DUMP
-  kube-proxy diff --dump DUMP
+  kube-proxy explain shop/web --dump FILE
+  kube-proxy trace --from shop/client --to shop/web:http --dump FILE
+  kube-proxy diff --dump FILE
+  kube-proxy prove --dump FILE
 
 Examples:
   kube-proxy sysdump --config /etc/kube-proxy.yaml --kubeconfig /etc/kube-proxy.kubeconfig

@@ -14,6 +14,7 @@ import { hasAllAddresses } from "../trace/dump/device-addresses.ts";
 import { type Dump, DumpError, type DumpReader, recogniseDumps } from "../trace/dump/recognise.ts";
 import type { KnownRoute, KnownServices } from "../trace/facts.ts";
 import { readInputText } from "./bounded-input.ts";
+import type { DumpFile } from "./dump-folder.ts";
 import { UsageError } from "./output.ts";
 import type { ParsedTarget, PodPlace, Position } from "./trace-packet.ts";
 
@@ -100,19 +101,19 @@ function placeInManifests(position: Position, node: OfflineNode, podCIDRs: reado
 
 /** Reads rules from files. @throws UsageError */
 export async function dumpedRules(
-  paths: readonly string[],
+  files: readonly DumpFile[],
   local: readonly IpAddress[],
   family: IpFamily,
   input: NodeJS.ReadableStream,
 ): Promise<TracedRules> {
   const notes: string[] = [];
   const dumps: Dump[] = [];
-  for (const path of paths) {
-    const found = await readDumps(path, input);
+  for (const file of files) {
+    const found = await readDumps(file, input);
     const other = found.find((dump) => dump.kind === "iptables" && (dump.family ?? family) !== family);
     const own = found.filter((dump) => dump.kind !== "iptables" || (dump.family ?? family) === family);
     if (other?.kind === "iptables") {
-      notes.push(`${own.length === 0 ? path : `a part of ${path}`} is of ${other.family}: it is left out`);
+      notes.push(`${own.length === 0 ? file.name : `a part of ${file.name}`} is of ${other.family}: it is left out`);
     }
     dumps.push(...own);
     notes.push(...own.flatMap((dump) => (dump.kind === "nftables" ? (dump.gaps ?? []) : [])));
@@ -122,7 +123,7 @@ export async function dumpedRules(
   if (local.length === 0 && !hasAllAddresses(dumps))
     notes.push("only the node's loopback addresses are known: give the others with --local");
   return {
-    name: paths.map((path) => (path === "-" ? "standard input" : path)).join(", "),
+    name: files.map(({ name }) => name).join(", "),
     notes,
     dumps,
     addresses: local,
@@ -152,8 +153,10 @@ export async function dumpReaders(): Promise<readonly DumpReader[]> {
 }
 
 /** The dumps in a file. @throws UsageError */
-export async function readDumps(path: string, input: NodeJS.ReadableStream): Promise<Dump[]> {
-  const name = path === "-" ? "standard input" : path;
+export async function readDumps(
+  { path, name }: Pick<DumpFile, "path" | "name">,
+  input: NodeJS.ReadableStream,
+): Promise<Dump[]> {
   try {
     return recogniseDumps(await readInputText(path, input), name, await dumpReaders());
   } catch (error) {

@@ -59,7 +59,7 @@ Rules, of one of these; without any, those in this node's kernel are walked, whi
       --config FILE            the node's KubeProxyConfiguration (default: the cluster's or the sysdump's)
       --compatibility RELEASE  whose rules: ${releaseNames()} (default: the configuration's)
       --dump FILE|DIR|-        what iptables-save, ip6tables-save, nft (-j) list ruleset, ipset save or ipvsadm -S -n print
-                               on a node (repeatable), or the folder that a sysdump was unpacked to; of other
+                               on a node (repeatable), or a sysdump, packed or not; of other
                                programs' rules what is not understood is shown as such. Of Windows, what render prints
       --kernel                 this node's kernel, also where --kubeconfig is given; the pinned maps of ebpf mode are
                                read, too (--config where pinFolder is set)
@@ -248,12 +248,7 @@ async function rulesFor(
     return await withLiveSockets(await kernelRules(family, local), family, settings);
   }
   const files = await dumpFiles(dumps, (name) => name === "nft.txt");
-  const rules = await dumpedRules(
-    files.map(({ path }) => path),
-    local,
-    family,
-    input,
-  );
+  const rules = await dumpedRules(files, local, family, input);
   if (sysdump === undefined || objects === undefined) return rules;
   const settings = await readSettings(
     config ?? sysdump.configuration,

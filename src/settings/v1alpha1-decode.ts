@@ -42,7 +42,7 @@ type JsonObject = { readonly [key: string]: JsonValue };
  * @throws {@link ConfigDecodeError} for text that is not YAML or JSON, another kind or version, or a wrong type.
  */
 export function decodeConfiguration(file: string | Uint8Array) {
-  const { text, root, duplicates } = read(file);
+  const { text, root, duplicates } = readConfiguration(file);
   const unknown: string[] = [];
   const document = readStruct(requireKind(root, text), CONFIGURATION, { holder: "", fields: "", path: "" }, unknown);
   const problems = [...duplicates, ...unknown.map((path) => `unknown field ${quoteGo(path)}`)];
@@ -53,14 +53,36 @@ export function decodeConfiguration(file: string | Uint8Array) {
   };
 }
 
-function read(file: string | Uint8Array): ConfigText & { readonly text: string } {
+/**
+ * The text of a configuration file, or of the configuration in a ConfigMap, and its values.
+ *
+ * @throws {@link ConfigDecodeError} for text that is not YAML or JSON, and for a ConfigMap without a configuration
+ */
+export function readConfiguration(file: string | Uint8Array): ConfigText & { readonly text: string } {
   try {
     const text = configTextOf(typeof file === "string" ? Buffer.from(file) : file);
-    return { text, ...readConfigText(text) };
+    const found = readConfigText(text);
+    const inner = configurationIn(found.root);
+    return inner === undefined ? { text, ...found } : { text: inner, ...readConfigText(inner) };
   } catch (error) {
     if (error instanceof TextSyntaxError) throw new ConfigDecodeError(error.message, { cause: error });
     throw error;
   }
+}
+
+const OF_CONFIG_MAPS = /^(?:ConfigMap|List|ConfigMapList)$/;
+const IS_CONFIGURATION = new RegExp(`^\\s*"?kind"?:\\s*["']?${KIND}\\b`, "m");
+
+/** The configuration in a ConfigMap, or in a list that has one; undefined for any other kind. @throws ConfigDecodeError if there is none */
+function configurationIn(root: JsonValue): string | undefined {
+  if (!isObject(root) || typeof root.kind !== "string" || !OF_CONFIG_MAPS.test(root.kind)) return undefined;
+  const maps = [root, ...(Array.isArray(root.items) ? root.items : [])].filter(isObject);
+  const texts = maps.flatMap(({ data }) => Object.values(isObject(data) ? data : {}));
+  const found = texts.find((text) => typeof text === "string" && IS_CONFIGURATION.test(text));
+  if (typeof found === "string") return found;
+  throw new ConfigDecodeError(
+    `the ${root.kind} has no ${KIND}; kubeadm keeps it in data["config.conf"] of kube-system/kube-proxy`,
+  );
 }
 
 /** Tells the user what to do where upstream only says what is missing. */
@@ -96,7 +118,7 @@ function metaText(object: JsonObject, field: string): string {
   );
 }
 
-function isObject(value: JsonValue): value is JsonObject {
+function isObject(value: JsonValue | undefined): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 

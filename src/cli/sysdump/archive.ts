@@ -147,6 +147,21 @@ function tarEnd(): Uint8Array {
   return Buffer.alloc(2 * BLOCK);
 }
 
+/** The regular files of an archive, in the ustar format or GNU tar's. @throws RangeError for anything else */
+export function* tarFiles(archive: Buffer): Generator<{ readonly name: string; readonly content: Buffer }> {
+  for (let at = 0; archive[at] !== 0; ) {
+    const textAt = (start: number, length: number): string =>
+      archive.toString("utf8", at + start, at + start + length).replace(/\0.*$/s, "");
+    const size = Number.parseInt(textAt(124, 12), 8);
+    const start = at + BLOCK;
+    if (textAt(257, 5) !== "ustar" || !(start + size <= archive.length)) throw new RangeError("no whole tar archive");
+    const prefix = archive[at + 262] === 0 ? textAt(345, MAX_PREFIX_BYTES) : "";
+    const name = [prefix, textAt(0, MAX_NAME_BYTES)].filter((part) => part !== "").join("/");
+    if (/^0?$/.test(textAt(156, 1))) yield { name, content: archive.subarray(start, start + size) };
+    at = start + Math.ceil(size / BLOCK) * BLOCK;
+  }
+}
+
 function octal(value: number, digits: number): string {
   return value.toString(8).padStart(digits, "0");
 }

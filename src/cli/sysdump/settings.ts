@@ -4,6 +4,9 @@ import { basename } from "node:path";
 import { splitHostPort } from "../../config/bind-address.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { isUnspecified, parseIpAddress } from "../../net/ip.ts";
+import { readConfiguration } from "../../settings/v1alpha1-decode.ts";
+import { configTextOf } from "../../text/decode-text.ts";
+import { type ConfigText, readConfigText } from "../../text/upstream-yaml.ts";
 import { readSettings } from "../inspect-options.ts";
 import { UsageError } from "../output.ts";
 import { PartError, type SysdumpPart } from "./archive.ts";
@@ -17,7 +20,7 @@ export function settingsParts(config: string | undefined, kubeconfig: string | u
   return [
     {
       name: "config/kube-proxy.json",
-      read: async () => jsonOf(redacted(await documentIn(config, "no --config was given"))),
+      read: async () => jsonOf(redacted(await documentIn(config, "no --config was given", readConfiguration))),
     },
     {
       name: "config/kubeconfig.json",
@@ -37,17 +40,20 @@ export function logParts(paths: readonly string[]): readonly SysdumpPart[] {
   }));
 }
 
-async function documentIn(path: string | undefined, unless: string): Promise<unknown> {
+async function documentIn(
+  path: string | undefined,
+  unless: string,
+  read: (file: Uint8Array) => ConfigText = (file) => readConfigText(configTextOf(file)),
+): Promise<unknown> {
   if (path === undefined || path === "") throw new PartError(unless);
-  const { parse } = await import("yaml");
-  let text: string;
+  let bytes: Uint8Array;
   try {
-    text = await readFile(path, "utf8");
+    bytes = await readFile(path);
   } catch (error) {
     throw new PartError(messageOf(error));
   }
   try {
-    return parse(text, { logLevel: "silent" });
+    return read(bytes).root;
   } catch {
     // Without the parser's message, which quotes the line.
     throw new PartError(`${path} is not YAML`);
@@ -56,7 +62,7 @@ async function documentIn(path: string | undefined, unless: string): Promise<unk
 
 async function kubeconfigOf(config: string | undefined): Promise<string | undefined> {
   if (config === undefined) return undefined;
-  const document = await documentIn(config, "");
+  const document = await documentIn(config, "", readConfiguration);
   const connection = fieldOf(document, "clientConnection");
   const path = fieldOf(connection, "kubeconfig");
   return typeof path === "string" ? path : undefined;
