@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { systemClock } from "../src/async/clock.ts";
 import { CURRENT_RELEASE } from "../src/config/release.ts";
 import { EbpfBackend } from "../src/dataplane/ebpf/backend.ts";
+import { PodNamespaces } from "../src/dataplane/ebpf/pod-namespaces.ts";
 import { SocketPath } from "../src/dataplane/ebpf/socket-path.ts";
 import { IptablesBackend } from "../src/dataplane/iptables/backend.ts";
 import type { PlanConfig } from "../src/dataplane/iptables/plan-options.ts";
@@ -22,6 +23,7 @@ import { kernelBpf } from "../src/kernel/bpf/kernel-bpf.ts";
 import { createIptables } from "../src/kernel/iptables/exec-iptables.ts";
 import type { Iptables } from "../src/kernel/iptables/iptables.ts";
 import { binariesOf } from "../src/kernel/iptables/testing/binaries.ts";
+import { otherNamespaces } from "../src/kernel/linked-namespaces.ts";
 import { ownNetnsCookie } from "../src/kernel/netns-cookie.ts";
 import { openNetlinkRuleset } from "../src/kernel/nftables/netlink-nftables.ts";
 import type { Nftables } from "../src/kernel/nftables/nftables.ts";
@@ -109,6 +111,22 @@ const log: Logger = {
   },
 };
 
+/** Every network namespace that a device of this one leads to is a pod. */
+function allLinked(): PodNamespaces {
+  return new PodNamespaces({
+    obstacle: () => undefined,
+    others: otherNamespaces,
+    routes: async () => new Map(),
+    watch: () => Promise.resolve(),
+    podCgroups: () => new Set(),
+    networks: [],
+    detector: { kind: "interface-prefix", prefix: "" },
+    isForHostOnly: false,
+    clock: systemClock,
+    log,
+  });
+}
+
 /** Programs at a cgroup's sockets, in front of a packet path. */
 export function ebpfBackend(packetPath: Backend, cgroup: string, bpf: Bpf = kernelBpf()): EbpfBackend {
   const sockets = new SocketPath({
@@ -118,7 +136,8 @@ export function ebpfBackend(packetPath: Backend, cgroup: string, bpf: Bpf = kern
     nodeName: NODE_NAME,
     validForMs: 600_000,
     nodePortAddresses: nodePortAddresses("IPv4", []),
-    programs: () => ({ hostCookie: ownNetnsCookie(), isForHostOnly: false }),
+    programs: () => ({ hostCookie: ownNetnsCookie() }),
+    pods: allLinked(),
     disconnector: udpDisconnector(),
     localAddresses,
     addressWatch: { watch: () => Promise.resolve() },

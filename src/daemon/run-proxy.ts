@@ -111,7 +111,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     if (usesNetfilter(mode, config)) await kernel.tuneConntrack(config.conntrack, log);
     const conntrack = usesNetfilter(mode, config) ? kernel.openConntrack() : NO_CONNTRACK;
     defineConntrackMetrics(metrics.families, conntrack);
-    const openMode = await openModeOn(daemon, setup.families, conntrack, runtime.open);
+    const openMode = await openModeOn(daemon, setup, conntrack, runtime.open);
     const proxiers = await createProxiers(daemon, setup, conntrack, openMode);
     if (options.initOnly) {
       await removeLeftovers(afterFirstSync, options);
@@ -206,7 +206,7 @@ function usesNetfilter(mode: RegisteredMode, config: KubeProxyConfig): boolean {
 /** Logs the mode, and opens what its families share. */
 async function openModeOn(
   { mode, options: { config }, nodeName, kernel, metrics, events, clock, log }: Daemon,
-  families: readonly IpFamily[],
+  { families, podCIDRs }: NodeSetup,
   conntrack: ConntrackTable,
   open: ModeRuntime["open"],
 ): Promise<OpenMode> {
@@ -217,7 +217,7 @@ async function openModeOn(
     events.record(nodeEvent(nodeName, "Warning", reason, message));
   }
   const parts = { metrics: metrics.families, conntrack, addressWatch: kernel.addressWatch };
-  return await open({ config, nodeName, families, ...parts, clock, log });
+  return await open({ config, nodeName, families, podCIDRs, ...parts, clock, log });
 }
 
 interface ServedFamily extends FamilyProxier {

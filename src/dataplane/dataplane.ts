@@ -79,6 +79,8 @@ export interface NodeContext {
   readonly nodeName: string;
   /** The served families, the primary one first. */
   readonly families: readonly IpFamily[];
+  /** `spec.podCIDRs` of this node, as far as they are known. */
+  readonly podCIDRs: readonly string[];
   /** Where the mode defines its metrics. */
   readonly metrics: MetricFamilies;
   readonly conntrack: ConntrackTable;

@@ -1,17 +1,12 @@
-/** Finds network namespaces by cookie or address, among named namespaces and those of processes. */
-import { closeSync, openSync, readdirSync, readlinkSync, statSync } from "node:fs";
-import { networkInterfaces } from "node:os";
+/** Finds network namespaces, among named namespaces and those of processes. */
+import { readdirSync, readlinkSync, statSync } from "node:fs";
 import { giveTurn, isTurnDue } from "../async/turns.ts";
 import { attempt } from "../logging/attempt.ts";
-import { NETLINK_ROUTE } from "./netlink/constants.ts";
-import { collectDump } from "./netlink/dump-retry.ts";
-import { MessageBuffer } from "./netlink/message-buffer.ts";
-import { NetlinkSocket } from "./netlink/socket.ts";
 import { ownNetnsCookie } from "./netns-cookie.ts";
 import { inNetworkNamespace } from "./network-namespace.ts";
-import { readLeadsTo, readNamespaceId, writeLinkDump, writeNamespaceIdGet } from "./route/rtnetlink.ts";
 
-const OWN = "/proc/self/ns/net";
+/** This process's network namespace. */
+export const OWN = "/proc/self/ns/net";
 
 /** Where `ip netns`, CNI and Docker keep named namespaces. */
 const NAMED = ["/run/netns", "/run/docker/netns"];
@@ -27,46 +22,6 @@ export async function findNamespaces(cookies: ReadonlySet<bigint>): Promise<Read
     if (cookie !== undefined && cookies.has(cookie)) found.set(cookie, path);
   }
   return found;
-}
-
-/**
- * The files of namespaces that have one of these addresses: this process's own, and those that one of its links leads to. Other namespaces
- * are skipped: in containers of another cluster on this machine, the same address belongs to something else. See {@link findNamespaces}.
- */
-export async function namespacesWith(addresses: ReadonlySet<string>): Promise<readonly string[]> {
-  const found: string[] = [];
-  await using socket = NetlinkSocket.open(NETLINK_ROUTE);
-  // An id outlives the link that it was assigned for: only those of links that are there now count.
-  const request = new MessageBuffer(64);
-  writeLinkDump(request);
-  const linked = new Set(await collectDump(socket, request, readLeadsTo));
-  for await (const path of namespaces()) {
-    try {
-      if (path !== OWN && !linked.has((await idOf(socket, path)) ?? -1)) continue;
-      const interfaces = inNetworkNamespace(path, networkInterfaces);
-      const isThere = Object.values(interfaces).some((list) => list?.some(({ address }) => addresses.has(address)));
-      if (isThere) found.push(path);
-    } catch {
-      // The namespace is gone, or cannot be entered.
-    }
-  }
-  return found;
-}
-
-/** The id of a namespace within our own. */
-async function idOf(socket: NetlinkSocket, path: string): Promise<number | undefined> {
-  const descriptor = openSync(path, "r");
-  try {
-    const request = new MessageBuffer(64);
-    writeNamespaceIdGet(request, descriptor);
-    let id: number | undefined;
-    await socket.request(request, (reply) => {
-      id = readNamespaceId(reply);
-    });
-    return id;
-  } finally {
-    closeSync(descriptor);
-  }
 }
 
 /** Each namespace once, this process's own first. */

@@ -163,6 +163,11 @@ const TESTS = [
     "each is skipped, by name where there is one, and its watch goes on",
   ],
   [
+    "a nested cluster that uses the same addresses, and processes that make network namespaces",
+    "test/kernel/flows/led-namespaces.test.ts",
+    "only the node and its pods are led at the socket",
+  ],
+  [
     "a Service of 4,000 ports",
     "test/kernel/faults/nftables-many-ports.test.ts",
     "another Service is in the kernel before it",

@@ -107,43 +107,36 @@ describe("connected UDP", () => {
     assert.equal(subject.disconnections[0]?.cookie, 7n);
   });
 
-  const REACHES = [
-    { of: "none", why: "no capability" },
-    { of: "host", why: "namespaces are not seen" },
-  ] as const;
-  for (const reach of REACHES) {
-    test(`takes the rules where sockets of ${reach.of === "none" ? "none" : "pods"} could be told, which is said once`, async (t) => {
-      const { cluster, rig: subject, sync } = rig(t);
-      subject.reach = reach;
-      cluster.set(service, [remote("10.180.1.1")]);
-      await sync(true);
-      await sync(true);
-      const warned = subject.log.filter(({ level }) => level === "warn").map(({ message }) => message);
-      assert.deepEqual(warned, [`Connected UDP ${reach.of === "host" ? "of pods " : ""}takes the rules: ${reach.why}`]);
-      assert.equal(subject.connectUdp(7n, "10.96.0.1", 53, 1n), reach.of === "host" ? "10.180.1.1" : "10.96.0.1");
-      assert.equal(subject.connectUdp(8n, "10.96.0.1", 53, 2n), "10.96.0.1");
-    });
-  }
+  test("takes the rules where sockets cannot be told, which is said once", async (t) => {
+    const { cluster, rig: subject, sync } = rig(t);
+    subject.obstacle = "no capability";
+    cluster.set(service, [remote("10.180.1.1")]);
+    await sync(true);
+    await sync(true);
+    const warned = subject.log.filter(({ level }) => level === "warn").map(({ message }) => message);
+    assert.deepEqual(warned, ["Connected UDP takes the rules: no capability"]);
+    assert.equal(subject.connectUdp(7n, "10.96.0.1", 53, 1n), "10.96.0.1");
+  });
 
-  test("of pods is led as soon as their network namespaces are seen: when a node starts, there are none", async (t) => {
+  test("is led as soon as sockets can be told", async (t) => {
     const cluster = new TestCluster();
     const subject = new EbpfRig(cluster.driver, { isHurried: true });
     const sync = () => cluster.driver.sync(subject.backend);
     t.after(() => void subject.backend.close());
-    subject.reach = { of: "host", why: "namespaces are not seen" };
+    subject.obstacle = "no capability";
     cluster.set(service, [remote("10.180.1.1")]);
     const asked = subject.watch(t);
     await sync();
-    const ask = (cookie: bigint) => subject.connectUdp(cookie, "10.96.0.1", 53, 2n);
+    const ask = (cookie: bigint) => subject.connectUdp(cookie, "10.96.0.1", 53);
     assert.equal(ask(7n), "10.96.0.1");
     const before = asked();
-    subject.reach = { of: "all" };
+    subject.obstacle = undefined;
     await until("a sync is asked for", () => asked() > before);
     await sync();
     assert.equal(ask(8n), "10.180.1.1");
     assert.deepEqual(subject.backend.degraded, []);
     const limits = subject.log.flatMap(({ facts: { can, cannot } }) => can ?? cannot ?? []);
-    const what = "connections decided at the socket for connected UDP of pods";
+    const what = "connections decided at the socket for connected UDP";
     assert.deepEqual(limits, [what, "connections decided at the socket", what], "and it is said");
   });
 });

@@ -346,7 +346,7 @@ describe("what status says", () => {
     cluster.set(port("dns", "10.96.0.1", { protocol: "UDP", port: 53 }), [remote("10.180.1.1")]);
     await sync();
     subject.connectUdp(7n, "10.96.0.1", 53);
-    const said = "decided at the socket in /cgroup; 1 service ports, 1 connected UDP sockets";
+    const said = "decided at the socket in /cgroup for the node and 0 pods; 1 service ports, 1 connected UDP sockets";
     assert.equal(subject.backend.remarks[0], said);
     await subject.backend.close();
   });
@@ -377,7 +377,7 @@ describe("what status says", () => {
   test("what takes the rules though it should not, as long as it does", async (t) => {
     const { cluster, rig: subject, sync } = rig(t);
     subject.watch(t);
-    subject.reach = { of: "none", why: "no capability" };
+    subject.obstacle = "no capability";
     subject.faults.update = (_, key) => (key[3] === 2 ? "ENOMEM" : undefined);
     cluster.set(port("good", "10.96.0.1"), [remote("10.180.1.1")]);
     cluster.set(port("bad", "10.96.0.2"), [remote("10.180.1.2")]);
@@ -392,7 +392,7 @@ describe("what status says", () => {
     subject.changeAddresses([ip("192.168.0.2")]);
     await sync(true);
     subject.faults.update = undefined;
-    subject.reach = { of: "all" };
+    subject.obstacle = undefined;
     await sync(true);
     assert.deepEqual(subject.backend.degraded, []);
   });

@@ -7,6 +7,7 @@ import { PATIENCE } from "../../../testkit/support/patience.ts";
 import { kernelBpf } from "../../kernel/bpf/kernel-bpf.ts";
 import { REST_MS } from "../../kernel/bpf/socket-balancer/free-list.ts";
 import { startDialler } from "../../kernel/bpf/socket-balancer/testing/dialler.ts";
+import { leadNamespaces } from "../../kernel/bpf/socket-balancer/testing/dialling.ts";
 import { reasonToSkip, testCgroup } from "../../kernel/bpf/testing/test-cgroup.ts";
 import { makeEndpoint } from "../../model/testing/records.ts";
 import { SocketMaps } from "./socket-maps.ts";
@@ -30,12 +31,13 @@ test("connections meet an endpoint of their own service, while all endpoints cha
   }
   // The clock makes freed backends reusable at once, by either service.
   let nowMs = 0;
-  const programs = new SocketPrograms(bpf, "IPv4", { hostCookie: 1n, isForHostOnly: false, connectedUdp: "all" });
+  const programs = new SocketPrograms(bpf, "IPv4", { hostCookie: 1n });
   const maps = new SocketMaps(
     { bpf, family: "IPv4", onMoved: (open) => programs.load(open), nowMs: () => (nowMs += REST_MS) },
     { services: 2, endpoints: 4 },
   );
   maps.renew({ until: 2n ** 63n });
+  leadNamespaces(maps.memory, await dialler.netnsCookie());
   t.after(() => {
     programs.close();
     maps.close();

@@ -7,6 +7,7 @@ import { PATIENCE } from "../../../testkit/support/patience.ts";
 import { systemClock } from "../../async/clock.ts";
 import { kernelBpf } from "../../kernel/bpf/kernel-bpf.ts";
 import { startDialler } from "../../kernel/bpf/socket-balancer/testing/dialler.ts";
+import { leadNamespaces } from "../../kernel/bpf/socket-balancer/testing/dialling.ts";
 import { eventually } from "../../kernel/bpf/testing/eventually.ts";
 import { reasonToSkip, testCgroup } from "../../kernel/bpf/testing/test-cgroup.ts";
 import { udpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
@@ -30,12 +31,13 @@ test("no connected UDP socket stays without a record or with another Service's p
   const bpf = kernelBpf();
   const cgroup = testCgroup(t);
   const dialler = await startDialler(t, cgroup);
-  const programs = new SocketPrograms(bpf, "IPv4", { hostCookie: 1n, isForHostOnly: false, connectedUdp: "all" });
+  const programs = new SocketPrograms(bpf, "IPv4", { hostCookie: 1n });
   const maps = new SocketMaps(
     { bpf, family: "IPv4", onMoved: (open) => programs.load(open), nowMs: () => performance.now() },
     { services: 2, endpoints: 8 },
   );
   maps.renew({ until: 2n ** 63n });
+  leadNamespaces(maps.memory, await dialler.netnsCookie());
   let disconnected = 0;
   const stale = new StaleConnections({
     connections: maps.connections,
@@ -43,6 +45,7 @@ test("no connected UDP socket stays without a record or with another Service's p
     onDisconnected: (count) => {
       disconnected += count;
     },
+    onUnreachable: () => {},
     log: silentLogger,
     clock: systemClock,
   });

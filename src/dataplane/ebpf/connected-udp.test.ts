@@ -6,6 +6,7 @@ import { PATIENCE } from "../../../testkit/support/patience.ts";
 import { systemClock } from "../../async/clock.ts";
 import { kernelBpf } from "../../kernel/bpf/kernel-bpf.ts";
 import { startDialler } from "../../kernel/bpf/socket-balancer/testing/dialler.ts";
+import { leadNamespaces } from "../../kernel/bpf/socket-balancer/testing/dialling.ts";
 import { eventually } from "../../kernel/bpf/testing/eventually.ts";
 import { reasonToSkip, testCgroup } from "../../kernel/bpf/testing/test-cgroup.ts";
 import { udpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
@@ -34,13 +35,14 @@ describe("connected UDP", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, 
       const cgroup = testCgroup(t);
       const dialler = await startDialler(t, cgroup);
       const disconnector = udpDisconnector();
-      assert.deepEqual(await disconnector.reach(), { of: "all" });
-      const programs = new SocketPrograms(bpf, family, { hostCookie: 1n, isForHostOnly: false, connectedUdp: "all" });
+      assert.equal(await disconnector.obstacle(), undefined);
+      const programs = new SocketPrograms(bpf, family, { hostCookie: 1n });
       const maps = new SocketMaps(
         { bpf, family, onMoved: (open) => programs.load(open), nowMs: () => performance.now() },
         { services: 1, endpoints: 2 },
       );
       maps.renew({ until: 2n ** 63n });
+      leadNamespaces(maps.memory, await dialler.netnsCookie());
       let disconnected = 0;
       const stale = new StaleConnections({
         connections: maps.connections,
@@ -48,6 +50,7 @@ describe("connected UDP", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, 
         onDisconnected: (count) => {
           disconnected += count;
         },
+        onUnreachable: () => {},
         log: silentLogger,
         clock: systemClock,
       });

@@ -1,6 +1,5 @@
 /** The programs' records of connected UDP sockets that they redirected (reference ebpf-operation.md §5.6). */
 import type { BpfMap } from "../../kernel/bpf/bpf.ts";
-import { hasBpfCode } from "../../kernel/bpf/bpf-error.ts";
 import { takeNumber, takeWide } from "../../kernel/bpf/layout.ts";
 import {
   BACKEND_IDENTITY_WORD,
@@ -20,11 +19,8 @@ export interface LostConnection extends StaleSocket {
 
 interface ConnectionMaps {
   readonly connected: BpfMap;
-  readonly barred?: BpfMap;
   readonly backends?: BpfMap;
 }
-
-const PRESENT = new Uint8Array(4);
 
 export class Connections {
   readonly #family: IpFamily;
@@ -83,16 +79,6 @@ export class Connections {
       .connected.entries()
       .map(([, value]) => Number(BigInt.asUintN(32, takeWide(value, identity))));
     return ids.reduce((highest, id) => Math.max(highest, id), 0);
-  }
-
-  /** From now on, programs do not redirect connected UDP of this network namespace. */
-  bar(netns: bigint): void {
-    try {
-      this.#maps().barred?.update(new Uint8Array(BigUint64Array.of(netns).buffer), PRESENT);
-    } catch (error) {
-      // The map is full of other namespaces; what was logged remains true for those.
-      if (!hasBpfCode(error, "E2BIG")) throw error;
-    }
   }
 
   #untold(): readonly (readonly [Uint8Array, Uint8Array])[] {

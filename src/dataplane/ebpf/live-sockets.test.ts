@@ -149,6 +149,6 @@ test("without pins, or with maps that are not whole, nothing is read", async (t)
   assert.equal(decidedBy(pins, "/bpf/kube-proxy-ts/2", "IPv4", now).ok, false);
   assert.equal(decidedBy(pins, PIN_FOLDER, "IPv6", now).ok, false);
   process.kill();
-  memoryBpf(node.machine).pins.remove(`${PIN_FOLDER}/IPv4/v5/slots4`);
+  memoryBpf(node.machine).pins.remove(`${PIN_FOLDER}/IPv4/v6/slots4`);
   assert.equal(read(), undefined);
 });

@@ -27,9 +27,9 @@ async function leftIn(t: TestContext, pinFolder: string, families: readonly IpFa
   const bpf = memoryBpf();
   const folders = [USUAL_FOLDER, KEPT].flatMap((folder) => IP_FAMILIES.map((family) => `${folder}/7/${family}`));
   for (const folder of folders) {
-    bpf.pins.makeFolder(`${folder}/v5`);
+    bpf.pins.makeFolder(`${folder}/v6`);
     const { connected } = memoryMaps(folder.endsWith("4") ? "IPv4" : "IPv6", 8);
-    bpf.pins.pin(bpf.createMap(connected), `${folder}/v5/${connected.name}`);
+    bpf.pins.pin(bpf.createMap(connected), `${folder}/v6/${connected.name}`);
   }
   const path = `${pinFolder === "" ? USUAL_FOLDER : pinFolder}/7`;
   await endPins(bpf, { ebpf: { pinFolder } }, () => 7n, { path, families });

@@ -50,17 +50,17 @@ test("what another version has left goes, and what others have put there stays",
   const { node, serve, other } = scene(t);
   const { pins } = other;
   const program = other.loadProgram(passing(), "connect4");
-  for (const folder of ["links", "v5", "v1", "v0", "extra"]) pins.makeFolder(`${OWN}/${folder}`);
+  for (const folder of ["links", "v6", "v1", "v0", "extra"]) pins.makeFolder(`${OWN}/${folder}`);
   for (const path of ["v1/frontends4", "v1/kpts_more", "v0/frontends4"]) {
     pins.pin(other.createMap(FOREIGN_MAP), `${OWN}/${path}`);
   }
   pins.pin(other.attach(program, "connect4", CGROUP), `${OWN}/links/kpts_other_version`);
-  const theirs = ["extra/m", "links/theirs", "v5/theirs", "theirs"].map((path) => `${OWN}/${path}`);
+  const theirs = ["extra/m", "links/theirs", "v6/theirs", "theirs"].map((path) => `${OWN}/${path}`);
   for (const path of theirs) pins.pin(other.createMap(FOREIGN_MAP), path);
   other.end();
   const process = await serve();
   assert.deepEqual(errors(process), []);
-  const paths = node.machine.names.paths.filter((path) => /theirs|extra|other|v0|v1|more/.test(path));
+  const paths = node.machine.names.paths.filter((path) => /theirs|extra|kpts_other|v0|v1|more/.test(path));
   assert.deepEqual(paths, [...theirs, `${OWN}/extra/`].sort());
   assert.deepEqual(
     attached(node).map(({ length }) => length),
@@ -74,8 +74,8 @@ test("maps that are not as this version makes them are replaced, and all that is
   const { node, serve, other } = scene(t);
   (await serve()).kill();
   const { pins } = other;
-  pins.remove(`${OWN}/v5/slots4`);
-  pins.pin(other.createMap({ ...FOREIGN_MAP, name: "slots4" }), `${OWN}/v5/slots4`);
+  pins.remove(`${OWN}/v6/slots4`);
+  pins.pin(other.createMap({ ...FOREIGN_MAP, name: "slots4" }), `${OWN}/v6/slots4`);
   const process = await serve();
   assert.deepEqual([errors(process), leads(node)], [[], LEADS]);
   process.kill();
@@ -87,13 +87,13 @@ test("maps that are not as this version makes them are replaced, and all that is
 
 test("where the names cannot be kept, it says so once and works without", async (t) => {
   const { node, serve, fullSync, other } = scene(t);
-  other.pins.makeFolder(`${OWN}/v5/backends4/theirs`);
+  other.pins.makeFolder(`${OWN}/v6/backends4/theirs`);
   const process = await serve();
   await fullSync(process);
   assert.deepEqual(errors(process), [NOT_KEPT]);
   assert.deepEqual([leads(node), attached(node).map(({ length }) => length)], [LEADS, [1, 1, 1]]);
-  other.pins.remove(`${OWN}/v5/backends4/theirs`);
-  other.pins.remove(`${OWN}/v5/backends4`);
+  other.pins.remove(`${OWN}/v6/backends4/theirs`);
+  other.pins.remove(`${OWN}/v6/backends4`);
   await fullSync(process);
   process.kill();
   assert.deepEqual(leads(node), LEADS, "kept since it could be");
@@ -103,7 +103,7 @@ test("names that are taken away while it runs are given again with the next full
   const { node, serve, fullSync, other } = scene(t);
   const process = await serve();
   const before = node.machine.names.paths;
-  for (const path of ["links/kpts_connect4", "v5/slots4", "v5/kpts_connect4"]) other.pins.remove(`${OWN}/${path}`);
+  for (const path of ["links/kpts_connect4", "v6/slots4", "v6/kpts_connect4"]) other.pins.remove(`${OWN}/${path}`);
   await fullSync(process);
   assert.deepEqual(node.machine.names.paths, before);
   process.kill();
@@ -180,8 +180,8 @@ test("what is gone is noticed without a change of the cluster", async (t) => {
   // Read the node's addresses again.
   await sync(process);
   asked.syncs = 0;
-  other.pins.remove(`${OWN}/v5/slots4`);
-  await until("the name", () => node.machine.names.paths.includes(`${OWN}/v5/slots4`));
+  other.pins.remove(`${OWN}/v6/slots4`);
+  await until("the name", () => node.machine.names.paths.includes(`${OWN}/v6/slots4`));
   assert.deepEqual(asked, { syncs: 0, fullSyncs: 0 });
   node.machine.cgroups.delete(CGROUP);
   await until("a sync", () => asked.syncs > 0);
@@ -274,7 +274,7 @@ for (const what of ["createMap", "loadProgram", "attach"] as const) {
   test(`nothing that is old decides when ${what} fails in the next start`, async (t) => {
     const { node, serve, fullSync, other } = scene(t);
     (await serve()).kill();
-    if (what === "createMap") other.pins.remove(`${OWN}/v5/slots4`);
+    if (what === "createMap") other.pins.remove(`${OWN}/v6/slots4`);
     if (what === "attach") other.pins.remove(`${OWN}/links/kpts_connect4`);
     const process = await serve({ refused: what });
     assert.deepEqual(errors(process), [NO_SOCKETS]);
@@ -305,7 +305,7 @@ describe("connected UDP sockets that an earlier process has led", () => {
         backend: 0,
       }),
     ];
-    other.pins.map(`${OWN}/v5/${connected.name}`, () => connected)?.update(key, value);
+    other.pins.map(`${OWN}/v6/${connected.name}`, () => connected)?.update(key, value);
     return { node, serve, other };
   };
 
@@ -317,7 +317,7 @@ describe("connected UDP sockets that an earlier process has led", () => {
 
   test("are told when the maps are made again, where nothing else would tell them later", async (t) => {
     const { node, serve, other } = await led(t);
-    other.pins.remove(`${OWN}/v5/slots4`);
+    other.pins.remove(`${OWN}/v6/slots4`);
     await serve();
     assert.deepEqual(node.told, [77n]);
   });

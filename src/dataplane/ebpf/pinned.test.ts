@@ -52,11 +52,11 @@ const wantedNames = (process: ProxyProcess) => {
   const maps = Object.values(definitions).map(({ name }) => name);
   assert.ok(process.backend.socketPath.isAttached);
   const own = `${PIN_FOLDER}/IPv4`;
-  const folders = ["/bpf/", "/bpf/kube-proxy-ts/", `${PIN_FOLDER}/`, `${own}/`, `${own}/links/`, `${own}/v5/`];
+  const folders = ["/bpf/", "/bpf/kube-proxy-ts/", `${PIN_FOLDER}/`, `${own}/`, `${own}/links/`, `${own}/v6/`];
   return [
     ...folders,
     ...programs.map((name) => `${own}/links/${name}`),
-    ...[...programs, ...maps].map((name) => `${own}/v5/${name}`),
+    ...[...programs, ...maps].map((name) => `${own}/v6/${name}`),
   ].sort();
 };
 

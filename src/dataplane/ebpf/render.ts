@@ -51,8 +51,7 @@ function programText({ family }: OfflineNode, { config, service }: RenderRequest
   if (service !== undefined) throw new Error("--output programs is the same for every Service: leave --service out");
   const leading = leadingMaps(family, { frontends: 1024, slots: 4096, backends: 4096 });
   const maps = { ...leading, ...memoryMaps(family), ...countingMaps(family, 1) };
-  const { hostNamespaceOnly: isForHostOnly, holdNodePorts: holdsNodePorts } = config.ebpf;
-  const options = { hostCookie: 1n, isForHostOnly, holdsNodePorts, connectedUdp: "all" as const };
+  const options = { hostCookie: 1n, holdsNodePorts: config.ebpf.holdNodePorts };
   return socketPrograms(family, maps, options)
     .map(([hook, program]) => {
       const names = mapsOf(program).map(({ name }) => name);

@@ -20,7 +20,7 @@ test("when maps are made again, programs of the same build that an earlier proce
   const first = node.start();
   await cluster.driver.sync(first.backend);
   first.kill();
-  memoryBpf(node.machine).pins.remove(`${OWN}/v5/slots4`);
+  memoryBpf(node.machine).pins.remove(`${OWN}/v6/slots4`);
   cluster.setEndpoints(port("web", "10.96.0.1"), [remote("10.180.1.2")]);
   const next = node.start();
   cluster.driver.forget();
@@ -77,7 +77,7 @@ test("when a map cannot be made beside those of an earlier process, none of them
     counting: { counts: opened(countingMaps("IPv4", 1).counts) },
   };
   const createMap = (definition: MapDefinition): BpfMap => {
-    if (definition.name === "barred4") throw new BpfError("ENOMEM", "bpf: as the test wants it: ENOMEM");
+    if (definition.name === "other_netns4") throw new BpfError("ENOMEM", "bpf: as the test wants it: ENOMEM");
     return opened(definition);
   };
   const options = { bpf: { ...bpf, createMap }, family: "IPv4", onMoved: () => {}, nowMs: () => 0 } as const;

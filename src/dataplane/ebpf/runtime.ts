@@ -4,20 +4,25 @@ import type { Timer } from "../../async/clock.ts";
 import { COUNTED, type KubeProxyConfig } from "../../config/config.ts";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
 import { kernelBpf } from "../../kernel/bpf/kernel-bpf.ts";
-import { cgroup2Mounts, findCgroupRoot } from "../../kernel/bpf/places.ts";
+import { cgroup2Mounts, findCgroupRoot, podCgroups } from "../../kernel/bpf/places.ts";
 import { powerOfTwo } from "../../kernel/bpf/socket-balancer/free-list.ts";
 import { FolderInUse, FolderLock } from "../../kernel/folder-lock.ts";
+import { otherNamespaces, outputInterfaces, whyNoneIsEntered } from "../../kernel/linked-namespaces.ts";
 import { ownNetnsCookie } from "../../kernel/netns-cookie.ts";
+import { AddressWatch } from "../../kernel/route/address-watch.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
 import { udpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
+import { detectorFor } from "../../model/local-traffic-detector.ts";
+import { parseCidr } from "../../net/ip.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../dataplane.ts";
 import { nftablesRuntime } from "../nftables/runtime.ts";
 import { EbpfBackend } from "./backend.ts";
 import { defineEbpfMetrics } from "./metrics.ts";
 import { detachStale, endPins, pinFolderOf } from "./node-pins.ts";
 import { ledAtLocalhost, packetPathConfig } from "./packet-path.ts";
+import { PodNamespaces } from "./pod-namespaces.ts";
 import { SocketMaps } from "./socket-maps.ts";
 import { AT_SOCKET, NOT_KEPT, STUCK } from "./socket-news.ts";
 import { SocketPath } from "./socket-path.ts";
@@ -45,6 +50,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
     later = look() ? node.clock.setTimer(LOOK_AGAIN_MS, lookAgain) : undefined;
   };
   lookAgain();
+  const pods = podsOf(node, cgroup.ok ? cgroup.path : "");
   const lock = isKept ? new FolderLock(folder) : undefined;
   const hold = (): void => {
     try {
@@ -66,11 +72,11 @@ async function open(node: NodeContext): Promise<OpenMode> {
         nodePortAddresses: family.nodePortAddresses,
         programs: () => ({
           hostCookie: ownNetnsCookie(),
-          isForHostOnly: config.ebpf.hostNamespaceOnly,
           holdsNodePorts: config.ebpf.holdNodePorts,
           atLocalhost: ledAtLocalhost(config, family.nodePortAddresses),
           counted: COUNTED.find((choice) => choice === config.connections.count) ?? "None",
         }),
+        pods,
         rememberedSockets: powerOfTwo(config.ebpf.rememberedSockets),
         validForMs: config.ebpf.validForMs,
         disconnector: udpDisconnector(),
@@ -92,6 +98,23 @@ async function open(node: NodeContext): Promise<OpenMode> {
   };
 }
 
+function podsOf({ config, podCIDRs, clock, log }: NodeContext, cgroup: string): PodNamespaces {
+  const { detectLocalMode: mode, detectLocal } = config;
+  const links = new AddressWatch(true);
+  return new PodNamespaces({
+    obstacle: whyNoneIsEntered,
+    others: otherNamespaces,
+    routes: outputInterfaces,
+    watch: (onChange, signal) => links.watch(onChange, signal),
+    podCgroups: () => podCgroups(cgroup),
+    networks: [...detectLocal.clusterCIDRs, ...podCIDRs].flatMap((text) => parseCidr(text.trim()) ?? []),
+    // By interface, it is the same in both families.
+    detector: detectorFor("IPv4", { mode, podCIDRs, ...detectLocal }).detector,
+    isForHostOnly: config.ebpf.hostNamespaceOnly,
+    ...{ clock, log },
+  });
+}
+
 /** The number of this process's start. */
 const START = process.hrtime.bigint();
 /** After that, another process of this network namespace has reported again, or is dead. */
@@ -106,8 +129,7 @@ function missingForSockets(bpf: Bpf): string | undefined {
     return "no cgroup2 file system is mounted: the eBPF mode attaches its programs to a cgroup";
   }
   try {
-    const options = { hostCookie: ownNetnsCookie(), isForHostOnly: false, connectedUdp: "all" } as const;
-    const programs = new SocketPrograms(bpf, "IPv4", options);
+    const programs = new SocketPrograms(bpf, "IPv4", { hostCookie: ownNetnsCookie() });
     const maps = new SocketMaps(
       { bpf, family: "IPv4", onMoved: () => {}, nowMs: () => 0 },
       { services: 0, endpoints: 0 },

@@ -111,8 +111,8 @@ export class SocketMaps {
     return { maps: { ...this.#set, ...this.#memory }, areFound: this.#areFound };
   }
 
-  /** The programs' records of redirected sockets. */
-  get peers(): Pick<Opened<MemoryMaps>, "tcpPeers" | "flows"> {
+  /** What the programs record, and whose sockets they redirect. */
+  get memory(): Opened<MemoryMaps> {
     return this.#memory;
   }
 

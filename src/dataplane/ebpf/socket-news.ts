@@ -1,5 +1,4 @@
 /** Log messages of the socket path, logged once per condition: a failure costs speed, not service. */
-import type { DisconnectReach } from "../../kernel/sock-diag/disconnect-udp.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { someOf } from "../../logging/some-of.ts";
@@ -22,13 +21,16 @@ export const KNOWN_ADDRESSES = "The node's addresses cannot be read; the last kn
 export const AT_SOCKET = "connections decided at the socket";
 
 /** Conditions that are reported again only when they change. */
-type Subject = "all" | "addresses" | "connected UDP" | "service ports" | "pins" | "refusals";
+type Subject = "all" | "addresses" | "connected UDP" | "pods" | "service ports" | "pins" | "refusals";
 
 /** Logged once, and part of `status`: clients notice only that the rules reject them. */
 export const NOT_REFUSED = "Services without endpoints take the rules, because this kernel is older than 5.18";
 
-/** In words: whose connected UDP uses the rules. */
-const OF = { host: " of pods", none: "" } as const;
+/** When something begins to use the rules, and when that ends. */
+const LIMITS = {
+  "connected UDP": ["Connected UDP takes the rules", "Connected UDP is decided at the socket now"],
+  pods: ["Pods take the rules", "Connections of pods are decided at the socket now"],
+} as const;
 
 export class SocketNews {
   readonly #log: Logger;
@@ -54,18 +56,13 @@ export class SocketNews {
     return true;
   }
 
-  /** Logs why connected UDP sockets cannot be told that their endpoint is gone, and when that ends. */
-  tellReach(before: DisconnectReach["of"], reach: DisconnectReach): void {
-    const why = reach.of === "all" ? "" : reach.why;
-    if (!this.isNews("connected UDP", why)) return;
-    if (before !== "all" && before !== reach.of) {
-      this.#log.info(`Connected UDP${reach.of === "host" ? " of the host" : ""} is decided at the socket now`, {
-        can: `${AT_SOCKET} for connected UDP${OF[before]}`,
-      });
-    }
-    if (reach.of === "all") return;
-    const cannot = `${AT_SOCKET} for connected UDP${OF[reach.of]}`;
-    this.#log.warn(`Connected UDP${OF[reach.of]} takes the rules: ${why}`, { cannot, why });
+  /** Logs why these take the rules, and when that ends. @param why empty if they do not. */
+  tellLimit(subject: keyof typeof LIMITS, why: string): void {
+    if (!this.isNews(subject, why)) return;
+    const [begins, ends] = LIMITS[subject];
+    const what = `${AT_SOCKET} for ${subject}`;
+    if (why === "") this.#log.info(ends, { can: what });
+    else this.#log.warn(`${begins}: ${why}`, { cannot: what, why });
   }
 
   /** Call before service ports are written. @returns what to call afterwards: logs those that have changed, at -v 9. */
@@ -93,6 +90,11 @@ export class SocketNews {
       names: someOf(names),
       cannot: what,
     });
+  }
+
+  tellOrphaned(wereDetached: boolean, cgroup: string): void {
+    const cause = wereDetached ? "Another program has detached those" : "The cgroup is gone, and with it the programs";
+    this.#log.error(`${cause} that decided at the socket`, undefined, { cgroup });
   }
 
   tellPinProblem(pins: Pick<SocketPins, "problem"> | undefined): void {

@@ -12,15 +12,17 @@ import { FolderInUse } from "../../kernel/folder-lock.ts";
 import { KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { AddressWatch } from "../../kernel/route/address-watch.ts";
 import type { LocalAddresses } from "../../kernel/route/addresses.ts";
-import type { DisconnectReach, UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
+import type { UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
 import { attempt } from "../../logging/attempt.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
+import type { Endpoint } from "../../model/endpoint.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
 import { type IpAddress, type IpFamily, isLoopback } from "../../net/ip.ts";
 import type { LedConnections, SyncFailure, SyncInput } from "../../sync/backend.ts";
 import { endLedSockets, readLedSockets } from "./led-sockets.ts";
 import type { EbpfMetrics } from "./metrics.ts";
+import type { PodNamespaces } from "./pod-namespaces.ts";
 import { SocketMaps, type Validity } from "./socket-maps.ts";
 import { AT_SOCKET, KNOWN_ADDRESSES, NOT_REFUSED, SocketNews, STUCK, UNTOLD } from "./socket-news.ts";
 import type { SocketPins } from "./socket-pins.ts";
@@ -37,7 +39,9 @@ interface SocketPathOptions {
   readonly nodeName: string;
   readonly nodePortAddresses: NodePortAddresses;
   /** Options of the programs. May throw: then the socket path is off. */
-  readonly programs: () => Omit<SocketProgramOptions, "connectedUdp" | "canSetReturnValue">;
+  readonly programs: () => Omit<SocketProgramOptions, "leadsConnectedUdp" | "canSetReturnValue">;
+  /** Whose sockets are redirected beside the host's. */
+  readonly pods: PodNamespaces;
   /** Tells connected UDP sockets that their endpoint is gone. */
   readonly disconnector: UdpDisconnector;
   readonly localAddresses: LocalAddresses;
@@ -79,15 +83,11 @@ export class SocketPath {
   /** Until the first sync, an earlier process's pins stay untouched. */
   #hasBegun = false;
   #areAddressesKnown = false;
-  /**
-   * The obstacle may disappear without a cluster change: there is no cgroup, another process has the folder, or the
-   * node's addresses cannot be read.
-   */
+  /** The obstacle may end without a cluster change: no cgroup, a folder in use, or addresses that cannot be read. */
   #mayEnd = false;
   /** Programs may have lost their cgroup. Asking costs a call per program: only for full syncs and periodic checks. */
   #mayBeOrphaned = false;
-  /** Which connected UDP sockets can be told that their endpoint is gone. Pods' network namespaces appear after the node starts. */
-  #reach: DisconnectReach["of"] = "all";
+  #endpoints: ReadonlyMap<string, readonly Endpoint[]> = new Map();
   readonly #news: SocketNews;
 
   constructor(options: SocketPathOptions) {
@@ -95,6 +95,11 @@ export class SocketPath {
     const bpf = this.#waits.timed(options.bpf);
     this.#options = { ...options, bpf };
     this.#news = new SocketNews(options.log);
+    options.pods.add({
+      family: options.family,
+      maps: () => this.#sockets?.maps.memory,
+      endpoints: () => this.#endpoints,
+    });
   }
 
   /** Whether connections are now decided at the socket. */
@@ -118,12 +123,12 @@ export class SocketPath {
     if (this.#sockets === undefined || !this.isAttached) return undefined;
     const { keys, connections } = this.#sockets.maps;
     const lesser = this.#news.last("refusals") ?? "";
-    return `decided at the socket in ${this.#cgroup}; ${keys.length} service ports, ${connections.count} connected UDP sockets${lesser && `. ${lesser}`}`;
+    return `decided at the socket in ${this.#cgroup} ${this.#options.pods.text}; ${keys.length} service ports, ${connections.count} connected UDP sockets${lesser && `. ${lesser}`}`;
   }
 
   /** Connections that programs redirected. */
   readonly led: LedConnections = {
-    read: (visit) => readLedSockets(this.#options.family, () => this.#sockets?.maps.peers, visit),
+    read: (visit) => readLedSockets(this.#options.family, () => this.#sockets?.maps.memory, visit),
     end: endLedSockets,
   };
 
@@ -141,6 +146,7 @@ export class SocketPath {
     const problem = pins?.problem;
     return [
       ...way("connected UDP takes the rules", this.#news.last("connected UDP")),
+      ...way("pods take the rules", this.#options.pods.problem),
       ...way(`${refusals.length} service ports take the rules`, refusals[0]),
       ...way(KNOWN_ADDRESSES, this.#news.last("addresses")),
       ...way("nothing is decided while this process is away", problem === undefined ? undefined : messageOf(problem)),
@@ -179,6 +185,7 @@ export class SocketPath {
     this.#areAddressesKnown = false;
     await Promise.all([
       this.#options.addressWatch.watch(onAddress, signal),
+      this.#options.pods.watch(signal),
       this.#watchSockets(onLost, signal, requestSync),
     ]);
   }
@@ -212,8 +219,7 @@ export class SocketPath {
         this.#sockets.programs.keep();
         this.#news.tellPinProblem(this.#options.pins);
         if (looks % LOOKS_FOR_DAMAGE === 0 && this.#isDamaged(this.#sockets.maps)) onLost();
-        const reach = this.#reach;
-        if (reach !== "all" && (await this.#askReach()) !== reach) requestSync();
+        if (this.#news.last("connected UDP") !== "" && (await this.#canDisconnect())) requestSync();
       } else if (await this.#hasObstacleGone(cgroup, signal)) onLost();
     }
   }
@@ -242,10 +248,11 @@ export class SocketPath {
     // If programs could not be attached, only full syncs retry.
     if (this.#sockets === undefined && !input.isFullSync) return;
     this.#hasBegun = true;
-    this.#sockets ??= this.#open(input, cgroup, await this.#askReach());
-    const { maps, programs } = this.#sockets;
-    programs.leadConnectedUdp(this.#reach);
     const { services, endpoints, zone } = input;
+    this.#endpoints = endpoints;
+    this.#sockets ??= this.#open(input, cgroup, await this.#canDisconnect());
+    const { maps, programs } = this.#sockets;
+    programs.leadConnectedUdp(this.#news.last("connected UDP") === "");
     const facts = { nodeName: this.#options.nodeName, zone };
     const isFull = input.isFullSync || maps.isUnsettled;
     await this.#readAddresses(maps, signal);
@@ -264,14 +271,11 @@ export class SocketPath {
     tellWrites();
     if (isFull) this.#renew(maps);
     if ((this.#mayBeOrphaned || input.isFullSync) && programs.isOrphaned) {
-      const { log } = this.#options;
-      if (programs.wereDetached(cgroup))
-        log.error("Another program has detached those that decided at the socket", undefined, { cgroup });
-      else log.error("The cgroup is gone, and with it the programs that decided at the socket", undefined, { cgroup });
+      this.#news.tellOrphaned(programs.wereDetached(cgroup), cgroup);
       programs.close();
       programs.load(maps.open);
     }
-    if (!programs.isAttached) this.#attach(programs, cgroup);
+    if (!programs.isAttached) await this.#attach(programs, cgroup);
     else if (input.isFullSync) programs.keep();
     this.#news.tellPinProblem(this.#options.pins);
     this.#news.tellRefusals(maps.refused);
@@ -283,15 +287,15 @@ export class SocketPath {
     maps.renew({ until: beat + BigInt(Math.round(validForMs * 1e6)), beat, ...identity() });
   }
 
-  #open({ services, endpointCount }: SyncInput, cgroup: string, connectedUdp: DisconnectReach["of"]): Sockets {
-    const { family, bpf, pins, clock, leastRoom: least, disconnector, metrics, log } = this.#options;
+  #open({ services, endpointCount }: SyncInput, cgroup: string, leadsConnectedUdp: boolean): Sockets {
+    const { family, bpf, pins, clock, leastRoom: least, disconnector, metrics, log, pods } = this.#options;
     const { rememberedSockets: remembered = REMEMBERED, assemble } = this.#options;
     // Fail before maps are created for nothing.
     bpf.cgroupId(cgroup);
     pins?.hold();
     const canSetReturnValue = bpf.canSetReturnValue("connect4");
     if (this.#news.isNews("refusals", canSetReturnValue ? "" : NOT_REFUSED)) log.info(NOT_REFUSED);
-    const options = { ...this.#options.programs(), connectedUdp, canSetReturnValue };
+    const options = { ...this.#options.programs(), leadsConnectedUdp, canSetReturnValue };
     const counts = options.counted === undefined || options.counted === "None" ? 1 : remembered;
     const programs = new SocketPrograms(bpf, family, options, pins, assemble);
     const nowMs = (): number => clock.monotonicMs();
@@ -307,20 +311,19 @@ export class SocketPath {
       throw error;
     }
     const onDisconnected = (count: number): void => metrics.disconnected.inc(count);
-    const { connections } = maps;
-    return { maps, programs, stale: new StaleConnections({ connections, disconnector, onDisconnected, log, clock }) };
+    const told = { connections: maps.connections, disconnector, onDisconnected, onUnreachable: pods.request };
+    return { maps, programs, stale: new StaleConnections({ ...told, log, clock }) };
   }
 
-  async #askReach(): Promise<DisconnectReach["of"]> {
-    const before = this.#reach;
-    const reach = await this.#options.disconnector.reach();
-    this.#reach = reach.of;
-    this.#news.tellReach(before, reach);
-    return reach.of;
+  /** Whether connected UDP sockets can be told that their endpoint is gone. */
+  async #canDisconnect(): Promise<boolean> {
+    this.#news.tellLimit("connected UDP", (await this.#options.disconnector.obstacle()) ?? "");
+    return this.#news.last("connected UDP") === "";
   }
 
-  #attach(programs: SocketPrograms, cgroup: string): void {
-    const { pins, disconnector, log } = this.#options;
+  async #attach(programs: SocketPrograms, cgroup: string): Promise<void> {
+    const { pins, disconnector, log, pods } = this.#options;
+    await pods.look();
     const former = pins?.formerSockets() ?? [];
     programs.attach(cgroup);
     if (former.length > 0) void disconnector.disconnect(former).catch((error: unknown) => log.error(UNTOLD, error));

@@ -66,10 +66,10 @@ export class SocketPrograms {
     if (this.isAttached) this.keep();
   }
 
-  /** Changes which connected UDP sockets are redirected. Replaces programs as {@link load} does. @throws BpfError */
-  leadConnectedUdp(connectedUdp: NonNullable<SocketProgramOptions["connectedUdp"]>): void {
-    if (connectedUdp === this.#options.connectedUdp) return;
-    this.#options = { ...this.#options, connectedUdp };
+  /** Changes whether connected UDP sockets are redirected. Replaces programs as {@link load} does. @throws BpfError */
+  leadConnectedUdp(leadsConnectedUdp: boolean): void {
+    if (leadsConnectedUdp === this.#options.leadsConnectedUdp) return;
+    this.#options = { ...this.#options, leadsConnectedUdp };
     if (this.#open !== undefined) this.load(this.#open);
   }
 

@@ -13,6 +13,8 @@ interface StaleConnectionsOptions {
   readonly connections: Connections;
   readonly disconnector: Pick<UdpDisconnector, "disconnect">;
   readonly onDisconnected: (count: number) => void;
+  /** A network namespace was not found. */
+  readonly onUnreachable: () => void;
   readonly log: Logger;
   readonly clock: Clock;
 }
@@ -78,13 +80,12 @@ export class StaleConnections {
   }
 
   async #look(before: ReadonlySet<string> = new Set()): Promise<void> {
-    const { connections, disconnector, onDisconnected } = this.#options;
+    const { connections, disconnector, onDisconnected, onUnreachable } = this.#options;
     const lost = this.#isEnded ? [] : connections.lost();
     if (lost.length === 0) return;
     const outcomes = await disconnector.disconnect(lost);
     if (this.#isEnded) return;
     const left: string[] = [];
-    const unreachable = new Set<bigint>();
     let [disconnected, givenUp] = [0, 0];
     for (const [at, one] of lost.entries()) {
       const record = recordOf(one);
@@ -92,8 +93,7 @@ export class StaleConnections {
       if (outcome === "disconnected") disconnected++;
       else if (before.has(record)) {
         // The socket is not connected any more, or can never be told.
-        givenUp++;
-        if (outcome === "unreachable") unreachable.add(one.netns);
+        if (outcome === "unreachable") givenUp++;
       } else {
         left.push(record);
         continue;
@@ -101,8 +101,8 @@ export class StaleConnections {
       connections.setTold(one);
     }
     if (disconnected > 0) onDisconnected(disconnected);
-    for (const netns of unreachable) connections.bar(netns);
-    if (unreachable.size > 0) this.#complain(givenUp);
+    if (givenUp > 0) onUnreachable();
+    if (givenUp > 0) this.#complain(givenUp);
     // Keep a timer that is already set: attempts come with every cluster change and must not postpone it.
     if (left.length === 0 || this.#timer !== undefined) return;
     this.#after(SECOND_LOOK_MS, new Set(left));
@@ -120,7 +120,7 @@ export class StaleConnections {
     if (this.#hasComplained) return;
     this.#hasComplained = true;
     this.#options.log.error(
-      "Connected UDP sockets keep an endpoint that is gone, because their network namespace was not found; its new sockets take the rules",
+      "Connected UDP sockets keep an endpoint that is gone, because their network namespace was not found",
       undefined,
       { sockets },
     );

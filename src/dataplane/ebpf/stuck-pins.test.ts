@@ -36,7 +36,7 @@ function scene(t: TestContext) {
 
 test("a folder in which something cannot be removed is not held against the process itself", async (t) => {
   const { bpf, path, lock, end } = scene(t);
-  bpf.pins.makeFolder(`${path}/IPv6/v5`);
+  bpf.pins.makeFolder(`${path}/IPv6/v6`);
   t.mock.method(bpf.pins, "remove", () => {
     throw new BpfError("EPERM", "bpf: as the test wants it: EPERM");
   });
@@ -46,8 +46,8 @@ test("a folder in which something cannot be removed is not held against the proc
 
 test("a folder that another process uses is none of which something cannot be removed, when nothing is to be", async (t) => {
   const { bpf, path, lock, end } = scene(t);
-  bpf.pins.makeFolder(`${path}/IPv4/v5`);
-  bpf.pins.makeFolder(`${path}/IPv6/v5`);
+  bpf.pins.makeFolder(`${path}/IPv4/v6`);
+  bpf.pins.makeFolder(`${path}/IPv6/v6`);
   lock.hold(() => {});
   await end(IP_FAMILIES);
   await assert.rejects(end(), { name: "FolderInUse" });
@@ -57,7 +57,7 @@ test("what cannot be removed in one folder, or of one family, keeps nothing else
   const { bpf, path, end } = scene(t);
   t.mock.method(FolderLock.prototype, "hold", () => {});
   const usual = `${USUAL_FOLDER}/7`;
-  for (const folder of [usual, path]) for (const family of IP_FAMILIES) bpf.pins.makeFolder(`${folder}/${family}/v5`);
+  for (const folder of [usual, path]) for (const family of IP_FAMILIES) bpf.pins.makeFolder(`${folder}/${family}/v6`);
   const { remove } = bpf.pins;
   t.mock.method(bpf.pins, "remove", (name: string) => {
     if (name.startsWith(`${usual}/IPv4`)) throw new BpfError("EPERM", "bpf: as the test wants it: EPERM");

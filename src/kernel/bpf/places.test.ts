@@ -1,10 +1,10 @@
 /** Which cgroup and folder are chosen, and the messages for unusable ones. */
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { cgroup2Mounts, findCgroupRoot, findPinFolder } from "./places.ts";
+import { cgroup2Mounts, findCgroupRoot, findPinFolder, podCgroups } from "./places.ts";
 import { testBpffs } from "./testing/test-bpffs.ts";
 import { reasonToSkip, testCgroup } from "./testing/test-cgroup.ts";
 
@@ -48,6 +48,24 @@ test("a folder that is named is taken when it is a cgroup, also one that is not 
     const found = findCgroupRoot(path);
     assert.match(found.ok ? "" : found.reason, reason);
   }
+});
+
+test("cgroups of pods are those below kubelet's, by either of its drivers", (t) => {
+  const root = mkdtempSync(join(tmpdir(), "kpts-cgroups-"));
+  t.after(() => rmSync(root, { recursive: true }));
+  const make = (path: string): bigint => {
+    mkdirSync(join(root, path), { recursive: true });
+    return statSync(join(root, path), { bigint: true }).ino;
+  };
+  make("system.slice/docker-1.scope");
+  const found = podCgroups(root);
+  const pods = [
+    ...["kubepods", "kubepods/burstable", "kubepods/burstable/pod1", "kubepods/burstable/pod1/c1"],
+    ...["kubelet.slice/kubelet-kubepods.slice", "kubelet.slice/kubelet-kubepods.slice/pod2.slice"],
+  ].map(make);
+  assert.equal(found.size, 0);
+  assert.deepEqual(podCgroups(root), new Set(pods));
+  assert.equal(podCgroups(join(root, "gone")).size, 0);
 });
 
 test("a folder for names is on a bpf file system, also one that is not made yet", {

@@ -2,7 +2,7 @@
  * Where to attach programs: the cgroup that contains every process of the node, so that they see all connections (reference
  * ebpf-operation.md §6.1). Where to pin maps and links: a folder of a bpf file system (ebpf-programs.md §3.6).
  */
-import { readFileSync, statfsSync, statSync } from "node:fs";
+import { readdirSync, readFileSync, statfsSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { attempt } from "../../logging/attempt.ts";
 
@@ -31,6 +31,28 @@ export function findCgroupRoot(configured: string, mountinfo: () => string = rea
     reason: `${seen}: mount the host's /sys/fs/cgroup into the container and name the folder in ebpf.cgroupRoot (--ebpf-cgroup-root)`,
   };
 }
+
+/** Kubelet's cgroup of all pods, by either of its drivers. */
+const OF_ALL_PODS = /^(?:.+-)?kubepods(?:\.slice)?$/;
+/** Where `cgroupRoot` of kubelet may put it. */
+const OF_ALL_PODS_DEPTH = 4;
+
+/** Ids of the cgroups of pods. @param root the folder of the node's cgroup. */
+export function podCgroups(root: string): ReadonlySet<bigint> {
+  const found = new Set<bigint>();
+  const visit = (folder: string, depth: number, isOfPods: boolean): void => {
+    for (const { name } of attempt(() => readdirSync(folder, { withFileTypes: true }))?.filter(isFolder) ?? []) {
+      const [path, isInside] = [join(folder, name), isOfPods || OF_ALL_PODS.test(name)];
+      const id = isInside ? inodeOf(path) : undefined;
+      if (id !== undefined) found.add(id);
+      if (isInside || depth < OF_ALL_PODS_DEPTH) visit(path, depth + 1, isInside);
+    }
+  };
+  visit(root, 1, false);
+  return found;
+}
+
+const isFolder = (entry: { isDirectory(): boolean }): boolean => entry.isDirectory();
 
 /** Mount points of cgroup2 file systems, in list order. */
 export function cgroup2Mounts(mountinfo: string): readonly string[] {

@@ -22,6 +22,7 @@ const SO_SNDBUFFORCE = 32;
 const SO_RCVBUFFORCE = 33;
 const SOL_NETLINK = 270;
 const NETLINK_ADD_MEMBERSHIP = 1;
+const NETLINK_LISTEN_ALL_NSID = 8;
 const NETLINK_CAP_ACK = 10;
 const NETLINK_EXT_ACK = 11;
 const NETLINK_GET_STRICT_CHK = 12;
@@ -42,6 +43,8 @@ export interface DescriptorOptions {
   readonly receiveBufferBytes?: number;
   /** Whether rtnetlink filters dumps by the fields of the request (Linux 4.20 and later). @default false */
   readonly filtersDumps?: boolean;
+  /** See `SubscriptionOptions`. */
+  readonly coversNamespaces?: boolean;
 }
 
 export class NetlinkDescriptor {
@@ -77,6 +80,7 @@ export class NetlinkDescriptor {
       this.#setOption(SOL_NETLINK, NETLINK_CAP_ACK, 1);
       this.#setOption(SOL_NETLINK, NETLINK_EXT_ACK, 1);
       if (options.filtersDumps === true) this.#setOption(SOL_NETLINK, NETLINK_GET_STRICT_CHK, 1);
+      if (options.coversNamespaces === true) this.#setOption(SOL_NETLINK, NETLINK_LISTEN_ALL_NSID, 1);
       if (options.receiveBufferBytes !== undefined) this.#growReceiveBuffer(options.receiveBufferBytes);
       for (const group of options.groups ?? []) {
         const join = (): number => (this.#setOption(SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, group) ? 0 : -1);

@@ -24,6 +24,8 @@ export interface SubscriptionOptions {
    * each; undefined waits for the next message. @default always undefined
    */
   readonly rest?: () => Promise<void> | undefined;
+  /** Includes notifications of other network namespaces that links lead to, if the process has CAP_NET_BROADCAST. @default false */
+  readonly coversNamespaces?: boolean;
   /** @default 4 MiB */
   readonly receiveBufferBytes?: number;
 }
@@ -39,6 +41,7 @@ export async function subscribe(options: SubscriptionOptions): Promise<void> {
   signal.throwIfAborted();
   const descriptor = new NetlinkDescriptor(options.protocol, {
     groups: options.groups,
+    coversNamespaces: options.coversNamespaces ?? false,
     receiveBufferBytes: options.receiveBufferBytes ?? DEFAULT_RECEIVE_BUFFER_BYTES,
   });
   const wake = (): void => descriptor.wake();

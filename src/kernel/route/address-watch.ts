@@ -1,12 +1,18 @@
-/** Watches the addresses of this network namespace. All listeners share one subscription. */
+/** Watches the addresses of this network namespace, or all that links and addresses do. All listeners share one subscription. */
 import { NETLINK_ROUTE } from "../netlink/constants.ts";
 import { Listeners, subscribe } from "../netlink/subscription.ts";
-import { RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR } from "./rtnetlink.ts";
+import { RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_LINK } from "./rtnetlink.ts";
 
 /** Watches both families. A change is reported at least once. */
 export class AddressWatch {
   readonly #listeners = new Listeners<{ readonly onChange: () => void }>(() => this.#stop.abort());
+  readonly #coversLinks: boolean;
   #stop = new AbortController();
+
+  /** @param coversLinks includes links, and other network namespaces that links lead to. */
+  constructor(coversLinks = false) {
+    this.#coversLinks = coversLinks;
+  }
 
   /** Calls `onChange` until the signal aborts, and then resolves. Rejects if the subscription fails. */
   watch(onChange: () => void, signal: AbortSignal): Promise<void> {
@@ -22,7 +28,8 @@ export class AddressWatch {
     };
     subscribe({
       protocol: NETLINK_ROUTE,
-      groups: [RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR],
+      groups: [RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, ...(this.#coversLinks ? [RTNLGRP_LINK] : [])],
+      coversNamespaces: this.#coversLinks,
       onMessage: tell,
       onOverrun: tell,
       signal: this.#stop.signal,

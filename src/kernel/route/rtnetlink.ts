@@ -34,15 +34,18 @@ const IFADDRMSG_BYTES = 8;
 /** u8 family · u8 destination length · u8 source length · u8 tos · u8 table · u8 protocol · u8 scope · u8 type · u32 flags */
 const RTMSG_BYTES = 12;
 const RT_TABLE_LOCAL = 255;
+const AF_UNSPEC = 0;
 const RTN_LOCAL = 2;
 
 const linkInfo = attributes({ kind: [1, zstring] });
 const linkAttributes = attributes({
   name: [3, zstring],
+  stackedOn: [5, u32host],
+  bridge: [10, u32host],
   queueLength: [13, u32host],
   info: [18, linkInfo],
   extendedMask: [29, u32host],
-  otherNamespace: [37, u32host],
+  namespaceBelow: [37, u32host],
 });
 const interfaceAddress = attributes({ address: [1, binary], local: [2, binary] });
 const routeAttributes = attributes({ destination: [1, binary], outputInterface: [4, u32host] });
@@ -94,10 +97,27 @@ export function writeLinkDelete(messages: MessageBuffer, index: number): void {
   messages.end();
 }
 
-/** Requests all addresses of a family. */
-export function writeAddressDump(messages: MessageBuffer, family: IpFamily): void {
+/** Requests all addresses of a family, or of both. */
+export function writeAddressDump(messages: MessageBuffer, family?: IpFamily): void {
   beginAddress(messages, RTM_GETADDR, NLM_F_DUMP, family, 0, 0);
   messages.end();
+}
+
+/** Requests the route to an address. */
+export function writeRouteGet(messages: MessageBuffer, address: IpAddress): void {
+  const destination = ipBytes(address);
+  messages.begin(RTM_GETROUTE, 0);
+  const { out } = messages;
+  out.u8(ADDRESS_FAMILIES[familyOf(address)]);
+  out.u8(destination.length * 8);
+  for (let byte = 2; byte < RTMSG_BYTES; byte++) out.u8(0);
+  routeAttributes.write(out, { destination });
+  messages.end();
+}
+
+/** The device by which a route leaves. */
+export function readOutputInterface({ type, input, start, end }: Reply): number | undefined {
+  return type === RTM_NEWROUTE ? routeAttributes.read(input, start + RTMSG_BYTES, end).outputInterface : undefined;
 }
 
 /** Requests all routes to the node itself. Without `filtersDumps`, the kernel also sends other routes. */
@@ -144,13 +164,13 @@ function beginAddress(
   messages: MessageBuffer,
   type: number,
   flags: number,
-  family: IpFamily,
+  family: IpFamily | undefined,
   prefixLength: number,
   index: number,
 ): void {
   messages.begin(type, flags);
   const { out } = messages;
-  out.u8(ADDRESS_FAMILIES[family]);
+  out.u8(family === undefined ? AF_UNSPEC : ADDRESS_FAMILIES[family]);
   out.u8(prefixLength);
   out.u16(0);
   out.u32(index, HOST_IS_LITTLE_ENDIAN);
@@ -170,10 +190,26 @@ export function readLink({ type, input, start, end }: Reply): LinkMessage | unde
   return { name, index, kind: info?.kind, isUp: (flags & IFF_UP) !== 0, isDeleted: type === RTM_DELLINK };
 }
 
-/** The id of the network namespace to which a device leads; undefined if it leads to none but its own. */
-export function readLeadsTo({ type, input, start, end }: Reply): number | undefined {
-  if (type !== RTM_NEWLINK) return undefined;
-  return linkAttributes.read(input, start + IFINFOMSG_BYTES, end).otherNamespace;
+/** How a device is connected to others. */
+interface LinkPlace extends Pick<LinkDescription, "name" | "index"> {
+  /** The index of the bridge that it belongs to. */
+  readonly bridge: number | undefined;
+  /** The index of its other end (veth) or of its lower device (macvlan). */
+  readonly stackedOn: number | undefined;
+  /** The id of the network namespace of {@link stackedOn}; undefined if that is its own. */
+  readonly namespaceBelow: number | undefined;
+}
+
+/** {@link readLink} for how devices are connected. */
+export function readLinkPlace(reply: Reply): LinkPlace | undefined {
+  if (reply.type !== RTM_NEWLINK) return undefined;
+  const link = readLink(reply);
+  const { bridge, stackedOn, namespaceBelow } = linkAttributes.read(
+    reply.input,
+    reply.start + IFINFOMSG_BYTES,
+    reply.end,
+  );
+  return link && { name: link.name, index: link.index, bridge, stackedOn, namespaceBelow };
 }
 
 /** An address on a device, or the destination of a route. */

@@ -2,7 +2,7 @@
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import { attempt } from "../../logging/attempt.ts";
 import type { Flow } from "../../net/flow.ts";
-import { namespacesWith } from "../find-namespaces.ts";
+import { namespacesWith } from "../linked-namespaces.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
 import { inNetworkNamespace } from "../network-namespace.ts";

@@ -4,7 +4,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { attempt } from "../../logging/attempt.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { IpAddress } from "../../net/ip.ts";
-import { cookieOf, findNamespaces, seesOtherNamespaces } from "../find-namespaces.ts";
+import { cookieOf, findNamespaces } from "../find-namespaces.ts";
 import { AF_INET, AF_INET6 } from "../netlink/constants.ts";
 import { collectDump } from "../netlink/dump-retry.ts";
 import { isNotFound } from "../netlink/errors.ts";
@@ -36,15 +36,9 @@ export interface StaleSocket {
  */
 export type Disconnection = "disconnected" | "absent" | "unreachable";
 
-/** In which namespaces sockets can be disconnected, and a sentence that says why not in the others. */
-export type DisconnectReach =
-  | { readonly of: "all" }
-  | { readonly of: "host"; readonly why: string }
-  | { readonly of: "none"; readonly why: string };
-
 export interface UdpDisconnector {
-  /** Asks the kernel, without changing anything. */
-  reach(): Promise<DisconnectReach>;
+  /** Why no socket can be disconnected; undefined if they can. Asks the kernel, without changing anything. */
+  obstacle(): Promise<string | undefined>;
   /** @returns the outcome of each socket, in order. */
   disconnect(sockets: readonly StaleSocket[]): Promise<readonly Disconnection[]>;
 }
@@ -59,7 +53,7 @@ export function udpDisconnector(): UdpDisconnector {
   // Where each namespace was found last, by cookie.
   const paths = new Map<bigint, string>();
   return {
-    reach,
+    obstacle,
     async disconnect(sockets) {
       const outcomes = new Map<StaleSocket, Disconnection>();
       const groups = Map.groupBy(sockets, ({ netns }) => netns);
@@ -80,23 +74,17 @@ export function udpDisconnector(): UdpDisconnector {
   };
 }
 
-async function reach(): Promise<DisconnectReach> {
+async function obstacle(): Promise<string | undefined> {
   const request = new MessageBuffer(128);
   writeDestroy(request, { family: AF_INET });
   try {
     await using socket = NetlinkSocket.open(NETLINK_SOCK_DIAG);
     const [error] = await socket.exchange(request);
     if (error !== undefined && !isNotFound(error)) throw error;
+    return undefined;
   } catch (error) {
-    return { of: "none", why: `sockets cannot be disconnected: ${messageOf(error)}` };
+    return `sockets cannot be disconnected: ${messageOf(error)}`;
   }
-  try {
-    inNetworkNamespace("/proc/self/ns/net", () => {});
-  } catch (error) {
-    return { of: "host", why: `${messageOf(error)}: the process needs CAP_SYS_ADMIN` };
-  }
-  if (seesOtherNamespaces()) return { of: "all" };
-  return { of: "host", why: "pods' network namespaces are not visible: set hostPID, or mount /run/netns of the host" };
 }
 
 /** Updates the paths of these namespaces: keeps those that are still right, and searches for the others. */

@@ -19,9 +19,11 @@ import {
   type Frontend,
   fillMaps,
   HOST_NETNS,
+  leadNamespaces,
   type OpenMaps,
   openMaps,
   type Place,
+  POD_NETNS,
   placeOf,
   testMaps,
 } from "../../../src/kernel/bpf/socket-balancer/testing/dialling.ts";
@@ -403,18 +405,19 @@ for (const kind of KINDS) {
     const at = placesOf(kind);
     const [vip, endpoint] = [at(1, 53), at(2, 5353)];
     fillMaps(opened, [{ ...vip, protocol: 17, endpoints: [endpoint] }], familyOfKind(kind));
-    opened.barred.update(new Uint8Array(BigUint64Array.of(3n).buffer), new Uint8Array(4));
-    const connect = (netns: number, connectedUdp: "host" | "all"): Place | undefined => {
+    const connect = (netns: number, leadsConnectedUdp: boolean): Place | undefined => {
       const dial = { to: vip, protocol: 17, socket: netns, netns };
       const context = contextOf(kind, dial);
-      interpret(testProgram("connect", kind, definitions, { ...OPTIONS, connectedUdp }), context, maps);
+      interpret(testProgram("connect", kind, definitions, { ...OPTIONS, leadsConnectedUdp }), context, maps);
       return placeOf(kind, dial, context, [endpoint]);
     };
-    assert.deepEqual([connect(2, "host"), connect(3, "all")], [undefined, undefined]);
-    const noted = () => [opened.flows, opened.connected].map((map) => map.entries().length);
-    assert.deepEqual(noted(), [0, 0]);
-    assert.deepEqual([connect(HOST_NETNS, "host"), connect(2, "all")], [endpoint, endpoint]);
-    assert.deepEqual(noted(), [2, 2]);
+    const noted = () => [opened.flows, opened.connected, opened.otherNamespaces].map((map) => map.entries().length);
+    assert.deepEqual([connect(2, false), connect(3, false)], [undefined, undefined]);
+    assert.deepEqual(noted(), [0, 0, 0]);
+    assert.deepEqual([connect(HOST_NETNS, true), connect(POD_NETNS, true)], [endpoint, endpoint]);
+    assert.deepEqual(noted(), [2, 2, 0]);
+    assert.deepEqual([connect(3, true), connect(3, true), connect(4, true)], [undefined, undefined, undefined]);
+    assert.deepEqual(noted(), [2, 2, 2], "neither the host nor a pod: it is reported, once");
   });
 }
 
@@ -474,6 +477,7 @@ describe("connect: a process in a cgroup", { skip: reasonToSkip(), timeout: 60_0
         ],
         familyOfKind(kind),
       );
+      leadNamespaces(maps, await dialler.netnsCookie());
       const direct = await dialler.dial("tcp", { address: local, port: ports[0] ?? 0 });
       assert.deepEqual(direct, { reached: ports[0], peer: `${local} ${ports[0]}` });
       const unserved = await dialler.dial("tcp", { address: dialled, port: 80 });

@@ -49,7 +49,10 @@ export async function expectTold(
   ]);
   assert.match(
     status.stdout,
-    new RegExp(`^healthy\\nup for .*\\nIPv4: .*\\n  decided at the socket in ${cgroup}; 6 service ports`, "m"),
+    new RegExp(
+      `^healthy\\nup for .*\\nIPv4: .*\\n  decided at the socket in ${cgroup} for the node and \\d+ pods; 6 service ports`,
+      "m",
+    ),
   );
   assert.match(services.stdout, new RegExp(`^flows/stable:tcp TCP +${at} `, "m"));
   assert.match(

@@ -139,7 +139,7 @@ for (const mode of ALL_MODES) {
     t.diagnostic(`ended ${tookMs} ms after the endpoint went`);
     assert.ok(tookMs >= AFTER_MS && tookMs <= stretched(AFTER_MS + 1500), `${tookMs} ms`);
     // User-mode Linux is built without INET_DIAG_DESTROY.
-    const canEndSockets = !traitsOf[mode].carriesTraffic && (await udpDisconnector().reach()).of !== "none";
+    const canEndSockets = !traitsOf[mode].carriesTraffic && (await udpDisconnector().obstacle()) === undefined;
     for (const [index, [position]] of PLACES.entries()) {
       const isSeen = position === "node" || (position === "pod" && !isBlind);
       const outcomes = await used(whenGone.slice(index * OF_A_PLACE, (index + 1) * OF_A_PLACE));

@@ -9,6 +9,7 @@ export const HELPERS = {
   ktime_get_ns: 5,
   get_prandom_u32: 7,
   get_socket_cookie: 46,
+  get_current_cgroup_id: 80,
   get_netns_cookie: 122,
   set_retval: 187,
 } as const;

@@ -173,6 +173,8 @@ class Machine {
         return BigInt((random32?.() ?? Math.floor(Math.random() * 2 ** 32)) >>> 0);
       case "get_socket_cookie":
         return socketCookie ?? 1n;
+      case "get_current_cgroup_id":
+        return 7n;
       case "get_netns_cookie":
         return netnsCookie ?? 1n;
       case "set_retval":

@@ -11,7 +11,7 @@ import { BpfError } from "../../../kernel/bpf/bpf-error.ts";
 import { putNumber } from "../../../kernel/bpf/layout.ts";
 import type { Program } from "../../../kernel/bpf/map-definition.ts";
 import { SOCK_ADDR } from "../../../kernel/bpf/socket-balancer/testing/test-programs.ts";
-import type { Disconnection, DisconnectReach, StaleSocket } from "../../../kernel/sock-diag/disconnect-udp.ts";
+import type { Disconnection, StaleSocket } from "../../../kernel/sock-diag/disconnect-udp.ts";
 import { nodePortAddresses } from "../../../model/node-port-addresses.ts";
 import type { IpAddress } from "../../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../../net/protocol.ts";
@@ -19,6 +19,7 @@ import { BackendRig } from "../../nftables/testing/backend-rig.ts";
 import { EbpfBackend } from "../backend.ts";
 import { SocketPath } from "../socket-path.ts";
 import { HURRIED } from "./hurried-clock.ts";
+import { testPods } from "./test-pods.ts";
 
 export const CGROUP = "/cgroup";
 
@@ -38,8 +39,11 @@ export class EbpfRig {
   readonly log: LogLine[] = [];
   readonly faults: BpfFaults = {};
   readonly metrics = { attached: 0, passedPorts: 0, disconnected: 0 };
-  /** Whose UDP sockets can be told that their endpoint is gone; tests may change it. */
-  reach: DisconnectReach = { of: "all" };
+  /** Why UDP sockets cannot be told that their endpoint is gone; tests may change it. */
+  obstacle: string | undefined;
+  /** Cookies of pods' network namespaces, and why none can be entered; tests may change them. */
+  pods: readonly bigint[] = [];
+  podObstacle: string | undefined;
   /** The outcome for each socket to be disconnected. */
   disconnects: (socket: StaleSocket) => Disconnection = () => "disconnected";
   readonly disconnections: StaleSocket[] = [];
@@ -74,13 +78,17 @@ export class EbpfRig {
       cgroup: hasCgroup ? { ok: true, path: CGROUP } : { ok: false, reason: "there is no cgroup to attach to" },
       nodeName: "node-a",
       nodePortAddresses: nodePortAddresses("IPv4", ["192.168.0.0/24"]),
-      programs: () => ({ hostCookie: 1n, isForHostOnly: false }),
+      programs: () => ({ hostCookie: 1n }),
+      pods: testPods(
+        () => this.pods,
+        () => this.podObstacle,
+      ),
       validForMs,
       rememberedSockets,
       monotonicNs: () => this.monotonicNs,
       identity: () => ({ owner: 1n, start: 1n }),
       disconnector: {
-        reach: async () => this.reach,
+        obstacle: async () => this.obstacle,
         disconnect: async (sockets) => {
           if (this.disconnecting !== undefined) await this.disconnecting;
           this.disconnections.push(...sockets);

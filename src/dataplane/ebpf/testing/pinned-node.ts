@@ -16,6 +16,7 @@ import { SocketPath } from "../socket-path.ts";
 import { SocketPins } from "../socket-pins.ts";
 import { HURRIED } from "./hurried-clock.ts";
 import { NO_PACKET_PATH } from "./no-packet-path.ts";
+import { testPods } from "./test-pods.ts";
 
 export const CGROUP = "/cgroup";
 export const PIN_FOLDER = "/bpf/kube-proxy-ts/1";
@@ -117,14 +118,15 @@ export class PinnedNode {
       pins: isPinned ? new SocketPins(bpf.pins, PIN_FOLDER, "IPv4") : undefined,
       nodeName: "node-a",
       nodePortAddresses: nodePortAddresses("IPv4", ["192.168.0.0/24"]),
-      programs: () => ({ hostCookie: 1n, isForHostOnly: false, counted: counts === undefined ? "None" : "Frontends" }),
+      programs: () => ({ hostCookie: 1n, counted: counts === undefined ? "None" : "Frontends" }),
       ...(counts !== undefined && { rememberedSockets: counts }),
       localAddresses: async () => [ipFromBytes(Uint8Array.of(192, 168, 0, 2))],
       addressWatch: { watch: (_, signal) => new Promise((end) => signal.addEventListener("abort", () => end())) },
+      pods: testPods(),
       validForMs: 600_000,
       metrics: { attached: { set() {} }, passedPorts: { set() {} }, disconnected: { inc() {} } },
       disconnector: {
-        reach: async () => ({ of: "all" }),
+        obstacle: async () => undefined,
         disconnect: async (sockets) => {
           this.told.push(...sockets.map(({ cookie }) => cookie));
           return sockets.map(() => "disconnected");

@@ -11,7 +11,7 @@ import type { MapDefinition } from "../map-definition.ts";
  * Version of the maps' keys and values. Programs would misread maps of another version: increment it for every change
  * that does not show in the maps' sizes.
  */
-export const MAPS_VERSION = 5;
+export const MAPS_VERSION = 6;
 
 /** A layout per family, from the length of an address and of `struct place`, an address and its port in whole words. */
 const forFamilies = <T>(layoutOf: (address: number, place: number) => T): Readonly<Record<IpFamily, T>> => ({
@@ -86,9 +86,9 @@ export const TCP_PEER = forFamilies((address, place) =>
 /** The same for UDP: a socket's flow to one destination. */
 export const UDP_FLOW_KEY = layout("flow", 16, { cookie: u64(0) });
 export const UDP_FLOW = forFamilies((address) =>
-  layout("flow value", address === 4 ? 32 : 72, {
-    ...{ address: bytes(16, address), port: be16(16 + address), dialledPort: be16(18 + address) },
-    dialled: bytes(20 + address, address),
+  layout("flow value", address === 4 ? 40 : 80, {
+    ...{ netns: u64(16), address: bytes(24, address), port: be16(24 + address), dialledPort: be16(26 + address) },
+    dialled: bytes(28 + address, address),
   }),
 );
 
@@ -129,8 +129,6 @@ export interface MemoryMaps {
    * 0. Deleted when the socket is closed. Evicts nothing: if there is no room, the datagram is not redirected.
    */
   readonly flows: MapDefinition;
-  /** The number of flows of network namespaces other than the host's, so that none can fill the map: {@link SHARES}. */
-  readonly flowCounts: MapDefinition;
   /**
    * {@link TCP_PEER_KEY}; deleted when the socket is closed. Kernel sockets and MPTCP subflows are closed without
    * notice, so a full map evicts the least recently used.
@@ -138,8 +136,10 @@ export interface MemoryMaps {
   readonly tcpPeers: MapDefinition;
   /** {@link CONNECTED_KEY} of connected UDP. Evicts nothing: a socket that finds no room is not redirected. */
   readonly connected: MapDefinition;
-  /** Cookies of network namespaces whose sockets cannot be told anything: their connected UDP is not redirected. */
-  readonly barred: MapDefinition;
+  /** Cookies of pods' network namespaces, each with the number of its flows, so that none can fill that map: {@link SHARES}. */
+  readonly ledNamespaces: MapDefinition;
+  /** Cookies of other network namespaces that used a frontend, each with the cgroup of the first process that did. */
+  readonly otherNamespaces: MapDefinition;
 }
 
 /** For people: programs write it and never make decisions by it. */
@@ -160,9 +160,8 @@ export interface BalancerCapacity {
 /** Number of clients, flows and sockets to remember, of each kind; a power of two. */
 export const REMEMBERED = 32_768;
 const NODE_ADDRESSES = 1024;
-const BARRED_NAMESPACES = 1024;
-/** Matches `COUNT_BITS` of the programs. Network namespaces hash to elements; two that collide share one limit. */
-const FLOW_COUNTS = 4096;
+const LED_NAMESPACES = 4096;
+const OTHER_NAMESPACES = 1024;
 /**
  * A network namespace gets at most this fraction of the flow map: more than pods have open, and 256 flows of the
  * smallest map. It takes that many greedy namespaces to fill it.
@@ -194,10 +193,10 @@ export function memoryMaps(family: IpFamily, remembered = REMEMBERED): MemoryMap
     validUntil: array(`${VALID_UNTIL}${suffix}`, VALIDITY.size, 1),
     clients: lruHash(`clients${suffix}`, 16, 16, remembered),
     flows: hash(`flows${suffix}`, UDP_FLOW_KEY.size, UDP_FLOW[family].size, remembered),
-    flowCounts: array(`flow_counts${suffix}`, 8, FLOW_COUNTS),
     tcpPeers: lruHash(`tcp_peers${suffix}`, TCP_PEER_KEY.size, TCP_PEER[family].size, remembered),
     connected: hash(`connected${suffix}`, CONNECTED_KEY.size, CONNECTED_VALUE[family].size, remembered),
-    barred: hash(`barred${suffix}`, 8, 4, BARRED_NAMESPACES),
+    ledNamespaces: hash(`led_netns${suffix}`, 8, 8, LED_NAMESPACES),
+    otherNamespaces: lruHash(`other_netns${suffix}`, 8, 8, OTHER_NAMESPACES),
   };
 }
 

@@ -11,10 +11,8 @@ const COUNTED = { None: 0n, Frontends: 1n, Endpoints: 2n } as const;
 export interface SocketProgramOptions {
   /** The cookie of the host's network namespace. */
   readonly hostCookie: bigint;
-  /** Leaves all other clients to the packet path. @default false */
-  readonly isForHostOnly?: boolean;
-  /** Whose connected UDP sockets can be told when their backend goes: only these are redirected. @default "all" */
-  readonly connectedUdp?: "all" | "host" | "none";
+  /** Redirects connected UDP sockets, because they can be told when their backend goes. @default true */
+  readonly leadsConnectedUdp?: boolean;
   /** Prevents processes of the host from binding to served node ports. @default false */
   readonly holdsNodePorts?: boolean;
   /** Node ports that the host's TCP reaches at 127.0.0.1 and ::1; `cluster`: except those of the Local policy. @default "none" */
@@ -57,7 +55,6 @@ const HOLDING: typeof PROGRAMS = {
   IPv6: [["kpts_bind6", "post_bind6"]],
 };
 
-const CONNECTED_UDP = { none: 0n, host: 1n, all: 2n } as const;
 const AT_LOCALHOST = { none: 0n, cluster: 1n, all: 2n } as const;
 
 /** The programs of a family, in attach order. */
@@ -83,8 +80,7 @@ export function programsOf(
 ): ReadonlyMap<string, Program> {
   const {
     hostCookie,
-    isForHostOnly = false,
-    connectedUdp = "all",
+    leadsConnectedUdp = true,
     atLocalhost = "none",
     canSetReturnValue = true,
     counted = "None",
@@ -92,8 +88,7 @@ export function programsOf(
   const suffix = family === "IPv4" ? "4" : "6";
   const given = new Map<string, BalancerMaps["slots"] | bigint>([
     ["host_cookie", hostCookie],
-    ["is_for_host_only", isForHostOnly ? 1n : 0n],
-    ["connected_udp", CONNECTED_UDP[connectedUdp]],
+    ["leads_connected_udp", leadsConnectedUdp ? 1n : 0n],
     ["at_localhost", AT_LOCALHOST[atLocalhost]],
     ["can_set_retval", canSetReturnValue ? 1n : 0n],
     ["counted", COUNTED[counted]],

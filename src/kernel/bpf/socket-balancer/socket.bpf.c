@@ -47,6 +47,7 @@ HELPER long (*const map_delete)(const void *map, const void *key) = (void *)3;
 HELPER u64 (*const ktime_get_ns)(void) = (void *)5;
 HELPER u32 (*const get_prandom_u32)(void) = (void *)7;
 HELPER u64 (*const get_socket_cookie)(void *ctx) = (void *)46;
+HELPER u64 (*const get_current_cgroup_id)(void) = (void *)80;
 HELPER u64 (*const get_netns_cookie)(void *ctx) = (void *)122;
 HELPER long (*const set_retval)(int value) = (void *)187;
 
@@ -70,8 +71,6 @@ HELPER long (*const set_retval)(int value) = (void *)187;
 #define HELD (1U << 31)
 /* How many frontends one UDP socket can use at the same time. */
 #define FLOWS_OF_SOCKET 4
-/* The map of flow counts has 2^COUNT_BITS elements. */
-#define COUNT_BITS 12
 
 #if FAMILY == 6
 #define WORDS 4
@@ -128,6 +127,8 @@ struct flow {
 	/* 0: there is no former endpoint. */
 	u16 former_port, pad;
 	u64 last_used;
+	/* The socket's network namespace. */
+	u64 netns;
 	struct address address;
 	u16 port, dialled_port;
 	struct address dialled;
@@ -156,8 +157,8 @@ struct connected {
 #endif
 };
 
-extern const char frontends[], slots[], backends[], node_addrs[], valid_until[], clients[], flows[], flow_counts[],
-	tcp_peers[], connected[], barred[], counts[];
+extern const char frontends[], slots[], backends[], node_addrs[], valid_until[], clients[], flows[], tcp_peers[], connected[],
+	led_netns[], other_netns[], counts[];
 
 #define CONSTANT(name) \
 	({ \
@@ -167,10 +168,8 @@ extern const char frontends[], slots[], backends[], node_addrs[], valid_until[],
 	})
 /* Cookie of the host's network namespace. */
 #define HOST_COOKIE CONSTANT(host_cookie)
-/* Leaves clients in other network namespaces to the packet path. */
-#define IS_FOR_HOST_ONLY CONSTANT(is_for_host_only)
-/* Which connected UDP sockets can be told when their backend goes, and so are redirected: 0 none, 1 those of the host, 2 all. */
-#define CONNECTED_UDP CONSTANT(connected_udp)
+/* Connected UDP sockets can be told when their backend goes, and so are redirected. */
+#define LEADS_CONNECTED_UDP CONSTANT(leads_connected_udp)
 /* The kernel has bpf_set_retval. */
 #define CAN_SET_RETVAL CONSTANT(can_set_retval)
 /* Which node ports the host can reach at localhost: 0 none, 1 those without the Local policy, 2 all. */
@@ -191,12 +190,14 @@ struct test_words {
 #define SET_RETVAL(ctx, value) (TEST_WORDS(ctx)->return_value = (value))
 #define IS_BOUND_TO_LOOPBACK(ctx) (TEST_WORDS(ctx)->is_bound != 0)
 #define HAS_CONNECTED(ctx) 1
+#define CGROUP_ID() 7
 #else
 #define SOCKET_COOKIE(ctx) get_socket_cookie(ctx)
 #define NETNS_COOKIE(ctx) get_netns_cookie(ctx)
 #define SET_RETVAL(ctx, value) set_retval(value)
 #define IS_BOUND_TO_LOOPBACK(ctx) is_bound_to_loopback(ctx)
 #define HAS_CONNECTED(ctx) has_connected(ctx)
+#define CGROUP_ID() get_current_cgroup_id()
 #endif
 
 enum call { CONNECT, SENDMSG, RECVMSG, GETPEERNAME };
@@ -380,19 +381,31 @@ INLINE int is_taken(struct flow_key *key, const struct place *place, const struc
 }
 
 /*
- * The flow count of a network namespace; null for the host's, which may use all the room and is not counted. Cookies are never reused.
- * They are consecutive, so multiplication hashes them; those that collide share a limit.
+ * The flow count of a network namespace; null for the host's, which may use all the room and is not counted, and for one that is not
+ * redirected any more.
  */
 INLINE s64 *find_count(u64 netns)
 {
-	u32 index = netns * 0x9e3779b97f4a7c15ULL >> (64 - COUNT_BITS);
-	return netns == HOST_COOKIE ? 0 : map_lookup(flow_counts, &index);
+	return netns == HOST_COOKIE ? 0 : map_lookup(led_netns, &netns);
+}
+
+/* Whether sockets of this network namespace are redirected: the host's, and those of its pods. Reports others to the process, once. */
+INLINE int is_led(u64 netns)
+{
+	u64 cgroup;
+	if (netns == HOST_COOKIE || map_lookup(led_netns, &netns))
+		return 1;
+	if (!map_lookup(other_netns, &netns)) {
+		cgroup = CGROUP_ID();
+		map_update(other_netns, &netns, &cgroup, BPF_NOEXIST);
+	}
+	return 0;
 }
 
 /* Processors that do this at the same time may exceed the limit by one flow each. */
-INLINE int add_flow(struct bpf_sock_addr *ctx, const struct flow_key *key, const struct flow *value)
+INLINE int add_flow(const struct flow_key *key, const struct flow *value)
 {
-	s64 *count = find_count(NETNS_COOKIE(ctx));
+	s64 *count = find_count(value->netns);
 	if (count && READ_ONCE(*count) >= (s64)FLOWS_OF_NETNS)
 		return 0;
 	/* Another thread may be using the number for another destination. */
@@ -405,14 +418,14 @@ INLINE int add_flow(struct bpf_sock_addr *ctx, const struct flow_key *key, const
 }
 
 /* Overwrites the flow to the same destination; else uses a free number, or one whose flow can get no more answers. */
-INLINE int write_flow(struct bpf_sock_addr *ctx, struct flow_key *key, struct flow *value)
+INLINE int write_flow(struct flow_key *key, struct flow *value)
 {
 	UNROLLED
 	for (u32 number = 0; number < FLOWS_OF_SOCKET; number++) {
 		key->number = number;
 		struct flow *flow = map_lookup(flows, key);
 		if (!flow)
-			return add_flow(ctx, key, value);
+			return add_flow(key, value);
 		if (is_same(&flow->dialled, &value->dialled) && flow->dialled_port == value->dialled_port) {
 			int has_moved = !is_same(&flow->address, &value->address) || flow->port != value->port;
 			if (has_moved || flow->backend != value->backend) {
@@ -446,15 +459,11 @@ INLINE void write_tcp_peer(u64 cookie, const struct place *place, const struct f
  * Checks the backend again after writing the record: because the backend's writer first clears the identity and then reads the records,
  * either the writer finds this record or the check fails.
  */
-INLINE int register_connected(struct bpf_sock_addr *ctx, u64 cookie, u32 index, const struct place *place, u64 identity)
+INLINE int register_connected(u64 netns, u64 cookie, u32 index, const struct place *place, u64 identity)
 {
 	struct backend *backend;
 	ZEROED(struct connected, record);
-	record.netns = NETNS_COOKIE(ctx);
-	if (CONNECTED_UDP == 1 && record.netns != HOST_COOKIE)
-		return 0;
-	if (map_lookup(barred, &record.netns))
-		return 0;
+	record.netns = netns;
 	record.identity = identity;
 	record.address = place->address;
 	record.port = place->port;
@@ -488,7 +497,7 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 	struct frontend *frontend;
 	struct slot *slot;
 	struct place place;
-	u64 extent, identity, cookie, now, of_backend;
+	u64 extent, identity, cookie, now, of_backend, netns;
 	u32 id, flags, seconds, index;
 	int at_localhost = 0, is_new = 1;
 	ZEROED(struct frontend_key, dialled);
@@ -496,11 +505,9 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 	ZEROED(struct flow_key, flow_key);
 
 	/* Ping and UDP-Lite sockets run the same hooks. */
-	if (protocol != TCP && (protocol != UDP || (call == CONNECT && CONNECTED_UDP == 0)))
+	if (protocol != TCP && (protocol != UDP || (call == CONNECT && !LEADS_CONNECTED_UDP)))
 		return PASS;
 	if (mapped && !is_mapped(ctx))
-		return PASS;
-	if (IS_FOR_HOST_ONLY && NETNS_COOKIE(ctx) != HOST_COOKIE)
 		return PASS;
 	read_address(ctx, mapped, &dialled.address);
 	dialled.port = READ_ONCE(ctx->user_port);
@@ -515,6 +522,9 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 	now = ktime_get_ns();
 	if (!are_valid(now))
 		return PASS;
+	netns = NETNS_COOKIE(ctx);
+	if (!is_led(netns))
+		return PASS;
 
 	id = identity;
 	flags = identity >> 32;
@@ -528,7 +538,7 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 			count_connection(&dialled, 0);
 		return REFUSED;
 	}
-	if (flags != 0 && (flags != HOST_ONLY || NETNS_COOKIE(ctx) != HOST_COOKIE))
+	if (flags != 0 && (flags != HOST_ONLY || netns != HOST_COOKIE))
 		return PASS;
 
 	cookie = SOCKET_COOKIE(ctx);
@@ -547,7 +557,7 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 	/* A client with session affinity keeps its backend while that is offered. */
 	if (seconds != 0) {
 		struct choice *choice;
-		client.netns = NETNS_COOKIE(ctx);
+		client.netns = netns;
 		client.id = id;
 		choice = map_lookup(clients, &client);
 		if (choice) {
@@ -582,16 +592,17 @@ chosen:
 		write_tcp_peer(cookie, &place, &dialled);
 	} else {
 		/* Without a record, the socket uses the rules, and nothing else is recorded. */
-		if (call == CONNECT && !register_connected(ctx, cookie, index, &place, of_backend))
+		if (call == CONNECT && !register_connected(netns, cookie, index, &place, of_backend))
 			return PASS;
 		ZEROED(struct flow, flow);
 		flow.backend = index;
 		flow.last_used = now;
+		flow.netns = netns;
 		flow.address = place.address;
 		flow.port = place.port;
 		flow.dialled_port = dialled.port;
 		flow.dialled = dialled.address;
-		if (!write_flow(ctx, &flow_key, &flow))
+		if (!write_flow(&flow_key, &flow))
 			return PASS;
 	}
 	if (COUNTED != 0 && is_new)

@@ -59,6 +59,7 @@ export interface Dial {
 }
 
 export const HOST_NETNS = 1;
+export const POD_NETNS = 2;
 
 const LOCALHOSTS: readonly IpAddress[] = ["127.0.0.1", "::1"] as IpAddress[]; // literals in canonical form
 
@@ -91,6 +92,7 @@ export class DialOracle {
   expected(call: "connect" | "sendmsg", dial: Dial): Expected {
     const found = this.#find(call, dial);
     if (found === undefined || found.isPassed === true) return { kind: "pass" };
+    if (dial.netns !== HOST_NETNS && dial.netns !== POD_NETNS) return { kind: "pass" };
     if (LOCALHOSTS.includes(dial.to.address)) {
       // A relay listens there that applies policies, and rejects connections by not listening.
       const isLed = dial.netns === HOST_NETNS && dial.isBound !== true && found.endpoints.length > 0;
@@ -170,7 +172,17 @@ export function openMaps(bpf: Bpf, definitions: BalancerMaps): OpenMaps {
 const index32 = (index: number): Uint8Array => new Uint8Array(Uint32Array.of(index).buffer);
 const ANOTHER_FLAG = 8;
 
-/** Writes frontends into empty maps, each with its own slots and backends. Of several with one place, the first counts. */
+/** Redirects sockets of these network namespaces, beside the host's. */
+export function leadNamespaces(
+  { ledNamespaces }: Pick<OpenMaps, "ledNamespaces">,
+  ...cookies: readonly bigint[]
+): void {
+  for (const cookie of cookies) ledNamespaces.update(bytesOf(cookie), bytesOf(0n));
+}
+
+const bytesOf = (word: bigint): Uint8Array => new Uint8Array(BigUint64Array.of(word).buffer);
+
+/** Writes frontends into empty maps and leads {@link POD_NETNS}; each frontend with its own slots and backends. Of several with one place, the first counts. */
 export function fillMaps(
   maps: OpenMaps,
   frontends: readonly Frontend[],
@@ -178,6 +190,7 @@ export function fillMaps(
   nodeAddresses: readonly IpAddress[] = [],
 ): void {
   maps.validUntil.update(index32(0), new Uint8Array(maps.validUntil.definition.valueSize).fill(0xff));
+  leadNamespaces(maps, BigInt(POD_NETNS));
   for (const address of nodeAddresses) maps.nodeAddresses.update(ipBytes(address), index32(0));
   let next = 0;
   for (const [number, frontend] of [...frontends.entries()].toReversed()) {
