@@ -24,8 +24,11 @@ import type { Objects } from "../explain/part-of-cluster.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { merged, wantedInventories } from "../explain/wanted.ts";
 import { DumpError, type DumpKind, type Inventory } from "../inspect/dumps/inventory.ts";
+import { savedFamily } from "../kernel/iptables/parser/ruleset.ts";
 import { someOf } from "../logging/some-of.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
+import { gapsIn } from "../trace/dump/gaps.ts";
+import type { Dump } from "../trace/dump/recognise.ts";
 import { readInputText } from "./bounded-input.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { contextOf, dumpFiles, inventoryOf, kindOfDump } from "./dump-folder.ts";
@@ -141,7 +144,7 @@ async function againstKernel(
     found =
       options.mode === "kernel"
         ? await inventoriesOfKernel(kinds, cluster, comparison.nftTable ?? "")
-        : await inventoriesOfDumps(options, kinds, comparison.nftTable ?? "", input);
+        : await inventoriesOfDumps(options, kinds, comparison.nftTable ?? "", input, warner(output));
     const ofRules = diffInventories(wanted, found, cluster);
     return options.mode === "kernel" ? [...ofRules, ...(await ofSockets())] : ofRules;
   };
@@ -270,8 +273,10 @@ async function inventoriesOfDumps(
   kinds: readonly DumpKind[],
   table: string,
   input: NodeJS.ReadableStream,
+  warn: (message: string) => void,
 ): Promise<ReadonlyMap<DumpKind, Inventory>> {
   const found = new Map<DumpKind, Inventory>();
+  const saved: Dump[] = [];
   const family = isFamilyGiven && choices.families.length === 1 ? choices.families[0] : undefined;
   // In a folder, files of other tools than the mode's are not a mistake.
   for (const { path, name, isOfFolder } of await dumpFiles(
@@ -286,9 +291,12 @@ async function inventoriesOfDumps(
         `${name} is of ${inventory.kind}, and mode ${choices.config.mode} has ${kinds.join(", ")}: is --mode right?`,
       );
     }
+    if (inventory.kind === "iptables-save") saved.push({ kind: "iptables", family: savedFamily(text), text });
     const known = found.get(inventory.kind);
     found.set(inventory.kind, known === undefined ? inventory : merged(inventory.kind, [known, inventory]));
   }
+  // Virtual servers are not asked for: only what the dumps tell about is compared.
+  for (const gap of gapsIn([...saved, { kind: "chains", tool: "ipvsadm", chains: () => [] }])) warn(gap);
   if (found.size === 0)
     throw new UsageError(`no dump is of ${kinds.join(", ")}, which mode ${choices.config.mode} has: is --mode right?`);
   return found;

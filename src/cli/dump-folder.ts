@@ -9,6 +9,7 @@ import { isNftJson, readNft } from "../explain/nft-inventory.ts";
 import { merged } from "../explain/wanted.ts";
 import { DumpError, type DumpKind, type Inventory } from "../inspect/dumps/inventory.ts";
 import { dumpKind, readDump } from "../inspect/dumps/read-dump.ts";
+import { listedRules } from "../kernel/iptables/parser/listed-rules.ts";
 import { savesIn } from "../kernel/iptables/parser/ruleset.ts";
 import { isObject } from "../kernel/nftables/json.ts";
 import { messageOf } from "../logging/message-of.ts";
@@ -162,7 +163,10 @@ interface DumpSource {
 }
 
 /** The kind of tool that printed a text. */
-export const kindOfDump = (text: string): DumpKind | undefined => (isNftJson(text) ? "nft" : dumpKind(text));
+export function kindOfDump(text: string): DumpKind | undefined {
+  if (isNftJson(text)) return "nft";
+  return dumpKind(text) ?? (listedRules(text) === undefined ? undefined : "iptables-save");
+}
 
 /** Reads a dump of which only the text is known. @throws UsageError */
 export function inventoryIn(text: string, name: string): Inventory {
@@ -170,7 +174,11 @@ export function inventoryIn(text: string, name: string): Inventory {
 }
 
 /** @param name of the dump, for errors. @throws UsageError */
-export function inventoryOf(name: string, text: string, { kind, family, table }: DumpSource): Inventory {
+export function inventoryOf(name: string, given: string, { kind, family, table }: DumpSource): Inventory {
+  const listed = listedRules(given);
+  const text = listed?.text ?? given;
+  if (listed?.isPart === true && table !== undefined)
+    throw new UsageError(`${name} has only some rules, without their table: give all that iptables-save prints`);
   // An empty output is valid from a tool that was run, but not in a file.
   if (text.trim() === "" && kind !== undefined) return emptyInventory(kind, family, table);
   try {

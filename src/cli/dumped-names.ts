@@ -1,26 +1,35 @@
 /** `explain NAME --dump FILE`: what rules alone say about a name, from the names and comments in them. */
+import { ownerInComment } from "../explain/diff-dumps.ts";
 import { safe } from "../explain/safe-text.ts";
 import type { Holder } from "../inspect/dumps/inventory.ts";
+import { gapsIn, iptablesHint } from "../trace/dump/gaps.ts";
+import { type Dump, recogniseDumps } from "../trace/dump/recognise.ts";
 import { readInputText } from "./bounded-input.ts";
 import { dumpFiles, inventoryIn } from "./dump-folder.ts";
 import { UsageError } from "./output.ts";
+import { dumpReaders } from "./trace-rules.ts";
 
 /** People would not read more lines. */
 const SHOWN_LINES = 40;
-/** `shop/web:http` in a comment, or `shop/web/tcp/http` in the name of a chain of nftables mode. */
-const OWNER =
-  /(?:"|--comment )([a-z0-9-]+\/[a-z0-9-]+(?::[a-z0-9-]+)?)(?=["\s])|-([a-z0-9-]+\/[a-z0-9-]+)\/(?:tcp|udp|sctp)\/([a-z0-9-]*)/;
+/** `shop/web/tcp/http` in the name of a chain of nftables mode. */
+const CHAIN = /-([a-z0-9-]+\/[a-z0-9-]+)\/(?:tcp|udp|sctp)\/([a-z0-9-]*)/;
 
 /** @returns the answer. @throws UsageError if nothing has the name or a dump cannot be read */
 export async function namedInDumps(
   what: string,
   paths: readonly string[],
   input: NodeJS.ReadableStream,
+  warn: (message: string) => void,
 ): Promise<string> {
   const holders: Holder[] = [];
+  const dumps: Dump[] = [];
+  const readers = await dumpReaders();
   for (const { path, name } of await dumpFiles(paths, (file) => file === "addresses.txt")) {
-    holders.push(...inventoryIn(await readInputText(path, input), name).holders.values());
+    const text = await readInputText(path, input);
+    holders.push(...inventoryIn(text, name).holders.values());
+    dumps.push(...recogniseDumps(text, name, readers));
   }
+  for (const note of [...gapsIn(dumps), ...iptablesHint(dumps)]) warn(note);
   const wanted = what.replace(/^(?:svc|services?)\//, "");
   const isService = /^[a-z0-9-]+\/[a-z0-9-]+(?::[a-z0-9-]+)?$/.test(wanted);
   const found = holders.flatMap((holder) => {
@@ -47,8 +56,8 @@ export async function namedInDumps(
 }
 
 function ownerIn(line: string): string | undefined {
-  const [, said, service, port] = OWNER.exec(line) ?? [];
-  return said ?? (service === undefined ? undefined : `${service}${port === "" ? "" : `:${port}`}`);
+  const [, service, port] = CHAIN.exec(line) ?? [];
+  return ownerInComment(line) ?? (service === undefined ? undefined : `${service}${port === "" ? "" : `:${port}`}`);
 }
 
 /** @param service `namespace/name`, or with a port. */

@@ -113,7 +113,7 @@ export async function explain(
     const { terminal } = output;
     const tell = warner(output);
     if (options.dumps.length > 0) {
-      output.out(painted(await namedInDumps(what, options.dumps, input), terminal));
+      output.out(painted(await namedInDumps(what, options.dumps, input, tell), terminal));
       return EXIT_SUCCESS;
     }
     const whole = await readObjects(from, output, input, { namespace: values.namespace ?? namespaceIn(what) });

@@ -52,6 +52,9 @@ export async function kernelRules(family: IpFamily, local: readonly IpAddress[])
     if (text?.trim()) dumps.push(await withKernelFlags(recogniseDump(text, tool.file, readers)));
     if (text === undefined && tool.alone !== undefined)
       dumps.push({ kind: "unread", what: `${tool.alone} were not read: ${notes.pop()}` });
+    // No virtual servers, which is an answer.
+    if (text?.trim() === "" && tool.file === "ipvsadm")
+      dumps.push({ kind: "chains", tool: tool.file, chains: () => [] });
   }
   const lists = await recentLists();
   if (lists !== undefined) dumps.push({ kind: "recent", lists });

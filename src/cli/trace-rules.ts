@@ -8,9 +8,9 @@ import { partForPacket } from "../explain/packet-part.ts";
 import { FEW_SERVICES, isPodOf, NoRulesError, plannedRules } from "../explain/planned-rules.ts";
 import { type ClientPlace, clientPlace, OUTSIDE, podInterface } from "../inspect/client-place.ts";
 import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
-import { iptablesTables } from "../kernel/nftables/listing/listing.ts";
 import { familyOf, type IpAddress, type IpFamily } from "../net/ip.ts";
 import { hasAllAddresses } from "../trace/dump/device-addresses.ts";
+import { gapsIn, iptablesHint, lacksVirtualServers, UNKNOWN_SERVERS } from "../trace/dump/gaps.ts";
 import { type Dump, DumpError, type DumpReader, recogniseDumps } from "../trace/dump/recognise.ts";
 import type { KnownRoute, KnownServices } from "../trace/facts.ts";
 import { readInputText } from "./bounded-input.ts";
@@ -116,34 +116,24 @@ export async function dumpedRules(
       notes.push(`${own.length === 0 ? file.name : `a part of ${file.name}`} is of ${other.family}: it is left out`);
     }
     dumps.push(...own);
-    notes.push(...own.flatMap((dump) => (dump.kind === "nftables" ? (dump.gaps ?? []) : [])));
   }
-  notes.push(...iptablesNotes(dumps));
+  const gaps = gapsIn(dumps);
+  notes.push(...gaps, ...iptablesHint(dumps));
+  const isOfServers = lacksVirtualServers(dumps);
+  if (isOfServers) dumps.push(UNKNOWN_SERVERS);
   if (dumps.length === 0) throw new UsageError(`no dump is of ${family}, which --to asks about`);
   if (local.length === 0 && !hasAllAddresses(dumps))
     notes.push("only the node's loopback addresses are known: give the others with --local");
   return {
-    name: files.map(({ name }) => name).join(", "),
+    name: `${files.map(({ name }) => name).join(", ")}${gaps.length > 0 ? ", and some are missing" : ""}`,
     notes,
     dumps,
     addresses: local,
-    knowsAddresses: local.length > 0,
+    // Virtual servers have addresses of their own.
+    knowsAddresses: hasAllAddresses(dumps) || (local.length > 0 && !isOfServers),
     knowsClients: true,
     placeOf: (position) => placeInDump(position, local, family),
   };
-}
-
-/** Tables of iptables-nft, of which nft prints only a part. */
-function iptablesNotes(dumps: readonly Dump[]): string[] {
-  const saved = dumps.flatMap((dump) => (dump.kind === "iptables" ? [dump.text] : []));
-  const tables = new Set(
-    dumps.flatMap((dump) => (dump.kind === "nftables" ? [...iptablesTables(dump.objects, dump.ofIptables)] : [])),
-  );
-  const lacking = [...tables].filter(
-    (table) => !saved.some((text) => new RegExp(`^\\*${table.split(" ")[1]}$`, "m").test(text)),
-  );
-  if (lacking.length === 0) return [];
-  return [`nft does not print all that iptables has in ${lacking.join(", ")}: give the output of iptables-save, too`];
 }
 
 /** The readers of dumps of all modes. */

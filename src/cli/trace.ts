@@ -8,7 +8,7 @@ import { MODES } from "../dataplane/registry.ts";
 import { jsonText } from "../explain/safe-text.ts";
 import { withoutUrl } from "../explain/target.ts";
 import { type IpAddress, parseIpAddress } from "../net/ip.ts";
-import { deviceAddresses, hasAllAddresses } from "../trace/dump/device-addresses.ts";
+import { deviceAddresses } from "../trace/dump/device-addresses.ts";
 import { unwalkedIn } from "../trace/dump/unwalked.ts";
 import { walkDumps } from "../trace/dump/walk-dumps.ts";
 import { nodeFacts } from "../trace/facts.ts";
@@ -186,8 +186,7 @@ async function traced(
   const target = parseTarget(to);
   const rules = await rulesFor(options, { objects, sysdump, target }, input, warn);
   const addresses = [...rules.addresses, ...options.local, ...deviceAddresses(rules.dumps)];
-  const isComplete = rules.knowsAddresses || options.local.length > 0 || hasAllAddresses(rules.dumps);
-  const facts = nodeFacts({ ...rules, addresses, isComplete });
+  const facts = nodeFacts({ ...rules, addresses, isComplete: rules.knowsAddresses });
   const question = packetQuestion({ ...options, from: from ?? "", to }, target, {
     placeOf: rules.placeOf,
     isLocal: (ip) => facts.addressType(ip) === "local",

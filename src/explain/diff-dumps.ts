@@ -71,8 +71,13 @@ export function differencesText(differences: readonly OwnedDifference[], words: 
 /** The name of a chain or set that iptables or nftables mode makes for a single service port. */
 const OWN_NAME =
   /\b(?:KUBE-(?:SVC|SVL|SEP|FW|EXT)-[A-Z2-7]{16}|(?:service|local|external|firewall|endpoint|affinity)-[A-Z2-7]{8}-[^\s,}]+)/g;
-const COMMENT = /"([a-z0-9.-]+\/[a-z0-9.-]+(?::[a-z0-9-]+)?)[" ]/;
-const BARE_COMMENT = /--comment ([a-z0-9.-]+\/[a-z0-9.-]+(?::[a-z0-9-]+)?)(?: |$)/;
+/** Old releases print a port without a name as `shop/web:`. */
+const COMMENT = /(?:"|--comment )(?:[a-zA-Z ]+ for )?([a-z0-9-]+\/[a-z0-9-]+(?::[a-z0-9-]+)?):?(?=["\s]|$)/;
+
+/** The service port that the comment of a rule or an element names: `shop/web:http`. */
+export function ownerInComment(line: string): string | undefined {
+  return COMMENT.exec(line)?.[1];
+}
 
 /** Finds the service ports that a difference concerns (`namespace/name:port`), by the names, addresses and comments in its lines. */
 function lineOwners({ families }: ExplainedCluster): (difference: Difference) => readonly string[] {
@@ -97,7 +102,7 @@ function lineOwners({ families }: ExplainedCluster): (difference: Difference) =>
       const owner = names.get(name);
       if (owner !== undefined) return [owner];
     }
-    const [, said] = COMMENT.exec(line) ?? BARE_COMMENT.exec(line) ?? [];
+    const said = ownerInComment(line);
     if (said !== undefined) return [said];
     const place = placeOfEntry(line) ?? placeOfServer(line);
     // A virtual server at a node's address serves a node port.

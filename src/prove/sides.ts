@@ -7,6 +7,7 @@ import { plannedRules } from "../explain/planned-rules.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
 import { deviceAddresses } from "../trace/dump/device-addresses.ts";
+import { gapsIn, missingIn } from "../trace/dump/gaps.ts";
 import { programOfDumps } from "../trace/dump/program.ts";
 import type { Dump } from "../trace/dump/recognise.ts";
 import { unwalkedIn } from "../trace/dump/unwalked.ts";
@@ -38,7 +39,7 @@ export function rulesSide(
     name,
     addresses,
     ...(hasSockets && { ownSockets: sockets }),
-    doubts: [...gapsIn(dumps), ...unwalkedIn(dumps, family)],
+    doubts: [...gapsIn(dumps).map((gap) => `not all rules are known: ${gap}`), ...unwalkedIn(dumps, family)],
     hasSocketStage: dumps.some(
       (dump) => dump.kind === "chains" && dump.chains(facts, undefined).some(({ stage }) => stage === "socket"),
     ),
@@ -86,11 +87,13 @@ export function specificationSide(
 /** Throws `UnprovableError` when a packet meets a rule that is not understood. @param facts with all node addresses. */
 export function ruleFates(dumps: readonly Dump[], family: IpFamily, facts: NodeFacts): Subject<Fate> {
   const own = dumps.map(withoutClients);
+  const [missing] = missingIn(dumps);
   const isOfHns = dumps.some(({ kind }) => kind === "walker");
   const traced = programOfDumps(own, { family, facts, knowsClients: true, knowsDynamicSets: true });
   return {
     fateOf(packet, asked) {
       if (isOfHns) throw new UnprovableError("load balancers of HNS are not rules");
+      if (missing !== undefined) throw new UnprovableError(`not all rules are known: ${missing}`);
       const root = rootOf(packet, asked);
       let ways: ReadonlySet<string> | undefined;
       return fateIn(root, (end) => {
@@ -115,11 +118,6 @@ export function ruleFates(dumps: readonly Dump[], family: IpFamily, facts: NodeF
     };
     return walk(traced.program, packet, facts, { record: "ends", observer });
   }
-}
-
-function gapsIn(dumps: readonly Dump[]): string[] {
-  const gaps = dumps.flatMap((dump) => (dump.kind === "nftables" ? (dump.gaps ?? []) : []));
-  return gaps.map((gap) => `not all rules are known: ${gap}`);
 }
 
 type End = Pick<Outcome, "fate" | "packet" | "entries">;
@@ -160,6 +158,8 @@ function wayText(asked: Packet, { fate, packet }: End): string {
     case "refused":
       return REFUSED;
     default: {
+      if (!packet.isSourceKnown && !packet.isMasqueraded)
+        throw new UnprovableError("the source that it gets is not known");
       const { destination, destinationPort } = packet;
       const isChanged = destination !== asked.destination || destinationPort !== asked.destinationPort;
       const way = wayTo(isChanged ? endText(destination, destinationPort) : undefined, packet.isMasqueraded);

@@ -1,4 +1,6 @@
 /** The targets of iptables rules as steps of a walk, those of other programs' rules too. */
+
+import { REST } from "../../kernel/iptables/parser/listed-rules.ts";
 import {
   type ForeignPart,
   foreignText,
@@ -110,7 +112,8 @@ function foreignStep(part: ForeignPart, { hasChain, surroundings }: RuleContext)
     case "DNAT":
       return step((packet) => destinationNat(packet, value("--to-destination")));
     case "NETMAP":
-      return step((packet) => netmap(packet, parseCidr(value("--to") ?? "")));
+      // No question tells which of the new addresses a rule compares.
+      return { ...step((packet) => netmap(packet, parseCidr(value("--to") ?? ""))), asks: undefined };
     case "MASQUERADE":
       return {
         ...step((packet) => masquerade(packet, surroundings.facts)),
@@ -122,12 +125,22 @@ function foreignStep(part: ForeignPart, { hasChain, surroundings }: RuleContext)
       return step(() =>
         lost(`TPROXY gives it to the program that listens at port ${value("--on-port")}, and drops it if none does`),
       );
+    case REST:
+      return step(restOfNat);
     default: {
       const action = iptablesAction(name, text);
       if (action?.kind === "none") return undefined;
       return step(() => lost(`the target ${name} ${action?.because ?? "is not understood"}`));
     }
   }
+}
+
+/** Before routing, other rules may translate the destination, and behind it the source. */
+function restOfNat(packet: Packet): StepResult {
+  if (packet.isDestinationDecided)
+    return { kind: "go-on", packet: { ...packet, isSourceKnown: false }, said: "the rest may translate the source" };
+  const question = "a rule that is not in the dump translates it";
+  return { kind: "unknown", question, yes: lost(question), no: GO_ON };
 }
 
 const lost = (because: string): StepResult => ({ kind: "lost", because });

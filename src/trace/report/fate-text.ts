@@ -30,7 +30,8 @@ function destinationText({ destination, destinationPort }: Packet): string {
 }
 
 function sourceText({ source, isMasqueraded, isSourceKnown, isSourceTranslated }: Packet): string {
-  if (!isSourceKnown && !isMasqueraded) return "from an address that is not known (translated)";
+  if (!isSourceKnown && !isMasqueraded)
+    return isSourceTranslated ? "from an address that is not known (translated)" : `from ${source}, or masqueraded`;
   if (!isSourceKnown) return "from the node's address (masqueraded)";
   if (isMasqueraded) return `from ${source} (masqueraded)`;
   return isSourceTranslated ? `from ${source} (translated)` : `from ${source} (kept)`;

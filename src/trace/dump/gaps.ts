@@ -1,0 +1,80 @@
+/** What a node has beside its dumps, as far as the dumps tell, each with what to give. */
+import { iptablesTables } from "../../kernel/nftables/listing/listing.ts";
+import type { BaseChain, Stage } from "../netfilter/program.ts";
+import type { Dump } from "./recognise.ts";
+
+const LEGACY = /^# Warning: ip6?tables-legacy tables present/m;
+const UNREADABLE = /^# Table `(\w+)' is incompatible/m;
+/** Of kube-proxy's and kube-router's rules in ipvs mode. */
+const OF_IPVS = /(?:--match-set KUBE-CLUSTER-IP|-m ipvs --ipvs|--match-set kube-router-(?:service-ips|svip)\S*) /;
+const OF_SERVICES = /^:KUBE-(?:SERVICES|ROUTER-SERVICES) /m;
+
+/** What is missing or not understood, in words. */
+export function gapsIn(dumps: readonly Dump[]): string[] {
+  return [...dumps.flatMap((dump) => (dump.kind === "nftables" ? (dump.gaps ?? []) : [])), ...missingIn(dumps)];
+}
+
+/** Whole parts that are missing: what the rest does with a packet says nothing of what the node does with it. */
+export function missingIn(dumps: readonly Dump[]): string[] {
+  const saved = dumps.flatMap((dump) => (dump.kind === "iptables" ? [dump] : []));
+  const listed = dumps.flatMap((dump) => (dump.kind === "nftables" ? [dump] : []));
+  const gaps: string[] = [];
+  for (const { text, isPart, family } of saved) {
+    const others = saved.filter((other) => other.text !== text && other.family === family);
+    if (LEGACY.test(text) && !others.some((other) => !LEGACY.test(other.text)))
+      gaps.push("tables of iptables-legacy are not in the dump: give what iptables-legacy-save prints, too");
+    const [, table] = UNREADABLE.exec(text) ?? [];
+    if (table !== undefined && listed.length === 0)
+      gaps.push(
+        `the table ${table} is not in the dump, for it was made by nft: give what nft list ruleset prints, too`,
+      );
+    if (isPart)
+      gaps.push(
+        "only a part of the rules was given, without a table: it is read as nat's, and the rest is not in the dump",
+      );
+  }
+  if (lacksVirtualServers(dumps)) gaps.push(`${NO_SERVERS}: give what ipvsadm -S -n prints, too`);
+  const hasServices = saved.some(({ text }) => OF_SERVICES.test(text)) || listed.length > 0;
+  const isOfRules = saved.length > 0 && dumps.every(({ kind }) => kind !== "chains");
+  return gaps.length > 0 && isOfRules && !hasServices ? [...gaps, "no rule for Services is in the dump"] : gaps;
+}
+
+/** Tables of iptables-nft, of which nft prints only a part. */
+export function iptablesHint(dumps: readonly Dump[]): string[] {
+  const saved = dumps.flatMap((dump) => (dump.kind === "iptables" ? [dump.text] : []));
+  const tables = new Set(
+    dumps.flatMap((dump) => (dump.kind === "nftables" ? [...iptablesTables(dump.objects, dump.ofIptables)] : [])),
+  );
+  const lacking = [...tables].filter(
+    (table) => !saved.some((text) => new RegExp(`^\\*${table.split(" ")[1]}$`, "m").test(text)),
+  );
+  if (lacking.length === 0) return [];
+  return [`nft does not print all that iptables has in ${lacking.join(", ")}: give the output of iptables-save, too`];
+}
+
+const NO_SERVERS = "virtual servers of ipvs are not in the dump";
+
+/** Whether rules of an ipvs mode are there, and no virtual servers. */
+export function lacksVirtualServers(dumps: readonly Dump[]): boolean {
+  const isOfIpvs = dumps.some((dump) => dump.kind === "iptables" && OF_IPVS.test(dump.text));
+  return isOfIpvs && !dumps.some((dump) => dump.kind === "chains" && dump.tool === "ipvsadm");
+}
+
+/** In the place of virtual servers that are not known: they may take any packet that enters or leaves the node. */
+export const UNKNOWN_SERVERS: Dump = {
+  kind: "chains",
+  chains: () =>
+    [["input", 99] as const, ["output", -98] as const].map(
+      ([stage, priority]): BaseChain => unknownServers(stage, priority),
+    ),
+};
+
+function unknownServers(stage: Stage, priority: number): BaseChain {
+  const text = "a virtual server";
+  const rule = {
+    text,
+    steps: [{ text, asks: [], isAction: true, run: () => ({ kind: "lost", because: NO_SERVERS }) as const }],
+  };
+  const chain = { name: "virtual servers", length: 1, isNumbered: false, ruleAt: () => rule };
+  return { table: "ipvs", type: "filter", stage, priority, policy: "accept", chain, chainNamed: () => undefined };
+}
