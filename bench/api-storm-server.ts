@@ -1,7 +1,34 @@
 /** An API server as thousands of clients meet it: away, back without its history, or busy. Counts their requests. */
 import { ApiError } from "../src/cluster/apiserver/connection/api-error.ts";
+import { connectionError } from "../src/cluster/apiserver/connection/connection-errors.ts";
+import { httpError } from "../src/cluster/apiserver/connection/status.ts";
 import type { ApiRequest, ApiResponse, ApiTransport } from "../src/cluster/apiserver/connection/transport.ts";
 import type { SimulatedClock } from "./api-storm-clock.ts";
+
+/** How an attempt ends while the server is away, and its cost there: processor time, in milliseconds. */
+interface AwayForm {
+  readonly costMs: number;
+  readonly error: (request: string) => ApiError;
+}
+
+const broken = (costMs: number, code: string): AwayForm => ({
+  costMs,
+  error: (request) => connectionError(request, "simulated", Object.assign(new Error(code), { code })),
+});
+/** The connection is kept. */
+const answered = (status: number): AwayForm => ({
+  costMs: 0.2,
+  error: (request) => httpError(request, status, Buffer.alloc(0), {}),
+});
+
+/** The costs are those of a server in Node.js, with a key of RSA; a RST and an empty accept are hardly seen. */
+export const AWAY_FORMS = {
+  refused: broken(0.005, "ECONNREFUSED"),
+  cut: broken(0.02, "ECONNRESET"),
+  tls: broken(2, "CERT_HAS_EXPIRED"),
+  "401": answered(401),
+  "503": answered(503),
+} as const;
 
 /** Counts for one second. */
 export interface StormSecond {
@@ -20,6 +47,7 @@ const ANSWER_MS = 10;
 
 export class StormServer {
   readonly #clock: SimulatedClock;
+  readonly #form: AwayForm;
   readonly #listBytes: Readonly<Record<string, number>>;
   readonly #listsPerSecond: number;
   readonly #seconds = new Map<number, StormSecond>();
@@ -27,10 +55,18 @@ export class StormServer {
   #up: { readonly ended: Promise<void>; end(): void } | undefined;
   /** When a client last got a list, by client and resource. */
   readonly listedMs = new Map<string, number>();
+  /** When a client first asked since this was cleared, by client and resource. */
+  readonly askedMs = new Map<string, number>();
 
   /** @param listsPerSecond further ones are refused, with the advice to retry after a second. */
-  constructor(clock: SimulatedClock, listBytes: Readonly<Record<string, number>>, listsPerSecond: number) {
+  constructor(
+    clock: SimulatedClock,
+    form: AwayForm,
+    listBytes: Readonly<Record<string, number>>,
+    listsPerSecond: number,
+  ) {
     this.#clock = clock;
+    this.#form = form;
     this.#listBytes = listBytes;
     this.#listsPerSecond = listsPerSecond;
   }
@@ -59,7 +95,8 @@ export class StormServer {
       host: "simulated",
       send: (request, signal) => this.#send(client, request, signal),
       checkFiles: async () => {},
-      credentialsChanged: async () => {},
+      credentialsChanged: (signal) =>
+        new Promise((resolve) => signal.addEventListener("abort", () => resolve(), { once: true })),
       close() {},
     };
   }
@@ -78,9 +115,11 @@ export class StormServer {
     const up = this.#up;
     if (up === undefined) {
       second.knocks++;
-      throw new ApiError("unreachable", { request, detail: "refused", reached: "absent" });
+      throw this.#form.error(request);
     }
     second.requests++;
+    const key = `${client}/${resource}`;
+    if (!this.askedMs.has(key)) this.askedMs.set(key, this.#clock.monotonicMs());
     const query = new URLSearchParams(path.slice(path.indexOf("?")));
     if (query.get("sendInitialEvents") !== "true") {
       const isKnown = query.get("resourceVersion") === String(this.#version);
@@ -92,7 +131,7 @@ export class StormServer {
     }
     second.lists++;
     second.bytes += this.#listBytes[resource] ?? 0;
-    this.listedMs.set(`${client}/${resource}`, this.#clock.monotonicMs());
+    this.listedMs.set(key, this.#clock.monotonicMs());
     const annotations = { "k8s.io/initial-events-end": "true" };
     const end = line("BOOKMARK", { metadata: { resourceVersion: String(this.#version), annotations } });
     return answer(this.#open(end, up.ended, signal));

@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { CLIENTS, type StormTask, simulateStorm, stormTable } from "./api-storm.ts";
+import { CLIENTS, FORMS, type StormTask, simulateStorm, stormTable } from "./api-storm.ts";
 
 const TASK: Omit<StormTask, "client"> = {
   nodes: 20,
+  form: "refused",
   awaySeconds: 10,
   listsPerSecond: 1_000,
   objects: 10_000,
@@ -23,7 +24,7 @@ test("every node has everything again, with the requests that are needed and no 
   const [ours, theirs] = results.map(({ recoveredMs }) => recoveredMs.at(-1) ?? 0);
   // The large lists are delayed by up to 18 s.
   assert.ok((ours ?? 0) < 20_000 && (theirs ?? 0) > 30_000, `${ours}, ${theirs}`);
-  assert.match(stormTable(results), /^ +kube-proxy-ts, 20, away 10 s +client-go, 20, away 10 s\n/);
+  assert.match(stormTable(results), /^ +kube-proxy-ts, 20, refused for 10 s +client-go, 20, refused for 10 s\n/);
 });
 
 test("a server that refuses most lists is asked ever more rarely", async () => {
@@ -34,3 +35,12 @@ test("a server that refuses most lists is asked ever more rarely", async () => {
   const early = Math.max(...refused.slice(0, 20));
   assert.ok(Math.max(...refused.slice(28)) < early / 2, refused.join(" "));
 });
+
+for (const form of FORMS) {
+  test(`${form}: a node hears of changes within a second of the server's return, and asks twice a second until then`, async () => {
+    const { heardMs, away } = await simulateStorm({ ...TASK, client: "kube-proxy-ts", form, awaySeconds: 60 });
+    assert.ok((heardMs.at(-1) ?? 0) <= 1_000, `${heardMs.at(-1)} ms`);
+    const each = away.knocks / TASK.nodes / 60;
+    assert.ok(each <= 1.8, `${each} attempts a second`);
+  });
+}

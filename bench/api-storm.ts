@@ -7,12 +7,16 @@ import { putOffMs } from "../src/cluster/apiserver/watch/reflector-times.ts";
 import { WATCHED_PLURALS } from "../src/cluster/apiserver/watch/resources.ts";
 import { silentLogger } from "../src/logging/logger.ts";
 import { SimulatedClock } from "./api-storm-clock.ts";
-import { type StormSecond, StormServer } from "./api-storm-server.ts";
+import { AWAY_FORMS, type StormSecond, StormServer } from "./api-storm-server.ts";
 import { followLikeUpstream } from "./api-storm-upstream.ts";
 import type { Bench } from "./driver.ts";
 import { size, table } from "./table.ts";
 
 export const CLIENTS = ["kube-proxy-ts", "client-go"] as const;
+
+/** How a server is away. */
+export type Form = keyof typeof AWAY_FORMS;
+export const FORMS = Object.keys(AWAY_FORMS) as readonly Form[]; // its own keys
 
 export const bench: Bench = {
   name: "api-storm",
@@ -23,6 +27,7 @@ client-go's reflectors, in simulated time.`,
     quick: { help: "500 nodes" },
     nodes: { value: "N", initial: "5000", quick: "500", help: "of the cluster" },
     away: { value: "LIST", initial: "10,60", help: "seconds that the server is away" },
+    forms: { value: "LIST", initial: "refused", help: `how it is away: ${FORMS.join(",")}` },
     lists: { value: "N", initial: "1000000", help: "lists a second that the server answers; more get 429" },
     objects: { value: "N", initial: "10000", help: "Services, and as many slices" },
     "list-bytes": { value: "N", initial: "21400000", help: "the lists of them for one node" },
@@ -37,9 +42,11 @@ client-go's reflectors, in simulated time.`,
       listBytes: given.whole("list-bytes"),
     };
     for (const awaySeconds of given.wholes("away")) {
-      for (const client of given.someOf("clients", CLIENTS)) {
-        process.stderr.write(`simulating ${common.nodes} nodes, ${client}, server away for ${awaySeconds} s…\n`);
-        results.push(await simulateStorm({ ...common, client, awaySeconds }));
+      for (const form of given.someOf("forms", FORMS)) {
+        for (const client of given.someOf("clients", CLIENTS)) {
+          process.stderr.write(`simulating ${common.nodes} nodes, ${client}, ${form} for ${awaySeconds} s…\n`);
+          results.push(await simulateStorm({ ...common, client, form, awaySeconds }));
+        }
       }
     }
     console.log(stormTable(results));
@@ -50,6 +57,7 @@ client-go's reflectors, in simulated time.`,
 export interface StormTask {
   readonly nodes: number;
   readonly client: (typeof CLIENTS)[number];
+  readonly form: Form;
   readonly awaySeconds: number;
   readonly listsPerSecond: number;
   /** In each of the two large lists. */
@@ -63,6 +71,8 @@ interface StormFigures extends StormTask {
   readonly away: { readonly knocks: number; readonly mostKnocks: number };
   /** After its return, by second. */
   readonly back: readonly StormSecond[];
+  /** From its return until a node has asked for Services and slices, and so hears of changes: milliseconds, sorted. */
+  readonly heardMs: readonly number[];
   /** From its return until a node has all its lists: milliseconds, sorted. */
   readonly recoveredMs: readonly number[];
 }
@@ -74,10 +84,10 @@ const START_SECONDS = 60;
 const SLICES_SHARE = 0.7;
 
 export async function simulateStorm(task: StormTask): Promise<StormFigures> {
-  const { nodes, client, awaySeconds, listsPerSecond, objects, listBytes } = task;
+  const { nodes, client, form, awaySeconds, listsPerSecond, objects, listBytes } = task;
   const clock = new SimulatedClock();
   const bytes = { services: listBytes * (1 - SLICES_SHARE), endpointslices: listBytes * SLICES_SHARE };
-  const server = new StormServer(clock, bytes, listsPerSecond);
+  const server = new StormServer(clock, AWAY_FORMS[form], bytes, listsPerSecond);
   const stop = new AbortController();
   server.comeBack();
   const running = Array.from({ length: nodes }, async (_, index) => {
@@ -100,16 +110,18 @@ export async function simulateStorm(task: StormTask): Promise<StormFigures> {
   await clock.advance(awaySeconds * 1_000);
   const knocks = server.take().map((second) => second.knocks);
   server.listedMs.clear();
+  server.askedMs.clear();
   server.comeBack();
   const backMs = clock.monotonicMs();
   await clock.advance(WATCHED_SECONDS * 1_000);
   const back = server.take();
-  const recoveredMs = Array.from({ length: nodes }, (_, index) => {
-    const listed = WATCHED_PLURALS.map(
-      (plural) => server.listedMs.get(`node-${index}/${plural}`) ?? Number.POSITIVE_INFINITY,
-    );
-    return Math.max(...listed) - backMs;
-  });
+  const sinceBack = (times: ReadonlyMap<string, number>, plurals: readonly string[]) =>
+    Array.from({ length: nodes }, (_, index) => {
+      const all = plurals.map((plural) => times.get(`node-${index}/${plural}`) ?? Number.POSITIVE_INFINITY);
+      return Math.max(...all) - backMs;
+    }).sort((a, b) => a - b);
+  const heardMs = sinceBack(server.askedMs, ["services", "endpointslices"]);
+  const recoveredMs = sinceBack(server.listedMs, WATCHED_PLURALS);
   stop.abort();
   server.goAway();
   await clock.advance(2_000);
@@ -118,7 +130,8 @@ export async function simulateStorm(task: StormTask): Promise<StormFigures> {
     ...task,
     away: { knocks: knocks.reduce((sum, each) => sum + each, 0), mostKnocks: Math.max(0, ...knocks) },
     back,
-    recoveredMs: recoveredMs.sort((a, b) => a - b),
+    heardMs,
+    recoveredMs,
   };
 }
 
@@ -133,16 +146,20 @@ export function stormTable(results: readonly StormFigures[]): string {
     return `${(ms / 1000).toFixed(1)} s`;
   };
   return table(
-    ["", ...results.map(({ client, nodes, awaySeconds }) => `${client}, ${nodes}, away ${awaySeconds} s`)],
+    ["", ...results.map(({ client, nodes, form, awaySeconds }) => `${client}, ${nodes}, ${form} for ${awaySeconds} s`)],
     [
       row("attempts a second while it is away", ({ away, awaySeconds }) => (away.knocks / awaySeconds).toFixed(0)),
       row("  in the busiest second", ({ away }) => String(away.mostKnocks)),
+      row("  processors that they take", ({ away, awaySeconds, form }) =>
+        ((away.knocks / awaySeconds / 1000) * AWAY_FORMS[form].costMs).toFixed(2),
+      ),
       row("requests after its return", (figures) => String(sum(figures, ({ requests }) => requests))),
       row("  in the busiest second", (figures) => String(most(figures, ({ requests }) => requests))),
       row("  of them lists", (figures) => String(most(figures, ({ lists }) => lists))),
       row("  refused, in all", (figures) => String(sum(figures, ({ refused }) => refused))),
       row("bytes of lists", (figures) => size(sum(figures, ({ bytes }) => bytes))),
       row("  asked for in the busiest second", (figures) => size(most(figures, ({ bytes }) => bytes))),
+      row("a node hears of changes: the last", ({ heardMs }) => `${((heardMs.at(-1) ?? 0) / 1000).toFixed(2)} s`),
       row("a node has everything again: p50", (figures) => at(figures, 0.5)),
       row("  p99", (figures) => at(figures, 0.99)),
       row("  the last", (figures) => at(figures, 1)),

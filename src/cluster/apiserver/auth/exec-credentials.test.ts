@@ -66,10 +66,12 @@ test("an observer is told how calls end and which certificate follows which", as
     return JSON.stringify({ apiVersion: plugin.apiVersion, kind: "ExecCredential", status });
   });
   const scripted = () => Promise.resolve(printed.shift() ?? "");
-  const credentials = new ExecCredentials({ plugin, cluster, clock: new FakeClock(), observer, run: scripted });
+  const clock = new FakeClock();
+  const credentials = new ExecCredentials({ plugin, cluster, clock, observer, run: scripted });
   for (const _ of pairs) {
     await credentials.current();
     credentials.expire();
+    await clock.advance(5_000);
   }
   assert.deepEqual(certificates, [
     [one?.certificate, undefined],
@@ -116,4 +118,22 @@ test("the program ends with its run, also one that holds on to a signal", { time
   const ended = runProgram("/bin/sh", ["-c", "trap '' TERM; exec sleep 60"], process.env, stop.signal);
   setTimeout(() => stop.abort(), 200);
   await assert.rejects(ended, /^Error: it was ended/);
+});
+
+test("refusals that follow each other fast run the program again at once, and then every five seconds", async () => {
+  const clock = new FakeClock();
+  let runs = 0;
+  const run = async () =>
+    JSON.stringify({ apiVersion: plugin.apiVersion, kind: "ExecCredential", status: { token: `t${++runs}` } });
+  const credentials = new ExecCredentials({ plugin, cluster, clock, run });
+  await credentials.current();
+  credentials.expire();
+  await credentials.current();
+  assert.equal(runs, 2);
+  for (let attempt = 0; attempt < 100; attempt++) {
+    await clock.advance(600);
+    credentials.expire();
+    await credentials.current();
+  }
+  assert.ok(runs >= 12 && runs <= 14, `${runs} runs in a minute`);
 });

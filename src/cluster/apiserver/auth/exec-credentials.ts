@@ -55,11 +55,15 @@ interface Run {
   waiting: number;
 }
 
+/** A program may take seconds, and requests that are refused follow each other faster. */
+const SHORTEST_USE_MS = 5_000;
+
 export class ExecCredentials {
   readonly #options: ExecCredentialsOptions;
   #known: ExecCredential | undefined;
   #running: Run | undefined;
   #chain: CertificateChain | undefined;
+  #expiredAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: ExecCredentialsOptions) {
     this.#options = options;
@@ -116,8 +120,11 @@ export class ExecCredentials {
     this.#options.observer?.pluginCertified(this.#chain, before);
   }
 
-  /** The server refused the credential: the next call runs the program again. */
+  /** The server refused the credential: the next call runs the program again, unless it did so just now. */
   expire(): void {
+    const nowMs = this.#options.clock.monotonicMs();
+    if (nowMs - this.#expiredAtMs < SHORTEST_USE_MS) return;
+    this.#expiredAtMs = nowMs;
     this.#known = undefined;
   }
 

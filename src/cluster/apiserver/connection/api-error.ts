@@ -31,8 +31,8 @@ export interface ApiErrorFacts {
   /** HTTP status; `undefined` without a response. */
   readonly status?: number | undefined;
   /**
-   * How far a request without a response got: nothing accepted the connection (`absent`), or the request was sent and
-   * never answered (`unanswered`).
+   * How far a request without a response got: the connection was refused, not taken or cut (`absent`), or the request
+   * was sent and never answered (`unanswered`).
    */
   readonly reached?: "absent" | "unanswered" | undefined;
   /** How long the server asked the client to wait. */

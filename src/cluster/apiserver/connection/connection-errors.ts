@@ -6,7 +6,7 @@ import { ApiError, type ApiErrorCode } from "./api-error.ts";
 interface Meaning {
   readonly code: ApiErrorCode;
   readonly hint: string;
-  /** Nothing accepted the connection. */
+  /** Nothing takes the connection, or what takes it ends it. */
   readonly isAbsent?: boolean;
 }
 
@@ -14,6 +14,7 @@ const unreachable = (hint: string): Meaning => ({ code: "unreachable", hint });
 const absent = (hint: string): Meaning => ({ code: "unreachable", hint, isAbsent: true });
 const tls = (hint: string): Meaning => ({ code: "tls", hint });
 
+const CUT = absent("the connection was cut");
 const WRONG_CA = tls("the certificate is signed by an unknown authority: check certificate-authority");
 
 const BAD_HEADER: Meaning = {
@@ -32,11 +33,11 @@ const MEANINGS: Readonly<Record<string, Meaning>> = {
   EHOSTUNREACH: absent("there is no route to it: check the node's network"),
   ENETUNREACH: absent("there is no route to it: check the node's network"),
   ETIMEDOUT: { code: "timeout", hint: "it does not answer: check the network between the node and the API server" },
-  ECONNRESET: unreachable("the connection was cut"),
-  ERR_STREAM_PREMATURE_CLOSE: unreachable("the connection was cut"),
-  EPIPE: unreachable("the connection was cut"),
+  ECONNRESET: CUT,
+  ERR_STREAM_PREMATURE_CLOSE: CUT,
+  EPIPE: CUT,
   Z_BUF_ERROR: unreachable("the compressed response ends too early"),
-  ERR_PROXY_TUNNEL: unreachable("the proxy does not reach the API server: check the proxy and its rules"),
+  ERR_PROXY_TUNNEL: absent("the proxy does not reach the API server: check the proxy and its rules"),
   ERR_PROXY_INVALID_CONFIG: unreachable("check proxy-url and HTTPS_PROXY: special characters are written as %XX"),
   CERT_HAS_EXPIRED: tls("the API server's certificate has expired: renew it, and check this node's clock"),
   CERT_NOT_YET_VALID: tls("the API server's certificate is not valid yet: check this node's clock"),

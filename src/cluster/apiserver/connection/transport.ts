@@ -136,7 +136,12 @@ export class Transport {
       observer?.retried(request.method, this.#host, "<error>");
       exchange = await this.#exchange(request, credentials, signal);
     }
-    if (exchange.response === undefined) throw connectionError(title, this.#where, exchange.failure);
+    if (exchange.response === undefined) {
+      const error = connectionError(title, this.#where, exchange.failure);
+      // A new certificate may help.
+      if (error.code === "tls") this.#options.identity.refused();
+      throw error;
+    }
     return await this.#accept(request, exchange.response);
   }
 

@@ -6,14 +6,14 @@ import { Recovery } from "./recovery.ts";
 const never = new AbortController().signal;
 
 /** Reflectors that keep retrying, and the times of their attempts. */
-function knocking(count: number, isAbsent: boolean, random = () => 0.5) {
+function knocking(count: number, isQuick: boolean, random = () => 0.5) {
   const clock = new FakeClock();
   const recovery = new Recovery(clock, random);
   const stop = new AbortController();
   const knocks: { readonly who: number; readonly atMs: number }[] = [];
   const run = async (who: number): Promise<void> => {
     while (!stop.signal.aborted) {
-      await recovery.turn(isAbsent, stop.signal);
+      await recovery.turn(isQuick, stop.signal);
       if (!stop.signal.aborted) knocks.push({ who, atMs: clock.monotonicMs() });
     }
   };
@@ -21,13 +21,13 @@ function knocking(count: number, isAbsent: boolean, random = () => 0.5) {
   return { clock, recovery, knocks, stop, ended };
 }
 
-test("where nothing listens a node knocks every 0.4 to 0.8 s for as long as it takes, its watches in turns", async () => {
+test("where an attempt ends at once a node knocks every 0.5 to 0.7 s for as long as it takes, its watches in turns", async () => {
   for (const chance of [0, 0.999]) {
     const { clock, knocks, stop, ended } = knocking(4, true, () => chance);
     await clock.advance(600_000);
     const gaps = knocks.slice(1).map(({ atMs }, index) => atMs - (knocks[index]?.atMs ?? 0));
-    assert.ok(Math.max(...gaps) <= 800, `longest gap ${Math.max(...gaps)} ms`);
-    assert.ok(Math.min(...gaps) >= 400, `shortest gap ${Math.min(...gaps)} ms`);
+    assert.ok(Math.max(...gaps) <= 700, `longest gap ${Math.max(...gaps)} ms`);
+    assert.ok(Math.min(...gaps) >= 500, `shortest gap ${Math.min(...gaps)} ms`);
     assert.deepEqual(
       knocks.slice(0, 8).map(({ who }) => who),
       [0, 1, 2, 3, 0, 1, 2, 3],
@@ -60,12 +60,12 @@ test("one that waits for an answer does not keep the others waiting", async () =
   // The first never asks for another turn.
   void recovery.turn(true, never).then(() => turns.push("first"));
   void recovery.turn(true, never).then(() => turns.push("second"));
-  await clock.advance(800);
+  await clock.advance(1_000);
   assert.deepEqual(turns, ["first", "second"]);
   assert.equal(clock.timerCount, 0);
 });
 
-test("an answer wakes everybody within half a second, each at a time of its own", async () => {
+test("an answer wakes everybody within 0.2 s, each at a time of its own", async () => {
   const clock = new FakeClock();
   const chances = [0, 0.25, 0.5, 0.75];
   const recovery = new Recovery(clock, () => chances.shift() ?? 0.9);
@@ -76,7 +76,7 @@ test("an answer wakes everybody within half a second, each at a time of its own"
   await clock.advance(10_000);
   recovery.answered();
   await clock.advance(500);
-  assert.deepEqual(woken, [10_000, 10_125, 10_250]);
+  assert.deepEqual(woken, [10_000, 10_050, 10_100]);
   assert.equal(clock.timerCount, 0);
 });
 
@@ -112,4 +112,15 @@ test("a rest ends early when what it waits for has come, and at the end without 
   void recovery.rest(5_000, never).then(() => (isLate = true));
   await clock.advance(5_000);
   assert.ok(isLate);
+});
+
+test("what is refused at once after a silence does not wait for the end of the silence's turn", async () => {
+  const { clock, recovery, stop, ended } = knocking(1, false, () => 0.999);
+  await clock.advance(60_000);
+  const startMs = clock.monotonicMs();
+  const takenMs = recovery.turn(true, never).then(() => clock.monotonicMs() - startMs);
+  await clock.advance(2_000);
+  assert.ok((await takenMs) <= 1_400, `${await takenMs} ms`);
+  stop.abort();
+  await ended;
 });

@@ -42,6 +42,9 @@ const OTHER_HISTORY: readonly ApiErrorCode[] = ["expired", "version_too_large"];
 const NO_ANSWER: readonly ApiErrorCode[] = ["unreachable", "timeout"];
 /** Changed credential files may help. */
 const CREDENTIALS: readonly ApiErrorCode[] = ["unauthorized", "credentials", "tls"];
+/** Where no watch is open, these mean that the server is away, as do the statuses of a proxy without a server. */
+const OUTAGES: readonly ApiErrorCode[] = ["unauthorized", "tls"];
+const GATEWAY_STATUSES: readonly unknown[] = [502, 503, 504];
 /** After these failures of a streaming list, pages may still work. */
 const TRY_PAGES: readonly ApiErrorCode[] = [...LIST_AGAIN, "server_error", "timeout"];
 /** Failures that every watch has now and then. */
@@ -239,7 +242,7 @@ export class Reflector<K extends ObjectKind> {
 
   /** @param isList the watch starts with every existing object. */
   async #watch(query: Readonly<Record<string, string>>, signal: AbortSignal, isList = false): Promise<void> {
-    const { clock, resource, transport } = this.#options;
+    const { clock, resource, transport, recovery } = this.#options;
     const { watchAnswerMs, watchTimeoutMs, watchGraceMs, streamIdleMs, shortWatchMs } = this.#times;
     const timeoutSeconds = Math.max(1, Math.floor((watchTimeoutMs * (1 + this.#random())) / 1000));
     const end = new AbortController();
@@ -275,6 +278,7 @@ export class Reflector<K extends ObjectKind> {
           },
           onOpen: (format) => {
             this.#heard();
+            recovery.watching++;
             this.#isOpen = true;
             this.#opened(format);
             steady = clock.setTimer(shortWatchMs, () => this.#works());
@@ -289,6 +293,7 @@ export class Reflector<K extends ObjectKind> {
       if (end.signal.reason === STUCK) throw failure("timeout", "the streamed list stalled");
       throw error;
     } finally {
+      if (this.#isOpen) recovery.watching--;
       overdue.cancel();
       initial?.cancel();
       steady?.cancel();
@@ -356,7 +361,7 @@ export class Reflector<K extends ObjectKind> {
 
   async #wait(error: ApiError, signal: AbortSignal): Promise<void> {
     const { clock, recovery, transport } = this.#options;
-    const { reached, retryAfterMs } = error.facts;
+    const { reached, retryAfterMs, status } = error.facts;
     if (this.#isAnswered) return await recovery.rest(this.#letdowns.next(), signal);
     if (isApiError(error, ...NO_ANSWER)) return await recovery.turn(reached === "absent", signal);
     if (retryAfterMs !== undefined) {
@@ -365,6 +370,8 @@ export class Reflector<K extends ObjectKind> {
       const spread = 1 + Math.min(WIDEST_ASKED, 2 ** (this.#asked - 1)) * this.#random();
       return await clock.sleep(Math.max(atLeastMs, retryAfterMs) * spread, signal);
     }
+    const isOutage = isApiError(error, ...OUTAGES) || GATEWAY_STATUSES.includes(status);
+    if (isOutage && recovery.watching === 0) return await recovery.turn(true, signal);
     if (!isApiError(error, ...CREDENTIALS)) return await recovery.rest(this.#refusals.next(), signal);
     const mended = new AbortController();
     const over = new AbortController();
