@@ -16,7 +16,7 @@ export class Manifests {
   readonly #folder: ManifestFolder;
 
   private constructor(path: string) {
-    const reader = new ManifestReader({ keepsPods: true, limits: { documentMs: 300_000 } });
+    const reader = new ManifestReader({ keepsPods: true });
     this.#folder = new ManifestFolder(path, silentLogger, reader);
   }
 

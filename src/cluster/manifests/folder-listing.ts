@@ -9,7 +9,6 @@ export interface ListedFile {
   readonly stamp: string;
   /** `device:inode` of the file; unchanged by writes in place. */
   readonly inode: string;
-  readonly size: number;
   readonly modifiedMs: number;
 }
 
@@ -107,7 +106,6 @@ async function addFile(draft: Draft, file: string, stats: BigIntStats, isLink: b
   draft.files.set(file, {
     stamp: `${inode}:${stats.size}:${stats.mtimeNs}:${stats.ctimeNs}`,
     inode,
-    size: Number(stats.size),
     modifiedMs: Number(stats.mtimeMs),
   });
   if (isLink) {

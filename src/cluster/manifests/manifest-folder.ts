@@ -2,7 +2,6 @@
  * The files of a folder and their effective objects. Decides when to trust a file; knows nothing about watching or
  * time: the caller decides when to look, and passes the time.
  */
-import { mayHang } from "../../kernel/hanging-calls.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { adoptText, type FileState, fileProblem, STAYS, unreadableState } from "./file-state.ts";
 import { type FolderListing, type ListedFile, listFolder } from "./folder-listing.ts";
@@ -11,17 +10,15 @@ import type { ManifestReader } from "./manifest-reader.ts";
 import { mergeFiles, type RecordMaps, recordsOf } from "./merge.ts";
 import { formatManifestProblem, type ManifestProblem } from "./problem.ts";
 
-/** How long a change or deletion must last before it counts; a file truncated in place may still be growing. */
-const REST_MS = { normal: 20, shortened: 250 } as const;
+/** How long a change or deletion must last before it counts. */
+const REST_MS = 20;
 /** A file written this recently before its first read may change again without a visible change of its times. */
 const RACY_MS = 100;
-/** A listing that takes longer is logged. */
-const SLOW_LISTING_MS = 10_000;
 const MAX_LOGGED_PER_FILE = 20;
 /** The most listings at the start, while files are replaced as they are read. */
 const MOST_LOOKS = 5;
 const UNMOUNTED =
-  "is empty, and on another file system than before, as if its volume had been unmounted (if this is meant, restart)";
+  "the folder is empty, and on another file system than before, as if its volume had been unmounted (if this is meant, restart)";
 
 /** The effect of reading a file: `changed` if its objects may have changed, `replaced` if it must be read again. */
 type ReadEffect = "changed" | "same" | "replaced" | "unreadable";
@@ -53,8 +50,8 @@ export class ManifestFolder {
   /** How many objects and files are refused. */
   #refused = 0;
   #directories: ReadonlyMap<string, string> = new Map();
-  /** The device of each directory; for an unmounted or unreadable one, its previous device. */
-  #devices: ReadonlyMap<string, string> = new Map();
+  /** Of the folder, when it was last read. */
+  #device: string | undefined;
 
   /** @param list lists the files. */
   constructor(root: string, log: Logger, reader: ManifestReader, list = listFolder) {
@@ -67,7 +64,7 @@ export class ManifestFolder {
   /** Reads everything at once. Throws if the folder itself cannot be read. @returns whether all of it could be read. */
   async load(): Promise<boolean> {
     for (let looks = 1; ; looks++) {
-      const listing = await this.#look();
+      const listing = await this.#list(this.#root);
       const { isReplaced, isWhole } = await this.#readAtStart(listing);
       if (isReplaced && looks < MOST_LOOKS) continue;
       this.#merge();
@@ -95,27 +92,22 @@ export class ManifestFolder {
    * @param nowMs monotonic time.
    */
   async refresh(nowMs: number): Promise<Refresh> {
-    const listing = this.#withUnmounted(await this.#look());
+    const listing = await this.#list(this.#root);
+    const device = this.#deviceOf(listing);
+    if (this.#files.size > 0 && listing.files.size === 0 && device !== this.#device) throw new Error(UNMOUNTED);
     let isChanged = false;
     const unsettled = new Map<string, Unsettled>();
-    const isAnyGone = [...this.#files.keys()].some((file) => !listing.files.has(file));
-    const wallMs = Date.now();
     for (const [file, listed] of listing.files) {
-      const state = this.#files.get(file);
-      if (state?.listed.stamp === listed.stamp) continue;
-      // A finished file that was moved in need not settle, except while a known file is missing: perhaps its old name.
-      const isMovedIn = state?.listed.inode !== listed.inode && wallMs - listed.modifiedMs >= REST_MS.normal;
-      const isShortened = state?.listed.inode === listed.inode && listed.size < state.listed.size;
+      if (this.#files.get(file)?.listed.stamp === listed.stamp) continue;
       const rest = this.#restSince(file, listed.stamp, nowMs);
-      const restMs = isMovedIn && !isAnyGone ? 0 : isShortened ? REST_MS.shortened : REST_MS.normal;
-      const effect = nowMs - rest.sinceMs < restMs ? "replaced" : await this.#read(file, listed);
+      const effect = nowMs - rest.sinceMs < REST_MS ? "replaced" : await this.#read(file, listed);
       if (effect === "changed") isChanged = true;
       else if (effect === "replaced") unsettled.set(file, rest);
     }
     for (const file of this.#files.keys()) {
       if (listing.files.has(file) || isUnder(listing.unreadable, file)) continue;
       const rest = this.#restSince(file, "", nowMs);
-      if (nowMs - rest.sinceMs < REST_MS.normal) unsettled.set(file, rest);
+      if (nowMs - rest.sinceMs < REST_MS) unsettled.set(file, rest);
       else {
         this.#files.delete(file);
         isChanged = true;
@@ -146,51 +138,6 @@ export class ManifestFolder {
     return [...this.#unreadable, ...files.flatMap(([, state]) => state.problems), ...this.#duplicates];
   }
 
-  /** Lists the folder. Waits for a file system that hangs, and logs that. */
-  async #look(): Promise<FolderListing> {
-    const hanging = mayHang();
-    let isSlow = false;
-    const timer = setTimeout(() => {
-      isSlow = true;
-      const message = `the folder has not answered for ${SLOW_LISTING_MS / 1000} s; check whether its file system responds`;
-      this.#log.error("Cannot read the manifests, everything stays as it is", new Error(message), { dir: this.#root });
-    }, SLOW_LISTING_MS);
-    timer.unref();
-    try {
-      return await this.#list(this.#root);
-    } finally {
-      clearTimeout(timer);
-      hanging.end();
-      if (isSlow) this.#log.info("The manifests can be read again", { dir: this.#root });
-    }
-  }
-
-  /**
-   * Adds to `unreadable` each directory that has changed its device and lost all files: its volume was unmounted, which
-   * reveals the empty mount point. Throws if that is the folder itself.
-   */
-  #withUnmounted(listing: FolderListing): FolderListing {
-    const devices = new Map<string, string>();
-    const unreadable = new Map(listing.unreadable);
-    for (const [directory, identity] of listing.directories) {
-      const [now = ""] = identity.split(":");
-      const before = this.#devices.get(directory) ?? now;
-      const isRoot = directory === this.#root;
-      const holds = (files: ReadonlyMap<string, unknown>): boolean =>
-        [...files.keys()].some((file) => isRoot || file.startsWith(`${directory}/`));
-      const isUnmounted = before !== now && !holds(listing.files) && holds(this.#files);
-      devices.set(directory, isUnmounted ? before : now);
-      if (!isUnmounted) continue;
-      if (isRoot) throw new Error(`the folder ${UNMOUNTED}`);
-      unreadable.set(directory, UNMOUNTED);
-    }
-    for (const [directory, device] of this.#devices) {
-      if (!devices.has(directory) && isUnder(unreadable, directory)) devices.set(directory, device);
-    }
-    this.#devices = devices;
-    return { ...listing, unreadable };
-  }
-
   #restSince(file: string, stamp: string, nowMs: number): Unsettled {
     const earlier = this.#unsettled.get(file);
     return earlier?.stamp === stamp ? earlier : { stamp, sinceMs: nowMs };
@@ -198,9 +145,7 @@ export class ManifestFolder {
 
   async #read(file: string, listed: ListedFile): Promise<ReadEffect> {
     const before = this.#files.get(file);
-    // A new file with the same text is adopted: unlike the old one it is not still being written.
-    const knownDigest = before?.listed.inode === listed.inode ? before.digest : undefined;
-    const reading = await this.#reader.read({ file, inode: listed.inode, knownDigest });
+    const reading = await this.#reader.read({ file, inode: listed.inode, knownDigest: before?.digest });
     switch (reading.kind) {
       case "replaced":
         return "replaced";
@@ -212,7 +157,7 @@ export class ManifestFolder {
         return "unreadable";
       }
       case "read": {
-        const { state, ignored } = adoptText(file, listed, reading, before);
+        const { state, ignored } = adoptText(listed, reading, before);
         this.#files.set(file, state);
         if (ignored.length > 0) this.#log.v(2, "Manifest objects of other kinds ignored", { file, objects: ignored });
         return "changed";
@@ -230,7 +175,12 @@ export class ManifestFolder {
     this.#duplicates = merged.duplicates;
   }
 
+  #deviceOf({ directories }: FolderListing): string | undefined {
+    return directories.get(this.#root)?.split(":")[0];
+  }
+
   #noteListing(listing: FolderListing): void {
+    this.#device = this.#deviceOf(listing);
     this.#directories = listing.directories;
     this.#unreadable = Array.from(listing.unreadable, ([place, reason]) => {
       const isHolding = [...this.#files].some(([file, { objects }]) => objects.size > 0 && isIn(place, file));

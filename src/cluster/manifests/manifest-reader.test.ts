@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, openSync, statSync } from "node:fs";
+import { statSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -11,9 +11,6 @@ import { signalChild } from "../../kernel/child-process.ts";
 import { ManifestFolder } from "./manifest-folder.ts";
 import { ManifestReader, type ReadLimits, type ReadRequest, readRegularFile } from "./manifest-reader.ts";
 import { RecordingLogger, serviceYaml, TempFolder } from "./testing/manifest-bench.ts";
-
-/** Invalid YAML escapes: each is an error, and so many take seconds. */
-const BAD_ESCAPES = "\\q".repeat(200_000);
 
 function annotated(name: string, value: string, port = 80): string {
   return serviceYaml(name, port).replace("spec:", `  annotations:\n    note: "${value}"\nspec:`);
@@ -83,21 +80,6 @@ test("thousands of files, documents and items of lists are read with turns for e
   assert.ok(heldMs < stretched(150), `the event loop was held for ${Math.round(heldMs)} ms`);
 });
 
-test("a document that takes too long is refused, its last version stays, the rest goes on", async () => {
-  using it = new ReadOnce({ documentMs: 300 });
-  it.temp.write("a.yaml", [serviceYaml("a"), serviceYaml("b"), serviceYaml("c")].join("---\n"));
-  await it.folder.load();
-  await it.settle();
-  it.temp.write("a.yaml", [serviceYaml("a", 81), annotated("b", BAD_ESCAPES, 81), serviceYaml("c", 81)].join("---\n"));
-  it.temp.write("d.yaml", serviceYaml("d"));
-  await it.settle();
-  assert.deepEqual(it.ports().toSorted(), ["a 81", "b 80", "c 81", "d 80"]);
-  assert.deepEqual(it.problems(), ["2 : is not used: parsing it takes more than 300 ms; split or simplify it"]);
-  await it.settle();
-  assert.equal(it.log.take().length, 1, "named once");
-  assert.equal(Object.hasOwn(globalThis, Symbol.for("kube-proxy-ts.limited-work")), false);
-});
-
 test("a document that is too large is refused by its place", async () => {
   using it = new ReadOnce({ documentCharacters: 500_000 });
   it.temp.write("a.yaml", `${serviceYaml("a")}---\n${annotated("b", "x".repeat(500_000))}---\n${serviceYaml("c")}`);
@@ -140,35 +122,6 @@ test("a file that is too large is not read, for it would be with every look", as
   await assert.rejects(readRegularFile(file, inode, 8), /^Error: it is larger than 8 bytes; split it$/);
   assert.equal(reads.mock.callCount(), 0);
   assert.equal((await readRegularFile(file, inode, 9))?.length, 9);
-});
-
-test("a read that hangs holds up its own file system only, until it returns", async () => {
-  using temp = new TempFolder();
-  const reader = new ManifestReader({
-    limits: { readMs: 300 },
-    readFile: async (file, ...more) => {
-      // A pipe without a writer.
-      if (file.includes("hang")) await open(`${file}.pipe`, "r");
-      return await readRegularFile(file, ...more);
-    },
-  });
-  temp.write("hang.yaml", serviceYaml("h"));
-  temp.write("a.yaml", serviceYaml("a"));
-  execFileSync("mkfifo", [temp.at("hang.yaml.pipe")]);
-  const elsewhere = (file: string): ReadRequest => ({ file: temp.at(file), inode: "0:1", knownDigest: undefined });
-  const hung = await reader.read(elsewhere("hang.yaml"));
-  assert.match(hung.kind === "unreadable" ? hung.reason : hung.kind, /^reading it took more than 300 ms/);
-  assert.equal((await reader.read(requestFor(temp.at("a.yaml")))).kind, "read");
-  const beside = await reader.read(elsewhere("a.yaml"));
-  assert.match(beside.kind === "unreadable" ? beside.reason : beside.kind, /still hangs/);
-  closeSync(openSync(temp.at("hang.yaml.pipe"), "w"));
-  const startMs = performance.now();
-  let again = beside;
-  while (again.kind === "unreadable" && performance.now() - startMs < 15_000) {
-    await new Promise((resolve) => setTimeout(resolve, 5));
-    again = await reader.read(elsewhere("a.yaml"));
-  }
-  assert.equal(again.kind, "replaced", "looked at again");
 });
 
 for (const which of ["read", "list"]) {

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { type FSWatcher, watch } from "node:fs";
 import { basename } from "node:path";
 import { systemClock } from "../../async/clock.ts";
+import { mayHang } from "../../kernel/hanging-calls.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { ObjectSink, ObjectSource } from "../object-source.ts";
@@ -35,6 +36,8 @@ export interface ManifestsSource extends ObjectSource {
   problems(): readonly ManifestProblem[];
 }
 
+/** A look at the folder that takes longer is logged. */
+const SLOW_LOOK_MS = 10_000;
 /** The interval while the folder is gone or cannot be watched, and at the start while part of it is unreadable. */
 const BLIND_RESCAN_MS = 500;
 
@@ -70,7 +73,7 @@ async function follow(
 ): Promise<void> {
   try {
     const endMs = systemClock.monotonicMs() + startWaitMs;
-    while (!(await folder.load()) && !signal.aborted) {
+    while (!(await answered(folder.load(), dir, log)) && !signal.aborted) {
       const leftMs = endMs - systemClock.monotonicMs();
       if (leftMs <= 0) break;
       await systemClock.sleep(Math.min(BLIND_RESCAN_MS, leftMs), signal);
@@ -117,12 +120,31 @@ async function tryRefresh(
   wasLost: boolean,
 ): Promise<Refresh | undefined> {
   try {
-    const refresh = await folder.refresh(performance.now());
+    const refresh = await answered(folder.refresh(performance.now()), dir, log);
     if (wasLost) log.info("The manifests can be read again", { dir });
     return refresh;
   } catch (error) {
     if (!wasLost) log.error("Cannot read the manifests, everything stays as it is", error, { dir });
     return undefined;
+  }
+}
+
+/** Waits for a file system that hangs, and logs that. */
+async function answered<T>(look: Promise<T>, dir: string, log: Logger): Promise<T> {
+  const hanging = mayHang();
+  let isSlow = false;
+  const timer = setTimeout(() => {
+    isSlow = true;
+    const message = `the folder has not answered for ${SLOW_LOOK_MS / 1000} s; check whether its file system responds`;
+    log.error("Cannot read the manifests, everything stays as it is", new Error(message), { dir });
+  }, SLOW_LOOK_MS);
+  timer.unref();
+  try {
+    return await look;
+  } finally {
+    clearTimeout(timer);
+    hanging.end();
+    if (isSlow) log.info("The manifests can be read again", { dir });
   }
 }
 

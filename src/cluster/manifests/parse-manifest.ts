@@ -6,28 +6,27 @@ import { messageOf } from "../../logging/message-of.ts";
 import { upstreamTags } from "../../text/upstream-yaml.ts";
 import { addBroken, addDocument, addUnparsed, finished, newDraft, type ParsedManifest } from "./manifest-objects.ts";
 
-/** Callbacks and options of the caller. */
-interface ParseHooks {
-  /** Limits the parsing of a document of this length. @throws Error whose message is a predicate. @default no limit */
-  guarded?<T>(length: number, work: () => T): T;
+interface ParseOptions {
+  /** The most characters of a document. @default no limit */
+  readonly most?: number;
   /** Keeps Pods, and pod names in slices. @default false */
   readonly keepsPods?: boolean;
 }
 
 /** Parses the documents of a YAML file one by one. Never throws. */
-export function* manifestSteps(text: string, file: string, hooks: ParseHooks): Steps<ParsedManifest> {
-  const { guarded = (_length, work) => work(), keepsPods = false } = hooks;
+export function* manifestSteps(text: string, file: string, options: ParseOptions): Steps<ParsedManifest> {
+  const { most = Number.POSITIVE_INFINITY, keepsPods = false } = options;
   const draft = newDraft(file, keepsPods);
   let number = 0;
   for (const piece of splitDocuments(text.replaceAll(/\r\n?|\u0085/g, "\n"))) {
     number++;
-    let document: YamlDocument;
-    try {
-      document = guarded(piece.text.length, () => readYamlDocument(piece));
-    } catch (error) {
-      addBroken(draft, number, piece.line, messageOf(error));
+    const { length } = piece.text;
+    if (length > most) {
+      const message = `is not parsed: it has ${length} characters, more than the limit of ${most}; split it with "---" lines`;
+      addBroken(draft, number, piece.line, message);
       continue;
     }
+    const document = readYamlDocument(piece);
     yield;
     const { line, raw, error } = document;
     if (error !== undefined) {

@@ -32,12 +32,9 @@ interface ReadChoice {
   readonly keepsPods?: boolean;
 }
 
-/** A command has nothing else to do, so parsing may take long. */
-const commandReader = (keepsPods: boolean) => new ManifestReader({ keepsPods, limits: { documentMs: 300_000 } });
-
 /** Reads a folder, or a single file of any name. Rejects if it cannot be read at all. */
 export async function readManifests(path: string, { keepsPods = false }: ReadChoice = {}): Promise<ClusterRecords> {
-  const folder = new ManifestFolder(path, silentLogger, commandReader(keepsPods));
+  const folder = new ManifestFolder(path, silentLogger, new ManifestReader({ keepsPods }));
   await folder.load();
   return clusterRecords(folder.objects(), folder.problems());
 }
@@ -48,7 +45,7 @@ export async function readManifestText(
   file: string,
   { keepsPods = false }: ReadChoice = {},
 ): Promise<ClusterRecords> {
-  const { objects, problems } = await commandReader(keepsPods).parse(text, file);
+  const { objects, problems } = await new ManifestReader({ keepsPods }).parse(text, file);
   return clusterRecords([...objects.values()], problems);
 }
 
