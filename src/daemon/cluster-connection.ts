@@ -52,7 +52,7 @@ export async function connectCluster(daemon: ClusterConnectionOptions): Promise<
     keepsPods,
     streamsLists: gates.isEnabled("WatchListClient"),
     takesProtobuf: prefersProtobuf(acceptContentTypes || contentType),
-    onProblem: (resource, problem) => health.setWatchFailure(resource, problem),
+    onProblem: (resource, problem) => health.setClusterFailure(`watch of ${resource}`, problem),
     onHeard: (resource) => {
       onHeard(resource);
       health.setHeard(resource);
@@ -71,7 +71,8 @@ export async function connectCluster(daemon: ClusterConnectionOptions): Promise<
     if (startupTaint === "") return;
     const transport = client.newTransport();
     const uid = () => source.uidOf({ apiVersion: "v1", kind: "Node", name: nodeName });
-    await apiserver.removeStartupTaint({ transport, nodeName, uid, key: startupTaint, clock, log }, signal);
+    const onProblem = (problem: string | undefined) => health.setClusterFailure("start-up taint", problem);
+    await apiserver.removeStartupTaint({ transport, nodeName, uid, key: startupTaint, clock, log, onProblem }, signal);
   };
   return { source, events, removeStartupTaint };
 }

@@ -178,6 +178,10 @@ inNetns(import.meta.url, { name: "apidaemon", timeoutMs: 180_000 }, () => {
     put("example.com/starting", "other");
     const daemon = startApiDaemon(t, server, { args: ["--startup-taint=example.com/starting"] });
     await daemon.until("the refusal", () => /start-up taint cannot be removed.*403.*patch of nodes/.test(daemon.log));
+    const failures = async () => Object(await (await fetch("http://127.0.0.1:10256/healthz?verbose")).json()).failures;
+    const [failure] = await failures();
+    assert.equal(failure.subject, "start-up taint");
+    assert.match(failure.reason, /403/);
     assert.match(rules(), /--to-destination 10\.128\.1\.1:8080/);
     let isChanged = false;
     server.switches.fault = ({ verb, plural }) => {
@@ -189,6 +193,7 @@ inNetns(import.meta.url, { name: "apidaemon", timeoutMs: 180_000 }, () => {
     };
     server.switches.isAllowed = undefined;
     await daemon.until("the removal", () => daemon.log.includes("Removed the start-up taint"));
+    assert.equal(await failures(), undefined);
     assert.deepEqual(server.store.objects("nodes").get("node-a")?.object.spec, {
       podCIDR: "10.244.0.0/24",
       taints: ["other", "late"].map((key) => ({ key, effect: "NoSchedule" })),

@@ -16,7 +16,10 @@ test("a start-up taint that may not be removed is told once, again when the reas
   const stop = new AbortController();
   const transport = { send, close: () => {} };
   const uid = () => "one";
-  const removing = removeStartupTaint({ transport, nodeName: "n", uid, key: "starting", clock, log }, stop.signal);
+  const problems: (string | undefined)[] = [];
+  const onProblem = (problem: string | undefined) => void problems.push(problem);
+  const options = { transport, nodeName: "n", uid, key: "starting", clock, log, onProblem };
+  const removing = removeStartupTaint(options, stop.signal);
   await clock.advance(299_000);
   assert.deepEqual([attempts, log.errors().length], [60, 1]);
   await clock.advance(10_000);
@@ -24,6 +27,7 @@ test("a start-up taint that may not be removed is told once, again when the reas
   reason = "patch nodes: 409 Conflict";
   await clock.advance(10_000);
   assert.equal(log.errors().length, 3);
+  assert.deepEqual([...new Set(problems)], ["patch nodes: 403 Forbidden", reason]);
   stop.abort();
   await removing;
 });

@@ -29,14 +29,21 @@ test("a Node that is deleted and registered again loses the start-up taint, too,
   const stop = new AbortController();
   const uid = () => node?.metadata.uid;
   const transport = { send, close: () => {} };
-  const removing = removeStartupTaint({ transport, nodeName: "n", uid, key: "starting", clock, log }, stop.signal);
+  let problem: string | undefined;
+  const onProblem = (reason: string | undefined) => {
+    problem = reason;
+  };
+  const options = { transport, nodeName: "n", uid, key: "starting", clock, log, onProblem };
+  const removing = removeStartupTaint(options, stop.signal);
   const pass = async () => {
     for (let look = 0; look < 4; look++) await clock.advance(5_000);
     return requests.splice(0).join(" ");
   };
   assert.match(await pass(), /^get( get)+$/, "it is waited for");
+  assert.equal(problem, "404");
   node = tainted("one");
   assert.equal(await pass(), "get patch");
+  assert.equal(problem, undefined);
   node = undefined;
   assert.equal(await pass(), "");
   node = tainted("two");

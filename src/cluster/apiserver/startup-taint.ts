@@ -15,6 +15,8 @@ interface StartupTaintOptions {
   readonly key: string;
   readonly clock: Clock;
   readonly log: Logger;
+  /** Called with the reason why the taint cannot be removed, and with `undefined` once it is. */
+  readonly onProblem: (problem: string | undefined) => void;
 }
 
 /** Also the interval of checks whether the Node is still the same object. */
@@ -28,7 +30,7 @@ const REMIND_AFTER_MS = 300_000;
  * rules stay. Ends when the signal aborts. Never rejects.
  */
 export async function removeStartupTaint(options: StartupTaintOptions, signal: AbortSignal): Promise<void> {
-  const { key: taint, transport, uid, clock, log } = options;
+  const { key: taint, transport, uid, clock, log, onProblem } = options;
   let isDue = true;
   let doneUid: string | undefined;
   let told: { readonly reason: string; readonly atMs: number } | undefined;
@@ -42,10 +44,12 @@ export async function removeStartupTaint(options: StartupTaintOptions, signal: A
         isDue = false;
         doneUid = knownUid;
         told = undefined;
+        onProblem(undefined);
         transport.close();
       } catch (error) {
         if (signal.aborted) break;
         const [reason, atMs] = [messageOf(error), clock.monotonicMs()];
+        onProblem(reason);
         if (told?.reason !== reason || atMs - told.atMs >= REMIND_AFTER_MS) {
           const facts = { taint, needs: "get and patch of nodes" };
           log.error("The start-up taint cannot be removed, trying again", error, facts);

@@ -150,11 +150,11 @@ test("a health-check port that is taken is named beside the rules that are refus
 test("a resource that cannot be watched is named until it can, and changes no verdict", () => {
   const { health } = setUp();
   health.updated("IPv4");
-  health.setWatchFailure("services", "watch services: 403 Forbidden");
+  health.setClusterFailure("watch of services", "watch services: 403 Forbidden");
   const { status, body } = healthAnswer(health.verdict(), false);
   assert.equal(status, 200);
   assert.ok(body.endsWith(',"failures":[{"subject":"watch of services","reason":"watch services: 403 Forbidden"}]}'));
-  health.setWatchFailure("services", undefined);
+  health.setClusterFailure("watch of services", undefined);
   assert.doesNotMatch(healthAnswer(health.verdict(), false).body, /failures/);
 });
 

@@ -25,7 +25,7 @@ interface FamilyHealth {
   readonly remarks: readonly string[];
 }
 
-/** What the start waits for, a part of the rules that the kernel rejects, a taken health-check port, or a resource that cannot be watched. All are retried. */
+/** What the start waits for, a part of the rules that the kernel rejects, a taken health-check port, a resource that cannot be watched, or a start-up taint that may not be removed. All are retried. */
 interface StandingFailure extends SyncFailure {
   /** Absent if it does not concern a single family. */
   readonly ipFamily?: IpFamily;
@@ -81,7 +81,7 @@ export class ProxyHealth implements HealthReporter {
     IPv4: new FamilyState(),
     IPv6: new FamilyState(),
   };
-  readonly #watchFailures = new Map<string, string>();
+  readonly #clusterFailures = new Map<string, string>();
   /** Monotonic time, by resource. */
   readonly #heardMs = new Map<string, number>();
   #isNodeEligible = false;
@@ -132,12 +132,14 @@ export class ProxyHealth implements HealthReporter {
   }
 
   /**
-   * A resource of the API server cannot be watched, or can again (`undefined`). Only reported in the answers: the last
-   * known good rules are in force, and another node would be no better off.
+   * The API server does not do something, or does it again (`undefined`). Only reported in the answers: the last known
+   * good rules are in force, and another node would be no better off.
+   *
+   * @param subject `watch of services`
    */
-  setWatchFailure(resource: string, reason: string | undefined): void {
-    if (reason === undefined) this.#watchFailures.delete(resource);
-    else this.#watchFailures.set(resource, reason);
+  setClusterFailure(subject: string, reason: string | undefined): void {
+    if (reason === undefined) this.#clusterFailures.delete(subject);
+    else this.#clusterFailures.set(subject, reason);
   }
 
   /** The API server has sent something about a resource. */
@@ -207,7 +209,7 @@ export class ProxyHealth implements HealthReporter {
       failures: [
         ...(this.#waiting === undefined ? [] : [{ subject: "start", reason: this.#waiting.reason }]),
         ...IP_FAMILIES.flatMap((family) => [...this.#states[family].failures, ...this.#states[family].portFailures]),
-        ...Array.from(this.#watchFailures, ([resource, reason]) => ({ subject: `watch of ${resource}`, reason })),
+        ...Array.from(this.#clusterFailures, ([subject, reason]) => ({ subject, reason })),
         ...(isReached ? [] : found),
       ],
       degraded: [
