@@ -2,6 +2,7 @@
 import type { ParseArgsOptionsConfig } from "node:util";
 import { parseArgs } from "../kernel/node-util.ts";
 import { fitHelp } from "../text/fit-lines.ts";
+import { quoteGo } from "../text/go-text.ts";
 import { COLOURS, EXIT_SUCCESS, inspecting, type Output, UsageError } from "./output.ts";
 import { nearestWord } from "./suggestion.ts";
 
@@ -72,11 +73,26 @@ function readWords<const T extends ParseArgsOptionsConfig>(
 ) {
   // What kubectl's users type: all namespaces are looked at anyway.
   const args = argv.filter((word) => !ALL_NAMESPACES.has(word) || Object.hasOwn(options, "all-namespaces"));
+  const isKnown = (name: string): boolean =>
+    Object.hasOwn(options, name) || Object.values(options).some(({ short }) => short === name);
+  const end = args.indexOf("--");
+  for (const word of end < 0 ? args : args.slice(0, end)) refuseOneWord(word, isKnown, flagHint(command, "", []));
   try {
     return parseArgs({ args, options, allowPositionals });
   } catch (error) {
     throw refusal(command, error, Object.keys(options));
   }
+}
+
+/** An item of a container's `args` such as `"--v 4"`: no shell separates the value. @param joint of a short flag. @throws UsageError */
+export function refuseOneWord(word: string, isFlag: (name: string) => boolean, hint: string, joint = ""): void {
+  const [, flag = "", name = "", value = ""] = /^(--?([\w-]+))\s+(.+)$/s.exec(word) ?? [];
+  if (!isFlag(name)) return;
+  const joined = flag + (flag.startsWith("--") ? "=" : joint) + value.trim();
+  throw new UsageError(
+    `${quoteGo(word)} is a flag and its value in one word: write ${quoteGo(joined)}, or two words`,
+    hint,
+  );
 }
 
 /**

@@ -1,7 +1,7 @@
 /** The settings of a plan: a checked configuration, made from a file's content and its overrides. */
 import { API_VERSION, type DraftConfig, KIND, type KubeProxyConfig } from "../config/config.ts";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../settings/defaults.ts";
-import { checkConfig } from "../settings/validate.ts";
+import { checkConfig, IS_VARIABLE } from "../settings/validate.ts";
 import { invalidInput, messageOf } from "./cluster.ts";
 import { PlanError } from "./plan-error.ts";
 
@@ -39,6 +39,12 @@ export async function checkedSettings({
   const checked = checkConfig(node === undefined || node === "" ? draft : { ...draft, hostnameOverride: node });
   if (!checked.ok) throw new PlanError("config-invalid", `the configuration cannot be used: ${checked.message}`);
   const { hostnameOverride } = checked.config;
+  if (IS_VARIABLE.test(hostnameOverride)) {
+    throw new PlanError(
+      "config-invalid",
+      `the name of the node, ${hostnameOverride}, is a variable that nothing has replaced: give the name itself`,
+    );
+  }
   if (hostnameOverride !== "" && hostnameOverride.trim() === "") {
     throw new PlanError(
       "config-invalid",

@@ -36,6 +36,9 @@ type CheckResult =
   | { readonly ok: true; readonly config: KubeProxyConfig }
   | { readonly ok: false; readonly errors: readonly string[]; readonly message: string };
 
+/** `$(NODE_NAME)`, `${NODE_NAME}`, `%NODE_NAME%`: what a shell or the kubelet should have replaced. */
+export const IS_VARIABLE = /\$[({]?\w|%\w+%/;
+
 /**
  * Checks a resolved configuration (after `applyPlatformDefaults`).
  *

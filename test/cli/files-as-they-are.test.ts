@@ -213,3 +213,15 @@ test("a dump of PowerShell's is read as any other", async (t) => {
     assert.equal(compared.out, "No differences.\n", compared.err);
   }
 });
+
+test("a flag and its value in one word, and a node name that is a variable, are named by the commands", async () => {
+  const inOneWord = await runCommand(explain, ["shop/web", "--filename examples"]);
+  assert.match(
+    inOneWord.err,
+    /"--filename examples" is a flag and its value in one word: write "--filename=examples", or two words/,
+  );
+  await assert.rejects(runCommand(render, ["-f examples"]), /write "-fexamples", or two words/);
+  const unreplaced = await runCommand(explain, ["shop/web", "-f", "examples", "--node", "$(NODE_NAME)"]);
+  assert.deepEqual([unreplaced.status, unreplaced.out], [2, ""]);
+  assert.match(unreplaced.err, /the name of the node, \$\(NODE_NAME\), is a variable that nothing has replaced/);
+});

@@ -173,7 +173,10 @@ describe("parseCommandLine: errors", () => {
     for (const [args, message] of cases) {
       const error = refusal(...args);
       assert.equal(error.message, message, args.join(" "));
-      assert.match(error.hint ?? "", /^(Did you mean --[a-z-]+\? Otherwise s|S)ee 'kube-proxy --help'\.$/);
+      assert.match(
+        error.hint ?? "",
+        /^(Did you mean --[a-z-]+\? Otherwise s|S)ee 'kube-proxy --help'\.$|^kube-proxy has no --[a-z-]+ since v1\.\d+\. /,
+      );
     }
   });
 
@@ -354,3 +357,22 @@ const FIELDS_OF_FLAGS = `
   vmodule logging.vmodule
   windows-priorityclass windowsPriorityClass
 `;
+
+describe("flags that kube-proxy no longer has", () => {
+  it("are named with the release since which", () => {
+    for (const [arg, hint] of [
+      ["--logtostderr", /^kube-proxy has no --logtostderr since v1\.26\. Lines go to standard error/],
+      ["--log_dir=/var/log", /^kube-proxy has no --log_dir since v1\.26/],
+      ["--cleanup-ipvs=false", /since v1\.21\. --cleanup does it always/],
+      ["--resource-container=", /since v1\.16/],
+      ["--cleanup-iptables", /since v1\.15\. It is --cleanup now/],
+      ["--conntrack-max=1", /since v1\.15\. Use --conntrack-min and --conntrack-max-per-core/],
+    ] as const) {
+      assert.throws(
+        () => parseCommandLine([arg]),
+        (error) => error instanceof UsageError && hint.test(error.hint ?? ""),
+        arg,
+      );
+    }
+  });
+});

@@ -9,7 +9,7 @@ import { releaseOf } from "../../config/release.ts";
 import { buildInfo, rawVersionText, versionText } from "../../program/version.ts";
 import { quoteGo } from "../../text/go-text.ts";
 import { UsageError } from "../output.ts";
-import { flagHint } from "../subcommand-options.ts";
+import { flagHint, refuseOneWord } from "../subcommand-options.ts";
 import { helpText } from "./help.ts";
 import { COMPATIBILITY, HELP, VERSION } from "./process.ts";
 import { FLAGS } from "./table.ts";
@@ -102,7 +102,7 @@ function parseFlags(args: readonly string[]) {
       positional.push(...args.slice(index + 1));
       break;
     }
-    refuseOneWord(arg);
+    refuseOneWord(arg, (name) => byName.has(name.replaceAll("_", "-")), flagHint("kube-proxy", "", []), "=");
     if (arg.startsWith("--")) setLong(arg, set, nextText);
     else if (arg.startsWith("-") && arg.length > 1) setShort(arg.slice(1), set, nextText);
     else positional.push(arg);
@@ -119,16 +119,27 @@ type NextText = (missing: string) => string;
 /** Upstream prints all flags before such an error, which is then hard to find; a hint line after it does the job. */
 function fail(message: string, given = ""): never {
   const names = FLAGS.filter(({ deprecated }) => deprecated === undefined).map(({ name }) => name);
-  throw new UsageError(message, flagHint("kube-proxy", given === "--mode" ? "--proxy-mode" : given, names));
+  const hint = removalOf(given) ?? flagHint("kube-proxy", given === "--mode" ? "--proxy-mode" : given, names);
+  throw new UsageError(message, hint);
 }
 
-/** An item of a container's `args` such as `"--v 4"`: no shell separates the value. */
-function refuseOneWord(arg: string): void {
-  const [, flag = "", name = "", value = ""] = /^(--?([\w-]+))\s+(.+)$/s.exec(arg) ?? [];
-  if (!byName.has(name.replaceAll("_", "-"))) return;
-  fail(
-    `${quoteGo(arg)} is a flag and its value in one word: write ${quoteGo(`${flag}=${value.trim()}`)}, or two words`,
-  );
+/** Flags that kube-proxy no longer has: since when, and what to do (upstream's change logs). */
+const REMOVED: readonly (readonly [names: string, release: string, instead: string])[] = [
+  ["cleanup-iptables", "v1.15", "It is --cleanup now."],
+  ["conntrack-max", "v1.15", "Use --conntrack-min and --conntrack-max-per-core."],
+  ["resource-container", "v1.16", "Leave it out."],
+  ["cleanup-ipvs", "v1.21", "--cleanup does it always."],
+  [
+    "add-dir-header alsologtostderr log-backtrace-at log-dir log-file-max-size logtostderr one-output skip-headers skip-log-headers stderrthreshold",
+    "v1.26",
+    "Lines go to standard error; -v and --vmodule say how many.",
+  ],
+];
+
+function removalOf(flag: string): string | undefined {
+  const name = flag.replace(/^--/, "").replaceAll("_", "-");
+  const [, release, instead] = REMOVED.find(([names]) => names.split(" ").includes(name)) ?? [];
+  return release === undefined ? undefined : `kube-proxy has no ${flag} since ${release}. ${instead}`;
 }
 
 function setLong(arg: string, set: Set, nextText: NextText): void {

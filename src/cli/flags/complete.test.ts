@@ -150,7 +150,7 @@ describe("completeOptions without a file", () => {
 });
 
 describe("completeOptions with a file", () => {
-  it("drops the other flags without a word", async () => {
+  it("drops the other flags, and names them", async () => {
     const { config, notices, flagSnapshot, actions } = await complete(
       [
         "--config=FILE",
@@ -166,7 +166,10 @@ describe("completeOptions with a file", () => {
     );
     assert.deepEqual([config.mode, config.featureGates, config.clientConnection.kubeconfig], ["iptables", {}, ""]);
     assert.equal(config.metricsBindAddress, "127.0.0.1:10249");
-    assert.deepEqual(notices, []);
+    assert.deepEqual(
+      notices.map(({ facts }) => facts.flags),
+      [["--feature-gates", "--kubeconfig", "--metrics-port", "--proxy-mode"]],
+    );
     assert.deepEqual(
       [actions.master, actions.manifests, actions.cleanup, actions.configFile],
       ["m", "d", true, "FILE"],
@@ -300,4 +303,57 @@ describe("the shortest time between two syncs", () => {
     assert.equal(await shortest(["--config=FILE"], "mode: iptables\niptables: {minSyncPeriod: 0s}\n"), 1);
     assert.equal(await shortest(["--config=FILE"], "mode: userspace\n"), 1000);
   });
+});
+
+describe("flags beside a file", () => {
+  const idle = async (...args: readonly string[]): Promise<unknown> => {
+    const { notices } = await complete(["--config=FILE", ...args], "mode: iptables\n");
+    return notices
+      .filter(({ message }) => /without effect/.test(message))
+      .map(({ level, facts }) => [level, facts.flags]);
+  };
+
+  it("are named once if they have no effect", async () => {
+    assert.deepEqual(await idle("--metrics-bind-address=0.0.0.0", "--compatibility=v1.36", "--proxy-mode=nftables"), [
+      ["warning", ["--compatibility", "--metrics-bind-address", "--proxy-mode"]],
+    ]);
+    assert.deepEqual(await idle("--kubeconfig=/x", "--metrics-port=1", "--kubeconfig=/y"), [
+      ["warning", ["--kubeconfig", "--metrics-port"]],
+    ]);
+  });
+
+  it("are silent if they count, as on a stock kubeadm node", async () => {
+    assert.deepEqual(await idle("--hostname-override=node-a"), []);
+    assert.deepEqual(
+      await idle(
+        "-v=4",
+        "--vmodule=a=1",
+        "--logging-format=json",
+        "--master=https://a",
+        "--inspect-socket=/x",
+        "--init-only",
+      ),
+      [],
+    );
+    const { notices } = await complete(["--config=FILE", "--hostname-override=node-a"], "mode: iptables\n");
+    assert.deepEqual(notices, []);
+    assert.deepEqual((await complete(["--metrics-bind-address=0.0.0.0", "--proxy-mode=iptables"])).notices, []);
+  });
+});
+
+describe("a node name that is a variable", () => {
+  for (const name of ["$(NODE_NAME)", `\${NODE_NAME}`, "$NODE_NAME", "%NODE_NAME%"]) {
+    it(`is named: ${name}`, async () => {
+      for (const [args, file] of [
+        [[`--hostname-override=${name}`, "--proxy-mode=iptables"], undefined],
+        [["--config=FILE"], `mode: iptables\nhostnameOverride: "${name}"\n`],
+      ] as const) {
+        const { notices } = await complete(args, file);
+        assert.match(
+          notices.map(({ level, message }) => `${level}: ${message}`).join(),
+          /^warning: The node's name is a variable/,
+        );
+      }
+    });
+  }
 });

@@ -5,15 +5,16 @@
 import { appendPortIfNeeded } from "../../config/bind-address.ts";
 import type { DraftConfig, KubeProxyConfig } from "../../config/config.ts";
 import { type FeatureGates, setFeatureGates } from "../../config/feature-gates.ts";
+import type { AnyFlag } from "../../config/flag.ts";
 import { type Release, releaseOf } from "../../config/release.ts";
 import { defaultModeOn, MODES } from "../../dataplane/registry.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, periodsOf, resolveDocument } from "../../settings/defaults.ts";
-import { checkConfig, loggingErrors } from "../../settings/validate.ts";
+import { checkConfig, IS_VARIABLE, loggingErrors } from "../../settings/validate.ts";
 import { joinErrors } from "../../text/go-text.ts";
 import { CommandError } from "../output.ts";
 import type { FlagValues, ValuesOf } from "./command-line.ts";
-import { ACTIONS, HOSTNAME_OVERRIDE } from "./process.ts";
+import { ACTIONS, HELP, HOSTNAME_OVERRIDE, LOG_FILE, VERSION, WINDOWS_SERVICE } from "./process.ts";
 import { FLAGS, HEALTHZ_PORT_FLAG, LOGGING_FLAGS, METRICS_PORT_FLAG, minSyncPeriodFlag, PROXY_MODE } from "./table.ts";
 
 /** A line to log later: logging depends on the configuration, which is not complete yet. */
@@ -59,6 +60,11 @@ export async function completeOptions(flags: FlagValues, deps: CompleteDeps): Pr
   const modeNotices = merged.mode === "" ? defaultModeNotices(releaseOf(merged)) : [];
   notices.push(...modeNotices);
   const config = overrideHostname(applyPlatformDefaults(merged), flags);
+  if (IS_VARIABLE.test(config.hostnameOverride)) {
+    const message =
+      "The node's name is a variable that nothing has replaced: no Node has it, and policies Local find no endpoint here";
+    notices.push({ level: "warning", message, facts: { hostnameOverride: config.hostnameOverride } });
+  }
   const gates = setFeatureGates(config.featureGates, releaseOf(config));
   if (!gates.ok) throw new CommandError(`failed complete: ${gates.error}`);
   notices.push(
@@ -119,6 +125,12 @@ function withDeprecatedPort(address: string, port: number): string {
   return port === 0 ? "" : appendPortIfNeeded(address, port);
 }
 
+/** What counts beside a configuration file (reference start.md §2.3). */
+const COUNTING: ReadonlySet<AnyFlag> = new Set<AnyFlag>([
+  ...[...Object.values(ACTIONS), ...LOGGING_FLAGS],
+  ...[HELP, HOSTNAME_OVERRIDE, LOG_FILE, VERSION, WINDOWS_SERVICE],
+]);
+
 async function configFromFile(path: string, flags: FlagValues, deps: CompleteDeps, notices: Notice[]): Promise<Merged> {
   const { ConfigDecodeError, decodeConfiguration } = await import("../../settings/v1alpha1-decode.ts");
   const content = await readContent(path, deps);
@@ -127,6 +139,11 @@ async function configFromFile(path: string, flags: FlagValues, deps: CompleteDep
     if (strictError !== undefined) {
       const message = "Using lenient decoding as strict decoding failed";
       notices.push({ level: "info", message, facts: { err: strictError } });
+    }
+    const idle = FLAGS.filter((flag) => flags.isGiven(flag) && !COUNTING.has(flag)).map(({ name }) => `--${name}`);
+    if (idle.length > 0) {
+      const message = "Flags without effect beside --config: set their fields in the file instead";
+      notices.push({ level: "warning", message, facts: { flags: idle, file: path } });
     }
     for (const { config } of MODES) {
       const message = config.notice?.(document);
