@@ -41,7 +41,7 @@ test("ebpf: no bpf file system, a cgroup that goes and comes, no capability", {
     assert.deepEqual(more, []);
     assert.deepEqual(await health(), [
       "200",
-      `decided at the socket in ${cgroupRoot}; 1 service ports, 0 connected UDP sockets`,
+      `decided at the socket in ${cgroupRoot} for the node and 0 pods; 1 service ports, 0 connected UDP sockets`,
     ]);
   });
 
