@@ -19,7 +19,7 @@ import { LOCALHOST } from "../nftables/localhost-relay.ts";
 import { destinationsOf, LISTS } from "./installed.ts";
 import { pinFolderOf } from "./node-pins.ts";
 import { closeAll, memoryOf } from "./open-maps.ts";
-import { ledAtLocalhost } from "./packet-path.ts";
+import { leadsLocalhost } from "./packet-path.ts";
 import { socketChain } from "./socket-chain.ts";
 import { SocketPins } from "./socket-pins.ts";
 import { PASS_ALL, planSocket, type SocketPlan, type Treatment, treatmentOf } from "./socket-plan.ts";
@@ -152,11 +152,9 @@ async function live(family: IpFamily, config: KubeProxyConfig): Promise<LiveSock
 export function plannedPlaces(node: OfflineNode, config: KubeProxyConfig): ReadonlyMap<string, WantedSocket> {
   const { family, hostAddresses, nodePortAddresses } = node;
   const sockets = new Map(wantedSockets(node, config, new Set(hostAddresses)));
-  const atLocalhost = ledAtLocalhost(config, nodePortAddresses);
-  for (const [place, led] of [...sockets]) {
+  for (const [place, led] of leadsLocalhost(config, nodePortAddresses) ? [...sockets] : []) {
     const [, port] = /^TCP \*:(\d+)$/.exec(place) ?? [];
-    const isLed = atLocalhost === "all" || (atLocalhost === "cluster" && led.clients === "all");
-    if (port === undefined || !isLed || led.isRefused) continue;
+    if (port === undefined || led.clients !== "all" || led.isRefused) continue;
     sockets.set(`TCP ${joinHostPort(LOCALHOST[family], Number(port))}`, { ...led, clients: "host" });
   }
   return forClients(sockets, config);

@@ -1,6 +1,5 @@
 /** Configuration of the nftables mode for what no socket program decides. */
 import type { KubeProxyConfig } from "../../config/config.ts";
-import type { SocketProgramOptions } from "../../kernel/bpf/socket-balancer/programs.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
 import { localhostServiceOf } from "../nftables/localhost-node-ports.ts";
 
@@ -10,10 +9,7 @@ export function packetPathConfig(config: KubeProxyConfig): KubeProxyConfig {
   return { ...config, mode: "nftables", nftables: { ...config.nftables, masqueradeBit, layout: "Flat" } };
 }
 
-/** Node ports that the host reaches at 127.0.0.1 and ::1: those that the relay there would carry (KEP-6032). */
-export function ledAtLocalhost(
-  config: KubeProxyConfig,
-  addresses: NodePortAddresses,
-): NonNullable<SocketProgramOptions["atLocalhost"]> {
-  return localhostServiceOf(config, addresses)?.isRelayed === true ? "cluster" : "none";
+/** Whether the host is led at 127.0.0.1 and ::1, to node ports that the relay there would carry (KEP-6032). */
+export function leadsLocalhost(config: KubeProxyConfig, addresses: NodePortAddresses): boolean {
+  return localhostServiceOf(config, addresses)?.isRelayed === true;
 }

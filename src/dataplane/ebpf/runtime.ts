@@ -21,7 +21,7 @@ import { nftablesRuntime } from "../nftables/runtime.ts";
 import { EbpfBackend } from "./backend.ts";
 import { defineEbpfMetrics } from "./metrics.ts";
 import { detachStale, endPins, pinFolderOf } from "./node-pins.ts";
-import { ledAtLocalhost, packetPathConfig } from "./packet-path.ts";
+import { leadsLocalhost, packetPathConfig } from "./packet-path.ts";
 import { PodNamespaces } from "./pod-namespaces.ts";
 import { SocketMaps } from "./socket-maps.ts";
 import { AT_SOCKET, NOT_KEPT, STUCK } from "./socket-news.ts";
@@ -73,7 +73,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
         programs: () => ({
           hostCookie: ownNetnsCookie(),
           holdsNodePorts: config.ebpf.holdNodePorts,
-          atLocalhost: ledAtLocalhost(config, family.nodePortAddresses),
+          leadsLocalhost: leadsLocalhost(config, family.nodePortAddresses),
           counted: COUNTED.find((choice) => choice === config.connections.count) ?? "None",
         }),
         pods,

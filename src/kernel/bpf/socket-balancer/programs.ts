@@ -15,8 +15,8 @@ export interface SocketProgramOptions {
   readonly leadsConnectedUdp?: boolean;
   /** Prevents processes of the host from binding to served node ports. @default false */
   readonly holdsNodePorts?: boolean;
-  /** Node ports that the host's TCP reaches at 127.0.0.1 and ::1; `cluster`: except those of the Local policy. @default "none" */
-  readonly atLocalhost?: "none" | "cluster" | "all";
+  /** The host's TCP reaches node ports at 127.0.0.1 and ::1, except those of the Local policy. @default false */
+  readonly leadsLocalhost?: boolean;
   /** Whether programs can set the errno of a failed call; if not, Services without endpoints use the rules. @default true */
   readonly canSetReturnValue?: boolean;
   /** What connections are counted by. @default "None" */
@@ -55,8 +55,6 @@ const HOLDING: typeof PROGRAMS = {
   IPv6: [["kpts_bind6", "post_bind6"]],
 };
 
-const AT_LOCALHOST = { none: 0n, cluster: 1n, all: 2n } as const;
-
 /** The programs of a family, in attach order. */
 export function socketPrograms(
   family: IpFamily,
@@ -81,7 +79,7 @@ export function programsOf(
   const {
     hostCookie,
     leadsConnectedUdp = true,
-    atLocalhost = "none",
+    leadsLocalhost = false,
     canSetReturnValue = true,
     counted = "None",
   } = options;
@@ -89,7 +87,7 @@ export function programsOf(
   const given = new Map<string, BalancerMaps["slots"] | bigint>([
     ["host_cookie", hostCookie],
     ["leads_connected_udp", leadsConnectedUdp ? 1n : 0n],
-    ["at_localhost", AT_LOCALHOST[atLocalhost]],
+    ["leads_localhost", leadsLocalhost ? 1n : 0n],
     ["can_set_retval", canSetReturnValue ? 1n : 0n],
     ["counted", COUNTED[counted]],
     ["flows_of_netns", BigInt(maps.flows.maxEntries / SHARES)],

@@ -172,8 +172,8 @@ extern const char frontends[], slots[], backends[], node_addrs[], valid_until[],
 #define LEADS_CONNECTED_UDP CONSTANT(leads_connected_udp)
 /* The kernel has bpf_set_retval. */
 #define CAN_SET_RETVAL CONSTANT(can_set_retval)
-/* Which node ports the host can reach at localhost: 0 none, 1 those without the Local policy, 2 all. */
-#define AT_LOCALHOST CONSTANT(at_localhost)
+/* The host can reach node ports without the Local policy at localhost. */
+#define LEADS_LOCALHOST CONSTANT(leads_localhost)
 /* Maximum number of flows of one network namespace. */
 #define FLOWS_OF_NETNS CONSTANT(flows_of_netns)
 /* Connection counts: 0 none, 1 by destination, 2 by destination and backend. */
@@ -336,7 +336,7 @@ INLINE struct frontend *find_frontend(struct bpf_sock_addr *ctx, enum call call,
 		return found;
 	if (is_localhost(&dialled->address)) {
 		/* A pod's localhost is its own. */
-		if (AT_LOCALHOST == 0 || NETNS_COOKIE(ctx) != HOST_COOKIE || IS_BOUND_TO_LOOPBACK(ctx))
+		if (!LEADS_LOCALHOST || NETNS_COOKIE(ctx) != HOST_COOKIE || IS_BOUND_TO_LOOPBACK(ctx))
 			return 0;
 		*at_localhost = 1;
 	} else if (!map_lookup(node_addrs, &dialled->address)) {
@@ -529,7 +529,7 @@ INLINE enum outcome try_to_lead(struct bpf_sock_addr *ctx, enum call call, int m
 	id = identity;
 	flags = identity >> 32;
 	/* The relay at localhost may obey the Local policy, and does not listen without endpoints. */
-	if (at_localhost && flags != 0 && (flags != HOST_ONLY || AT_LOCALHOST != 2))
+	if (at_localhost && flags != 0)
 		return PASS;
 	if (flags == NO_ENDPOINTS) {
 		if (protocol != TCP || !CAN_SET_RETVAL)

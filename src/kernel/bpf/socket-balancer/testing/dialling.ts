@@ -14,7 +14,6 @@ import {
   memoryMaps,
   NO_ENDPOINTS,
 } from "../maps.ts";
-import type { SocketProgramOptions } from "../programs.ts";
 import {
   SOCK_ADDR,
   type SocketKind,
@@ -63,8 +62,6 @@ export const POD_NETNS = 2;
 
 const LOCALHOSTS: readonly IpAddress[] = ["127.0.0.1", "::1"] as IpAddress[]; // literals in canonical form
 
-type AtLocalhost = NonNullable<SocketProgramOptions["atLocalhost"]>;
-
 export type Expected =
   | { readonly kind: "pass" }
   | { readonly kind: "refuse" }
@@ -78,15 +75,15 @@ export type Expected =
 export class DialOracle {
   readonly #frontends: readonly Frontend[];
   readonly #nodeAddresses: readonly IpAddress[];
-  readonly #atLocalhost: AtLocalhost;
+  readonly #leadsLocalhost: boolean;
   readonly #choices = new Map<string, Place>();
   /** By UDP socket: the frontends that it has used, and its endpoints. */
   readonly #asked = new Map<number, Map<Frontend, Place>>();
 
-  constructor(frontends: readonly Frontend[], nodeAddresses: readonly IpAddress[], atLocalhost: AtLocalhost = "none") {
+  constructor(frontends: readonly Frontend[], nodeAddresses: readonly IpAddress[], leadsLocalhost = false) {
     this.#frontends = frontends;
     this.#nodeAddresses = nodeAddresses;
-    this.#atLocalhost = atLocalhost;
+    this.#leadsLocalhost = leadsLocalhost;
   }
 
   expected(call: "connect" | "sendmsg", dial: Dial): Expected {
@@ -96,7 +93,7 @@ export class DialOracle {
     if (LOCALHOSTS.includes(dial.to.address)) {
       // A relay listens there that applies policies, and rejects connections by not listening.
       const isLed = dial.netns === HOST_NETNS && dial.isBound !== true && found.endpoints.length > 0;
-      const isAsked = this.#atLocalhost === "all" || (this.#atLocalhost === "cluster" && found.isHostOnly !== true);
+      const isAsked = this.#leadsLocalhost && found.isHostOnly !== true;
       if (!isLed || !isAsked) return { kind: "pass" };
     }
     if (found.endpoints.length === 0) {
