@@ -90,11 +90,9 @@ describe("objects that are wrong", { skip: kernelSkip, timeout: stretched(120_00
       ...served("among-them", 4),
     ];
     const { rules, log } = await meet("kinds.yaml", objects.map((one) => JSON.stringify(one)).join("\n---\n"));
-    assert.match(
-      log,
-      /"Manifest objects of other kinds ignored".*"Deployment default\/x","Service default\/from-the-future"/,
-    );
-    for (const document of [3, 4, 5, 7, 8]) assert.match(log, new RegExp(`kinds\\.yaml" document=${document} `));
+    assert.match(log, /"Manifest objects of other kinds ignored".*objects=\["Deployment default\/x"\]/);
+    // Ours in a version that is not read, and what is no object; an array is a list, here of nothing.
+    for (const document of [2, 3, 4, 5, 7]) assert.match(log, new RegExp(`kinds\\.yaml" document=${document} `));
     assert.ok(isServedAsMade(rules, 4), rules);
   });
 
@@ -222,13 +220,8 @@ describe("objects that are wrong", { skip: kernelSkip, timeout: stretched(120_00
       slice("twin-a", ["10.180.8.1"]),
     ];
     const { rules, log } = await meet("twins.json", { kind: "List", apiVersion: "v1", items: objects });
-    for (const [field, frontend] of [
-      ["spec.clusterIPs", "tcp 10.96.8.1:80"],
-      ["spec.ports[].nodePort", "tcp *:30080"],
-    ]) {
-      const loss = `servicePort="ns/twin-b:http" field="${field}" frontend="${frontend}" owner="ns/twin-a:http"`;
-      assert.ok(log.includes(loss), log);
-    }
+    const loss = 'field="spec.clusterIPs" frontend="tcp 10.96.8.1:80" owner="ns/twin-a:http"';
+    assert.ok(log.includes(`servicePort="ns/twin-b:http" ${loss} ownerField="spec.clusterIPs" moreOfThisPair=1`), log);
     const winner = (pattern: RegExp) => /ns\/twin-.:http/.exec(pattern.exec(rules)?.[0] ?? "")?.[0];
     assert.equal(winner(/-A KUBE-SERVICES -d 10\.96\.8\.1\/32 .*/), "ns/twin-a:http");
     assert.equal(winner(/-A KUBE-NODEPORTS .*--dport 30080 .*/), "ns/twin-a:http");
