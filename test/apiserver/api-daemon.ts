@@ -93,10 +93,9 @@ export class ApiDaemon {
   }
 
   /** Waits until the condition holds; the failure includes the log. */
-  async until(what: string, condition: () => boolean | Promise<boolean>, limitMs?: number): Promise<void> {
+  async until(what: string, condition: () => boolean | Promise<boolean>, limitMs = PATIENCE_MS): Promise<void> {
     await until(what, condition, {
-      patienceMs: PATIENCE_MS,
-      exactLimitMs: limitMs,
+      patienceMs: limitMs,
       pauseMs: 20,
       evidence: () => `the log:\n${this.log}`,
     });

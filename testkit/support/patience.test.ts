@@ -19,7 +19,7 @@ test("what is waited for is looked at until it holds, and named when it does not
   let looks = 0;
   await until("the third look", () => ++looks === 3, { pauseMs: 1 });
   assert.equal(looks, 3);
-  const never = until("nothing", () => false, { exactLimitMs: 20, evidence: () => "the log: empty" });
+  const never = until("nothing", () => false, { patienceMs: 20, evidence: () => "the log: empty" });
   await assert.rejects(never, /^Error: waited \d+ ms for nothing; the log: empty$/);
 });
 

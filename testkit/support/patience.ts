@@ -23,8 +23,6 @@ export function busyWords(load = loadavg()[0] ?? 0, processors = availableParall
 export interface UntilOptions {
   /** On an idle machine. @default ten seconds */
   readonly patienceMs?: number;
-  /** If the limit is what is tested: neither load nor emulation extends it. */
-  readonly exactLimitMs?: number | undefined;
   /** Between two checks; a slow condition is checked less often. @default 5 ms */
   readonly pauseMs?: number;
   /** What a failure shows, such as a log. */
@@ -39,7 +37,7 @@ export interface UntilOptions {
 export async function until(
   what: string,
   condition: () => boolean | Promise<boolean>,
-  { patienceMs = 10_000, exactLimitMs, pauseMs = 5, evidence }: UntilOptions = {},
+  { patienceMs = 10_000, pauseMs = 5, evidence }: UntilOptions = {},
 ): Promise<void> {
   const beginMs = performance.now();
   for (;;) {
@@ -47,7 +45,7 @@ export async function until(
     if (await condition()) return;
     const nowMs = performance.now();
     const waitedMs = nowMs - beginMs;
-    if (waitedMs > (exactLimitMs ?? stretched(patienceMs))) {
+    if (waitedMs > stretched(patienceMs)) {
       throw new Error(
         `waited ${Math.round(waitedMs)} ms for ${what}${evidence === undefined ? "" : `; ${evidence()}`}`,
       );

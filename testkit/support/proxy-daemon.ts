@@ -145,11 +145,10 @@ export class ProxyDaemon {
     });
   }
 
-  /** Waits until the condition holds, by default with patience; fails with the daemon's log. */
-  async until(what: string, condition: () => Promise<boolean> | boolean, limitMs?: number): Promise<void> {
+  /** Waits until the condition holds; fails with the daemon's log. @param limitMs on an idle machine. */
+  async until(what: string, condition: () => Promise<boolean> | boolean, limitMs = PATIENCE_MS): Promise<void> {
     await until(what, condition, {
-      patienceMs: PATIENCE_MS,
-      exactLimitMs: limitMs,
+      patienceMs: limitMs,
       // Each check costs the daemon, too: on emulated processors that is what makes it late.
       pauseMs: 50 * PATIENCE,
       evidence: () => `the daemon's log:\n${this.log}`,

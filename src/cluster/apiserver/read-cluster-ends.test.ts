@@ -31,7 +31,7 @@ for (const [title, answers, expected] of [
     };
     const options = { config, version: "v1.37.0", product: "x", warn: () => {} };
     await assert.rejects(readCluster(options, new AbortController().signal), expected);
-    await until("all connections to end", () => server.connections === 0, { exactLimitMs: 3_000 });
+    await until("all connections to end", () => server.connections === 0, { patienceMs: 3_000 });
     assert.ok(activeTimers() <= timersBefore, "a wait goes on");
   });
 }

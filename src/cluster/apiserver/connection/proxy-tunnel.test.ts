@@ -36,13 +36,13 @@ test("a tunnel whose other end says nothing is given up, handshake or not", asyn
   const { ended, connections } = await listThrough(t, bytes(ESTABLISHED));
   assert.ok(ended instanceof ApiError, String(ended));
   assert.equal(ended.code, "timeout");
-  await until("the connection to end", () => connections.size === 0, { exactLimitMs: 3_000 });
+  await until("the connection to end", () => connections.size === 0, { patienceMs: 3_000 });
 });
 
 test("a proxy that refuses and keeps its connection", async (t) => {
   const { ended, connections } = await listThrough(t, bytes(REFUSAL));
   assert.match(String(ended), /HTTP\/1\.1 503 Service Unavailable/);
-  await until("the connection to end", () => connections.size === 0, { exactLimitMs: 3_000 });
+  await until("the connection to end", () => connections.size === 0, { patienceMs: 3_000 });
 });
 
 test("a proxy that refuses, and whose connection then breaks, does not end the program", async (t) => {
@@ -64,5 +64,5 @@ test("an abort ends a tunnel that is not through yet", async (t) => {
   const options = { signal: AbortSignal.timeout(200), idleMs: 20_000 };
   const { ended, connections } = await listThrough(t, bytes(ESTABLISHED), options);
   assert.match(String(ended), /stopped/);
-  await until("the connection to end", () => connections.size === 0, { exactLimitMs: 3_000 });
+  await until("the connection to end", () => connections.size === 0, { patienceMs: 3_000 });
 });
