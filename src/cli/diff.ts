@@ -286,6 +286,7 @@ async function inventoriesOfDumps(
     const text = await readText(path, name, input);
     if (isOfFolder && !kinds.some((kind) => kind === kindOfDump(text))) continue;
     const inventory = inventoryOf(name, text, { kind: kindOfDump(text), family, table });
+    if (inventory.missing !== undefined) warn(`${name}: ${inventory.missing}`);
     if (!kinds.includes(inventory.kind)) {
       throw new UsageError(
         `${name} is of ${inventory.kind}, and mode ${choices.config.mode} has ${kinds.join(", ")}: is --mode right?`,

@@ -61,7 +61,7 @@ ${INSPECT_FLAGS_HELP}
 Examples:
   kube-proxy prove -f examples --node node-a
   kube-proxy prove -f cluster.yaml --node node-a --dump iptables.txt --as iptables
-  kube-proxy prove --dump before.json --against after.json --local 192.168.0.2
+  kube-proxy prove --dump before.txt --against after.txt --local 192.168.0.2
 
 Exit status: 0 when both do the same with all packets, 1 when not, 2 when that cannot be proved or the input cannot be used.
 `;

@@ -48,6 +48,8 @@ test("what cannot be read is told in one line, and is no difference", async () =
   const found = await differences({ ok: false, reason: "nothing is pinned in /bpf" });
   assert.deepEqual(found, {
     differences: [],
-    unread: ["where sockets are led could not be read (IPv4): nothing is pinned in /bpf; the rules alone are compared"],
+    unread: [
+      "what sockets connect to could not be read (IPv4): nothing is pinned in /bpf; the rules alone are compared",
+    ],
   });
 });

@@ -1,6 +1,14 @@
 /** Reads what nft lists, as text or JSON, into an inventory. */
 import { DumpError, type Inventory, InventoryDraft } from "../inspect/dumps/inventory.ts";
-import { isObject, type JsonObject, listOf, named, numberOf, textOf } from "../kernel/nftables/json.ts";
+import {
+  isObject,
+  type JsonObject,
+  listOf,
+  missingElements,
+  named,
+  numberOf,
+  textOf,
+} from "../kernel/nftables/json.ts";
 import { durationText, elementLine, hookText, ruleText } from "../kernel/nftables/json-text.ts";
 import { readListing } from "../kernel/nftables/listing/listing.ts";
 
@@ -16,7 +24,8 @@ export function readNft(text: string, table: string | undefined): Inventory {
   const { objects, gaps } = isJson ? { objects: itemsOf(text), gaps: [] } : readListing(text.replaceAll("\r\n", "\n"));
   const [gap] = gaps;
   if (gap !== undefined && table !== undefined) throw new DumpError(gap);
-  const inventory = inventoryOf(objects, table);
+  const [missing] = missingElements(objects);
+  const inventory = { ...inventoryOf(objects, table), ...(missing !== undefined && { missing }) };
   return isJson ? { ...inventory, unsaid: UNSAID } : inventory;
 }
 

@@ -62,7 +62,7 @@ test("each address says where the kernel leads sockets", async () => {
 
 test("what cannot be read is told, and nothing is said of it", async () => {
   const { ports, warnings } = await explained({ ok: false, reason: "nothing is pinned" });
-  assert.deepEqual(warnings, ["where sockets are led could not be read (IPv4): nothing is pinned"]);
+  assert.deepEqual(warnings, ["what sockets connect to could not be read (IPv4): nothing is pinned"]);
   assert.deepEqual(
     ports.flatMap(({ frontends }) => frontends.map((one) => one.sockets)),
     [undefined, undefined],

@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { diff } from "../../src/cli/diff.ts";
 import { explain } from "../../src/cli/explain.ts";
 import { proveCommand } from "../../src/cli/prove.ts";
 import { render } from "../../src/cli/render.ts";
@@ -142,4 +143,45 @@ test("explain finds an address with its port where it finds the address, and nam
   assert.match((await explained("10.0.0.1:80", saved)).out, /--dport 80 -j KUBE-SVC-A/);
   const other = "table ip nat {\n\tchain KUBE-SVC-A {\n\t\tcounter packets 1 bytes 2 jump KUBE-SEP-B\n\t}\n}\n";
   assert.match((await explained("KUBE-SVC-A", other)).out, /chain KUBE-SVC-A in ip nat\n {2}jump KUBE-SEP-B/);
+});
+
+test("a terse listing, without elements, is named, as text and as JSON; one cut in the middle is refused by diff", async () => {
+  const objects = ["-f", "-", "--node", "node-a", "--mode", "nftables", "--family", "ipv4"];
+  const text = (await runCommand(render, objects, EXAMPLES)).out;
+  const terse = text.replaceAll(/^\s+elements = \{[^}]*\}\n/gm, "");
+  assert.notEqual(terse, text);
+  const dir = mkdtempSync(join(tmpdir(), "kpts-terse-"));
+  try {
+    const file = (name: string, content: string): string => {
+      writeFileSync(join(dir, name), content);
+      return join(dir, name);
+    };
+    const { out: json } = await runCommand(render, [...objects, "-o", "json"], EXAMPLES);
+    const named = /no set or map has an element: nft -t \(terse\) leaves them out/;
+    const elements = (key: string, value: unknown): unknown => (key === "elem" ? undefined : value);
+    for (const dump of [
+      file("terse.txt", terse),
+      file("terse.json", JSON.stringify(JSON.parse(json, (key, value) => elements(key, value)))),
+    ]) {
+      const packet = ["--from", "10.200.0.9", "--to", "10.96.0.10:80", "--dump", dump];
+      assert.match((await runCommand(trace, packet)).out, named);
+      const proof = await runCommand(
+        proveCommand,
+        [...objects.filter((one) => !/nftables|--mode/.test(one)), "--as", "nftables", "--dump", dump],
+        EXAMPLES,
+      );
+      assert.match(proof.out, named);
+      assert.doesNotMatch(
+        (await runCommand(diff, [...objects, "--dump", file("whole.txt", text)], EXAMPLES)).err,
+        named,
+      );
+      assert.match((await runCommand(diff, [...objects, "--dump", dump], EXAMPLES)).err, named);
+    }
+    const cut = file("cut.txt", text.split("\n").slice(0, 150).join("\n"));
+    const refused = await runCommand(diff, [...objects, "--dump", cut], EXAMPLES);
+    assert.equal(refused.status, 2);
+    assert.match(refused.err, /the listing ends, .*: it is cut there/);
+  } finally {
+    rmSync(dir, { recursive: true });
+  }
 });

@@ -29,6 +29,8 @@ export interface Inventory {
   readonly holders: ReadonlyMap<string, Holder>;
   /** Matches lines that the tool leaves out in this form of output. */
   readonly unsaid?: RegExp;
+  /** What its author has probably left out, in words. */
+  readonly missing?: string;
 }
 
 /** A dump cannot be read; the message says what is wrong, and where. */

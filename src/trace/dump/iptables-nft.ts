@@ -99,6 +99,6 @@ export function savedAlone(dumps: readonly Dump[], family: IpFamily): string[] {
   if (alone.length === 0) return [];
   const [tool, names] = [family === "IPv4" ? "iptables-save" : "ip6tables-save", alone.map(({ name }) => name)];
   return [
-    `${tool} of the nft back end is not trusted alone (${names.join(", ")}): it leaves out conditions of other programs' rules; give the output of nft -j list ruleset, too`,
+    `${tool} of the nft back end is not trusted alone (${names.join(", ")}): it leaves out conditions of other programs' rules; give the output of nft list ruleset, too`,
   ];
 }

@@ -2,7 +2,7 @@
 
 import { listedRules } from "../../kernel/iptables/parser/listed-rules.ts";
 import { savedFamily, savesIn, type TableTexts } from "../../kernel/iptables/parser/ruleset.ts";
-import { isObject, listOf } from "../../kernel/nftables/json.ts";
+import { isObject, listOf, missingElements } from "../../kernel/nftables/json.ts";
 import { isListing, type Listing, readListing } from "../../kernel/nftables/listing/listing.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
@@ -71,6 +71,7 @@ const PRINTED = ["iptables-save", "nft list ruleset", "ipset save"];
 export function recogniseDumps(given: string, name: string, readers: readonly DumpReader[] = []): Dump[] {
   const text = given.replaceAll("\r\n", "\n");
   const dump = recogniseDump(text, name, readers);
+  if (dump.kind === "nftables") return [{ ...dump, gaps: [...(dump.gaps ?? []), ...missingElements(dump.objects)] }];
   if (dump.kind !== "iptables") return [dump];
   const { isPart = false } = dump;
   return savesIn(dump.text).map((part) => ({ ...iptablesDump(part, name), isPart }));
