@@ -157,13 +157,8 @@ function requirePlatform(mode: RegisteredMode): void {
 class Finished extends Error {}
 
 /** If something stops the program during the wait for the node, rejects with that reason. */
-async function startNode(nodes: NodeManager, { clock, log, ended }: Daemon) {
-  const known = new AbortController();
-  // Thousands of attempts to reach an API server that is away leave garbage.
-  const collecting = collectWhenIdle({ clock, log }, AbortSignal.any([ended, known.signal]));
+async function startNode(nodes: NodeManager, { ended }: Daemon) {
   const facts = await nodes.start(ended);
-  known.abort();
-  await collecting;
   ended.throwIfAborted();
   return facts;
 }

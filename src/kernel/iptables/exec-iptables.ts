@@ -298,7 +298,7 @@ class ExecIptables implements Iptables {
     const { log } = this.#options;
     const { restore } = this.#binaries;
     const given = log.isVerbose(9) ? [...payload] : payload;
-    if (log.isVerbose(9)) log.v(9, "Restoring iptables", { command: restore, rules: [...given].join("") });
+    if (Array.isArray(given)) log.v(9, "Restoring iptables", { command: restore, rules: given.join("") });
     const [command, result] = await this.#run(restore, args, {
       stdin: watchCommits(given, commitLines),
     });

@@ -3,15 +3,22 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { HelperThread } from "../../../testkit/net/helper-thread.ts";
 import { defaultClusterCidr } from "../../../testkit/net/topology-spec.ts";
+import { until } from "../../../testkit/support/patience.ts";
 import type { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
-import type { ServiceSpec } from "./cluster-objects.ts";
-import { flowNetwork } from "./flow-network.ts";
+import { clusterOf, type ServiceSpec } from "./cluster-objects.ts";
+import { namespaceAt } from "./expected.ts";
+import { addressOf, flowNetwork } from "./flow-network.ts";
 import { MODES_AND_LAYOUTS, type Mode, traitsOf } from "./modes.ts";
+import type { SendersReply, SendersRequest } from "./senders-program.ts";
 import { askSteadily, assertAlive, holdConnections } from "./steady-clients.ts";
 
 const STABLE = 1;
+const SENDERS = new URL("senders-program.ts", import.meta.url);
+/** What is silent for this long has ended; senders never pause. */
+const SILENCE_MS = 3_000;
 const services: readonly ServiceSpec[] = [
   { name: "stable", number: STABLE, endpoints: ["local-1", "remote-1"] },
   { name: "sticky", number: 2, endpoints: ["local-1", "local-2", "remote-1"], spec: { sessionAffinity: "ClientIP" } },
@@ -68,6 +75,10 @@ test("a node goes from iptables to userspace mode, and its clients notice nothin
   const config = JSON.parse(readFileSync(join(daemon.folder, "config.json"), "utf8"));
   const held = await holdConnections(network, STABLE);
   const stopAsking = askSteadily(network, STABLE, ["TCP", "UDP"]);
+  const client = network.topology.namespace(namespaceAt["off-node client"]);
+  const senders = new HelperThread<SendersRequest, SendersReply>(client, SENDERS);
+  const { address, port } = addressOf(STABLE, "node port", "UDP", "IPv4");
+  await senders.ask({ kind: "start", family: "IPv4", address, port, count: 20 });
   const chosen = { mode: "userspace", ...traitsOf.userspace.config };
   writeFileSync(join(daemon.folder, "config.json"), JSON.stringify({ ...config, ...chosen }));
   await daemon.stop("SIGTERM");
@@ -80,4 +91,13 @@ test("a node goes from iptables to userspace mode, and its clients notice nothin
   });
   assert.deepEqual(await stopAsking(), []);
   await assertAlive(held);
+  const lastMs = async (pod: string) => (await senders.ask({ kind: "look" })).lastMs[pod] ?? 0;
+  const changedMs = Date.now();
+  daemon.writeObjects(clusterOf([{ name: "stable", number: STABLE, endpoints: ["local-1"] }, ...services.slice(1)]));
+  await daemon.synced(changedMs);
+  await until("flows from outside to leave the endpoint that left", async () => {
+    const nowMs = Date.now();
+    return nowMs - Math.max(changedMs, await lastMs("remote-1")) > SILENCE_MS;
+  });
+  assert.ok((await lastMs("local-1")) > changedMs, "the other endpoint answers them");
 });
