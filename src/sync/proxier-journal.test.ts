@@ -65,8 +65,10 @@ test("what was refused, what failed, and that it is tried again", async () => {
 test("a repair says that rules were destroyed; zone and addresses of the node are causes as well", async () => {
   const bench = new ProxierBench();
   await bench.start();
-  bench.backend.lose?.();
-  await bench.clock.advance(1000);
+  for (const lost of [undefined, { ports: new Set<string>() }, { ports: new Set(["ns/a:p/TCP"]) }]) {
+    bench.backend.lose?.(lost);
+    await bench.clock.advance(1000);
+  }
   bench.proxier.onZone("zone-b");
   bench.proxier.onNodeAddresses();
   await bench.clock.advance(1000);
@@ -74,7 +76,7 @@ test("a repair says that rules were destroyed; zone and addresses of the node ar
     recordsOf(bench).map(({ causes }) => causes),
     [
       [{ kind: "start" }],
-      [{ kind: "repair", servicePorts: null, by: null }],
+      ...[null, null, 1].map((servicePorts) => [{ kind: "repair", servicePorts, by: null }]),
       [{ kind: "zone" }, { kind: "node-addresses" }],
     ],
   );

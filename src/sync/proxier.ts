@@ -235,7 +235,7 @@ export class Proxier {
     const { backend, clock, metrics, periods } = this.#options;
     const onLost: OnLostRules = (lost, by) => {
       metrics.countRepair();
-      this.#recorder.note({ kind: "repair", servicePorts: lost?.ports.size ?? null, by: by ?? null });
+      this.#recorder.note({ kind: "repair", servicePorts: lost?.ports.size || null, by: by ?? null });
       this.#pending = merged(this.#pending, lost === undefined ? { isFull: true } : { ports: lost.ports });
       this.#runner.runNow();
     };

@@ -29,9 +29,8 @@ import type { LayoutName } from "./layout-name.ts";
 import { LAYOUTS, type Layout } from "./layouts.ts";
 import type { LocalhostRelay } from "./localhost-relay.ts";
 import type { NftablesMetrics } from "./metrics.ts";
-import { isAffinitySet, isOfServicePort, TABLE, TABLE_COMMENT } from "./names.ts";
+import { isAffinitySet, isOfServicePort, ownerIn, TABLE, TABLE_COMMENT } from "./names.ts";
 import { NO_FACTS, type PlanConfig, planFacts } from "./plan-options.ts";
-import { NOTHING_INSTALLED } from "./port-objects.ts";
 import { PORTS_AT_ONCE, readPrepared } from "./preparation.ts";
 import { foreignBaseChains, planWhole, reconcile, repairSets, type WantedTable } from "./reconcile.ts";
 import { TableState } from "./table-state.ts";
@@ -238,11 +237,8 @@ export class NftablesBackend implements Backend {
     if (damaged.size > 0 && !(await repairSets(draft, damaged, { ...options, nft }))) return false;
     const changed = [...input.changedPorts].filter((key) => !this.#refused.has(key));
     // Damaged ports that are not in this portion may come with a later one.
-    const left = new Set([...damaged].filter(isOfServicePort));
-    for (const owner of left.size > 0 ? input.changedPorts : []) {
-      const { chains, affinitySets } = this.#state.installed(owner) ?? NOTHING_INSTALLED;
-      for (const name of [...chains.keys(), ...affinitySets.keys()]) left.delete(name);
-    }
+    const ofPorts = [...damaged].filter(isOfServicePort);
+    const left = ofPorts.filter((name) => !input.changedPorts.has(ownerIn(name) ?? ""));
     const refusal = await commitPorts(changed, { ...options, rewrites: damaged }, draft);
     if (refusal !== undefined) {
       metrics.syncFailures.inc();
@@ -251,8 +247,7 @@ export class NftablesBackend implements Backend {
     }
     this.#damage.add(left);
     if (this.#refused.size === 0) return true;
-    const ofPorts = new Set([...damaged].filter(isOfServicePort));
-    await bisectPorts(this.#refused.owners, { ...options, rewrites: ofPorts, refused: this.#refused });
+    await bisectPorts(this.#refused.owners, { ...options, rewrites: new Set(ofPorts), refused: this.#refused });
     // The damage of a port that is still rejected is repaired when the kernel accepts its new rules.
     if (this.#refused.size > 0) this.#damage.add(ofPorts);
     return true;

@@ -4,8 +4,8 @@ import type { NftForeignChange } from "../../kernel/nftables/nftables.ts";
 import { KUBE_PROXY } from "../../kernel/process-of-thread.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { someOf } from "../../logging/some-of.ts";
-import { isFixedChain, sharedSetOfAny } from "./layouts.ts";
-import { isAffinitySet, isServiceChain } from "./names.ts";
+import { isOurChain, sharedSetOfAny } from "./layouts.ts";
+import { isAffinitySet, isOfServicePort, ownerIn } from "./names.ts";
 import type { InstalledPort } from "./port-objects.ts";
 
 /** Damage to known chains and sets, or to anything. */
@@ -27,30 +27,22 @@ export function assessDamage(
   installed: ReadonlyMap<string, InstalledPort>,
 ): ForeignDamage | undefined {
   if (change.isTotal) return { kind: "total" };
-  const names = new Set<string>();
-  const ofServices = new Set<string>();
-  let isUnknown = false;
-  for (const chain of change.chains) {
-    if (isServiceChain(chain)) ofServices.add(chain);
-    else if (isFixedChain(chain)) names.add(chain);
-    else if (change.defined.has(chain)) isUnknown = true;
-  }
-  for (const set of change.sets) {
-    if (isAffinitySet(set)) ofServices.add(set);
-    else if (sharedSetOfAny(set) !== undefined) names.add(set);
-  }
-  if (names.size + ofServices.size === 0) return isUnknown ? { kind: "unknown" } : undefined;
+  const chains = [...change.chains];
+  const isOurSet = (set: string) => isAffinitySet(set) || sharedSetOfAny(set) !== undefined;
+  const names = new Set([...chains.filter(isOurChain), ...[...change.sets].filter(isOurSet)]);
+  const isUnknown = chains.some((chain) => change.defined.has(chain) && !isOurChain(chain));
+  if (names.size === 0) return isUnknown ? { kind: "unknown" } : undefined;
+  // Recreated objects may be of another kind.
+  if (isUnknown || [...names].some((name) => change.defined.has(name))) return { kind: "total" };
   const ports = new Set<string>();
-  for (const [owner, { chains, affinitySets }] of ofServices.size > 0 ? installed : []) {
-    for (const name of [...chains.keys(), ...affinitySets.keys()]) {
-      if (!ofServices.delete(name)) continue;
-      ports.add(owner);
-      names.add(name);
-    }
+  for (const name of [...names].filter(isOfServicePort)) {
+    const owner = ownerIn(name) ?? "";
+    const port = installed.get(owner);
+    // Objects with our names that no port owns must go.
+    if (port?.chains.has(name) !== true && port?.affinitySets.has(name) !== true) return { kind: "total" };
+    ports.add(owner);
   }
-  // Objects with our names that no port owns must go, and recreated ones may be of another kind.
-  const isOfAnyKind = [...names].some((name) => change.defined.has(name));
-  return ofServices.size > 0 || isOfAnyKind || isUnknown ? { kind: "total" } : { kind: "known", ports, names };
+  return { kind: "known", ports, names };
 }
 
 /** Chains and sets that other programs changed and that are not repaired yet. */
@@ -60,10 +52,6 @@ export class OpenDamage {
   #generation = 0;
   /** Generation at the last read of the table. */
   #readIn: number | undefined;
-
-  get size(): number {
-    return this.#names.size;
-  }
 
   /** Hands over the damaged names and forgets them. */
   take(): ReadonlySet<string> {

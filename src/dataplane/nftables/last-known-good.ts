@@ -6,12 +6,12 @@
 import type { Nftables, NftTableContent } from "../../kernel/nftables/nftables.ts";
 import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import { type ServicePortName, servicePortKey } from "../../model/service-port-name.ts";
+import type { ServicePortName } from "../../model/service-port-name.ts";
 import { joinHostPort } from "../../net/ip.ts";
 import type { FormerEndpoint } from "../../sync/backend.ts";
 import type { TransactionDraft } from "./draft.ts";
 import type { Layout } from "./layouts.ts";
-import { portText, portTextOf } from "./names.ts";
+import { ownerIn, portText, portTextOf } from "./names.ts";
 import { chainDigest, type DesiredPort, type InstalledPort, NOTHING_INSTALLED } from "./port-objects.ts";
 import { hasOurShape, presenceOf, type ReconcileOptions, reconcile, stateOf, type WantedTable } from "./reconcile.ts";
 import type { SharedElement } from "./table-plan.ts";
@@ -79,9 +79,8 @@ export async function formerEndpoints(
   }
   const owners = new Map<string, string>();
   for (const [name, { ruleDigests }] of chains) {
-    const [namespace = "", service = "", protocol, port = ""] = portTextOf(name)?.split("/") ?? [];
-    if (protocol !== "tcp") continue;
-    const owner = servicePortKey(namespace, service, port, "TCP");
+    const owner = ownerIn(name);
+    if (owner?.endsWith("/TCP") !== true) continue;
     if (ports.get(owner)?.chains.get(name) !== chainDigest(ruleDigests)) owners.set(name, owner);
   }
   for (const [chain, targets] of await nft.readTargets(owners.keys())) {

@@ -100,14 +100,10 @@ export function sharedSetOfAny(name: string): NftSet | undefined {
   return undefined;
 }
 
-/** Whether a chain is a fixed chain of any layout. */
-export function isFixedChain(name: string): boolean {
-  return LAYOUT_NAMES.some((layout) => LAYOUTS[layout].fixedChains.has(name)) || isChainOnDemand(name);
-}
-
 /** Whether any layout uses this chain name. */
 export function isOurChain(name: string): boolean {
-  return isServiceChain(name) || isFixedChain(name);
+  const isFixed = LAYOUT_NAMES.some((layout) => LAYOUTS[layout].fixedChains.has(name)) || isChainOnDemand(name);
+  return isFixed || isServiceChain(name);
 }
 
 /** Whether any layout uses this set name, or used it. */

@@ -3,10 +3,10 @@
 import { hash } from "node:crypto";
 import type { NftSet } from "../../kernel/nftables/ruleset.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
-import type { ServicePortName } from "../../model/service-port-name.ts";
+import { type ServicePortName, servicePortKey } from "../../model/service-port-name.ts";
 import { base32FromHex } from "../../net/base32.ts";
 import { flatText } from "../../net/flat-text.ts";
-import { protocolName } from "../../net/protocol.ts";
+import { PROTOCOLS, protocolName } from "../../net/protocol.ts";
 
 export const TABLE = "kube-proxy";
 export const TABLE_COMMENT = "rules for kube-proxy";
@@ -87,6 +87,13 @@ export function portTextOf(name: string): string | undefined {
   const [, ofEndpoint, text] = OWNED.exec(name) ?? [];
   // The limit only cuts off what follows the text: two names of 63 characters and a port name always fit (§5.4).
   return ofEndpoint === undefined ? text : text?.slice(0, Math.max(text.indexOf("__"), 0));
+}
+
+/** The key of the service port in the name of a chain or affinity set; undefined for other names. */
+export function ownerIn(name: string): string | undefined {
+  const [namespace = "", service = "", spelt, port = ""] = portTextOf(name)?.split("/") ?? [];
+  const protocol = PROTOCOLS.find((one) => protocolName(one) === spelt);
+  return protocol && servicePortKey(namespace, service, port, protocol);
 }
 
 /** Whether a chain belongs to a service port: only their names have a slash (nftables.md §5). */

@@ -4,7 +4,7 @@ import type { Clock } from "../../async/clock.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import type { Backend, SyncInput, SyncOutcome } from "../backend.ts";
+import type { Backend, LostRules, OnLostRules, SyncInput, SyncOutcome } from "../backend.ts";
 
 /** How one sync goes. A rejected key keeps what the kernel held; a sync that throws leaves half of its changes. */
 export interface SyncScript {
@@ -52,7 +52,7 @@ export class FakeBackend implements Backend {
   readonly violations: string[] = [];
   script: (call: number, input: SyncInput) => SyncScript = () => ({});
   /** Set while the monitor runs. */
-  lose: (() => void) | undefined;
+  lose: ((lost?: LostRules) => void) | undefined;
   /** The same, for requests without a loss. */
   requestSync: (() => void) | undefined;
   monitorError: Error | undefined;
@@ -76,13 +76,13 @@ export class FakeBackend implements Backend {
     }
   }
 
-  async monitor(onLost: () => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
+  async monitor(onLost: OnLostRules, signal: AbortSignal, requestSync: () => void): Promise<void> {
     const error = this.monitorError;
     this.monitorError = undefined;
     if (error !== undefined) throw error;
-    this.lose = () => {
+    this.lose = (lost) => {
       this.programmed.clear();
-      onLost();
+      onLost(lost);
     };
     this.requestSync = requestSync;
     await this.#clock.sleep(Number.MAX_SAFE_INTEGER, signal);
