@@ -113,6 +113,11 @@ async function rendered(
 ): Promise<string> {
   const renderer = await modeNamed(config.mode).loadRenderer();
   const nodes = families.map((family) => offlineNode(cluster, config, family, warn));
+  const { warnings } = await modeNamed(config.mode).loadInspection();
+  if (warnings !== undefined)
+    for (const node of nodes)
+      for (const port of node.state.services.values())
+        if (port.name.service === (service ?? port.name.service)) for (const said of warnings(node, port)) warn(said);
   const isServed = nodes.some(({ state }) => [...state.services.values()].some(({ name }) => name.service === service));
   if (service !== undefined && !isServed) {
     warn(`Service ${service} has no cluster IP of this family: a proxy does nothing for it`);

@@ -58,6 +58,8 @@ export function namedParts(names: Iterable<OwnName>, where: string) {
 /** Describes a mode's kernel objects for people. */
 export interface ModeInspection {
   readonly words: ModeWords;
+  /** What the mode does to a service port that its owner may not expect, in sentences. @default nothing */
+  warnings?(node: OfflineNode, port: ServicePort): readonly string[];
   /** How one of several endpoints is chosen, as words after "chosen": `at random`. */
   choice(config: KubeProxyConfig): string;
   /** All kernel objects of one service port of the node, in a fixed order. @param endpoints all its endpoints */

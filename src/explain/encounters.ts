@@ -217,7 +217,9 @@ function unanswered(
     case "sent":
     case "delivered":
     case "not-led": {
-      const isNowhere = frontend.kind === "node-port" && nodePortIPs.kind === "ips" && nodePortIPs.ips.length === 0;
+      // At loopback addresses, the mode has a sentence of its own.
+      const isNowhere =
+        frontend.kind === "node-port" && nodePortIPs.kind === "ips" && nodePortIPs.ips.every(isLoopback);
       if (isNowhere) return { outcome: "passed-by", reason: "no-node-port-address" };
       return { outcome: "passed-by", reason: words.notTaken(position, isBarred, protocol) };
     }

@@ -14,7 +14,7 @@ import type { PlannedNode } from "../model/node-plan-config.ts";
 import { type NodePortIPs, nodePortAddresses, nodePortIPs } from "../model/node-port-addresses.ts";
 import { logConflicts, summariesOf } from "../model/owned-services.ts";
 import type { ServedState } from "../model/proxy-state.ts";
-import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
+import { familyOf, type IpAddress, type IpFamily, isLoopback, parseIpAddress } from "../net/ip.ts";
 import { offlineState } from "./offline-state.ts";
 import { warningLogger } from "./warning-logger.ts";
 
@@ -33,6 +33,8 @@ export interface OfflineNode extends PlannedNode {
   readonly zone: string | undefined;
   readonly nodePortIPs: NodePortIPs;
   readonly hostAddresses: readonly IpAddress[];
+  /** The names of the other Nodes by their addresses. @default not known */
+  readonly otherNodes?: ReadonlyMap<IpAddress, string>;
   /** Of both families. */
   readonly serviceCIDRs: readonly string[];
   readonly state: ServedState;
@@ -83,6 +85,12 @@ export function offlineNode(
     nodePortAddresses: nodePorts,
     nodePortIPs: nodePortIPs(nodePorts, own),
     hostAddresses: own,
+    otherNodes: new Map(
+      cluster.nodes
+        .filter((other) => other.name !== name)
+        .flatMap((other) => hostAddresses(other, family).map((address) => [address, other.name] as const))
+        .filter(([address]) => !own.includes(address) && !isLoopback(address)),
+    ),
     serviceCIDRs: cluster.serviceCIDRs.flatMap(({ cidrs }) => cidrs),
     state,
   };

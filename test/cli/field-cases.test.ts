@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 import { diff } from "../../src/cli/diff.ts";
 import { explain } from "../../src/cli/explain.ts";
 import { proveCommand } from "../../src/cli/prove.ts";
+import { render } from "../../src/cli/render.ts";
 import { trace } from "../../src/cli/trace.ts";
 import { runCommand } from "./run-command.ts";
 
@@ -213,4 +214,35 @@ test("addresses that are there and not used: it is said why", async () => {
   for (const [name, words, answer] of cases) {
     assert.match(await explained(...words, "-f", fileOf(`${name}/objects.yaml`)), answer, name);
   }
+});
+
+test("in ipvs mode, an external IP that is another Node's is named by explain and render", async () => {
+  const objects = fileOf("14-external-ip-is-node-ip/objects.yaml");
+  const taken = (address: string, node: string) =>
+    `${address} is the address of Node ${node}: kube-ipvs0 takes it here, so this node and its pods cannot reach that Node.`;
+  const answer = await explained("default/nginx", "--node", "master", "--mode", "ipvs", "--why", "-f", objects);
+  const own = await explained("default/nginx", "--node", "worker1", "--mode", "ipvs", "--why", "-f", objects);
+  assert.ok(answer.replaceAll(/\s+/g, " ").includes(taken("10.128.149.177", "worker1")), answer);
+  assert.ok(own.includes("10.128.149.199") && !own.includes("10.128.149.177 is the address of"), own);
+  const { err } = await runCommand(render, ["--node", "master", "--mode", "ipvs", "-o", "ip", "-f", objects]);
+  assert.match(err, /default\/nginx: 10\.128\.149\.199 is the address of Node worker2/);
+  assert.doesNotMatch(
+    await explained("default/nginx", "--node", "master", "--mode", "iptables", "--why", "-f", objects),
+    /kube-ipvs0/,
+  );
+});
+
+test("nodePortAddresses of loopback alone in ipvs mode: no node port, for IPVS has none there", async () => {
+  const config = fileOf("36-nodeportaddresses-mixed-loopback/config.yaml");
+  const objects = fileOf("31-k3s-servicelb-families/objects.yaml");
+  const answer = await explained("31112", "--node", "n1", "--why", "--config", config, "-f", objects);
+  assert.match(
+    answer,
+    /node port 31112 at no address of the node\n {4}any client: not taken: no address of this node takes node ports$/m,
+  );
+  assert.match(
+    answer,
+    /127\.0\.0\.1:31112 \(TCP\) is not served in ipvs mode: IPVS has virtual servers at no loopback address\./,
+  );
+  assert.doesNotMatch(answer, /no endpoint is usable/);
 });

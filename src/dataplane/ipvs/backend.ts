@@ -14,7 +14,7 @@ import { protocolName } from "../../net/protocol.ts";
 import type { Backend, LedConnections, LostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { Reconciler, type Target, type Work } from "../shared/reconciler.ts";
 import type { Parts } from "../shared/wanted-parts.ts";
-import { type AddressDifference, addressWarnings, DummyAddresses } from "./dummy-addresses.ts";
+import { type AddressDifference, addressesElsewhere, addressWarnings, DummyAddresses } from "./dummy-addresses.ts";
 import { GracefulTermination } from "./graceful-termination.ts";
 import { IpSets, type SetDifference } from "./ip-sets.ts";
 import { DUMMY_DEVICE, setName } from "./names.ts";
@@ -55,6 +55,8 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
   readonly #waits = new KernelWaits();
   #hasReplacedIptables = false;
   #isFirst = true;
+  /** Since the last look at the node. */
+  #elsewhere: ReadonlySet<IpAddress> | undefined;
 
   constructor(given: IpvsOptions) {
     const options = this.#timed(given);
@@ -107,6 +109,7 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
   }
 
   async look({ zone }: SyncInput, signal: AbortSignal): Promise<IpvsFacts> {
+    this.#elsewhere = undefined;
     await this.#options.links.ensureDummy(DUMMY_DEVICE);
     await this.#sets.ensure();
     await this.#restoreSettings();
@@ -118,7 +121,12 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
   }
 
   plan(key: string, port: ServicePort, { endpoints }: SyncInput, facts: IpvsFacts): Parts<IpvsKinds> {
-    this.#reconciler.warnings.note(key, addressWarnings(port, this.#options.excludeCIDRs, facts.devices));
+    const hasExternal = port.externalIPs.length + port.loadBalancerVIPs.length > 0;
+    if (hasExternal) this.#elsewhere ??= addressesElsewhere(endpoints.values());
+    this.#reconciler.warnings.note(
+      key,
+      addressWarnings(port, this.#options.excludeCIDRs, facts.devices, this.#elsewhere ?? new Set()),
+    );
     return partsOf(port.name.service, planServicePort(port, endpoints.get(key) ?? [], this.#options.config, facts));
   }
 

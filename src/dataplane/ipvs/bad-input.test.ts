@@ -239,3 +239,19 @@ test("excluded networks and source ranges are prefixes of either family", async 
   );
   assert.deepEqual((await model.rig.sync()).failures, []);
 });
+
+test("an external address that an endpoint on another node has is bound, as upstream does, with one warning", async () => {
+  const model = newModel();
+  const addresses = [ip("192.168.0.9"), ip("198.51.100.7")];
+  model.set(port("web", "10.96.0.1", { externalIPs: addresses }), [remote("10.1.1.5")]);
+  model.set(port("exporter", "10.96.0.2"), [remote("192.168.0.9"), { ...remote("198.51.100.7"), isLocal: true }]);
+  await model.rig.sync();
+  assert.deepEqual((await model.rig.node.state()).addresses?.includes("192.168.0.9"), true);
+  const warned = () =>
+    model.rig.log.flatMap(({ message, facts }) =>
+      message.startsWith("External addresses of a service") ? [facts] : [],
+    );
+  assert.deepEqual(warned(), [{ servicePort: "ns/web:p", addresses: "192.168.0.9" }]);
+  await model.rig.sync({ full: true });
+  assert.equal(warned().length, 1, "said once");
+});

@@ -1,5 +1,6 @@
 /** Compares and reconciles the addresses of one family on kube-ipvs0. */
 import type { LinkAddress, LinkAddressFailure, Links } from "../../kernel/route/links.ts";
+import type { Endpoint } from "../../model/endpoint.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { type Cidr, cidrContains, familyOf, type IpAddress } from "../../net/ip.ts";
 import type { KeyOwners } from "../shared/key-owners.ts";
@@ -100,15 +101,27 @@ export class DummyAddresses {
   }
 }
 
-/** Warnings about addresses of a service port that the node also has, or that excludeCIDRs contains. */
+/** Addresses of endpoints on other nodes. */
+export function addressesElsewhere(endpoints: Iterable<readonly Endpoint[]>): ReadonlySet<IpAddress> {
+  const found = new Set<IpAddress>();
+  for (const own of endpoints) for (const { ip, isLocal } of own) if (!isLocal) found.add(ip);
+  return found;
+}
+
+/**
+ * Warnings about addresses of a service port that the node also has, that excludeCIDRs contains, or that an endpoint elsewhere has: a
+ * process in another node's network. An address in a subnet of this node is no sign of one: load balancers give such addresses.
+ */
 export function addressWarnings(
   { name, clusterIP, externalIPs, loadBalancerVIPs }: ServicePort,
   excludeCIDRs: readonly Cidr[],
   devices: ReadonlyMap<IpAddress, string>,
+  elsewhere: ReadonlySet<IpAddress>,
 ): readonly PortWarning[] {
   const external = [...externalIPs, ...loadBalancerVIPs];
   const excluded = [clusterIP, ...external].filter((ip) => excludeCIDRs.some((cidr) => cidrContains(cidr, ip)));
   const held = external.filter((ip) => devices.has(ip));
+  const taken = external.filter((ip) => elsewhere.has(ip) && !devices.has(ip));
   const device = devices.get(clusterIP);
   const servicePort = name.text;
   const warnings: PortWarning[] = [];
@@ -121,6 +134,10 @@ export function addressWarnings(
     const message = `External addresses of a service are on another device and are not bound to ${DUMMY_DEVICE}`;
     const addresses = held.map((ip) => `${ip} on ${devices.get(ip)}`).join(", ");
     warnings.push({ message, facts: { servicePort, addresses }, isInfo: true });
+  }
+  if (taken.length > 0) {
+    const message = `External addresses of a service are another node's: ${DUMMY_DEVICE} takes them, so this node and its pods cannot reach that node`;
+    warnings.push({ message, facts: { servicePort, addresses: taken.join(", ") } });
   }
   if (device !== undefined) {
     const message = `The cluster IP of a service is on another device in addition to ${DUMMY_DEVICE}`;

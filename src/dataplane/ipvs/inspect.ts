@@ -1,6 +1,9 @@
 /** What a service port owns in ipvs mode, and the purpose of the shared sets and chains: reference ipvs.md §2, §3, §6. */
+
+import type { OfflineNode } from "../../inspect/offline-node.ts";
 import { ipsetEntryText } from "../../kernel/ipset/ipset.ts";
 import { virtualServerText } from "../../kernel/ipvs/ipvs.ts";
+import type { ServicePort } from "../../model/service-port.ts";
 import { cidrContains, familyOf, parseHostPort } from "../../net/ip.ts";
 import type { KernelPart, ModeInspection } from "../inspection.ts";
 import { TRANSLATING } from "../mode-words.ts";
@@ -23,14 +26,26 @@ const SHARED_CHAINS: ReadonlyMap<string, string> = new Map([
   [DUMMY_DEVICE, "the device that has the service addresses, so that the kernel takes packets to them for its own"],
 ]);
 
+/** External addresses that other Nodes have: on kube-ipvs0, they make those Nodes unreachable from here. */
+function takenFromNodes({ otherNodes }: OfflineNode, { externalIPs, loadBalancerVIPs }: ServicePort): string[] {
+  return [...externalIPs, ...loadBalancerVIPs].flatMap((address) => {
+    const name = otherNodes?.get(address);
+    return name === undefined
+      ? []
+      : `${address} is the address of Node ${name}: ${DUMMY_DEVICE} takes it here, so this node and its pods cannot reach that Node.`;
+  });
+}
+
 /** Descriptions for people who inspect the kernel. */
 export const inspectIpvs: ModeInspection = {
   // A Local policy also applies to the node and its pods.
   words: {
     ...TRANSLATING,
     localPolicy: "",
+    sources: (facts) => [...TRANSLATING.sources(facts), ...takenFromNodes(facts.node, facts.port)],
     loopback: () => ({ led: "IPVS leads there", notLed: "IPVS has virtual servers at no loopback address" }),
   },
+  warnings: (node, port) => takenFromNodes(node, port).map((sentence) => `${port.name.text}: ${sentence}`),
   choice: ({ ipvs }) => `by the kernel's scheduler ${schedulerOf(ipvs)}`,
   sharedPurpose(name, family) {
     const id = SET_IDS.find((one) => setName(one, family) === name);
