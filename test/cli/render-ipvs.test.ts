@@ -107,7 +107,7 @@ test("IPv6, with another scheduler", async (t) => {
   const text = await rendered("-o", "ipvsadm", "--family", "ipv6", "--config", config);
   assert.match(
     text,
-    /^-A -t \[fd00:96::10\]:80 -s mh -p 600 -b mh-port\n-a -t \[fd00:96::10\]:80 -r \[fd00:1::5\]:8080 -m -w 1$/m,
+    /^-A -t \[fd00:96::10\]:80 -s mh -p 600 -b mh-fallback,mh-port\n-a -t \[fd00:96::10\]:80 -r \[fd00:1::5\]:8080 -m -w 1$/m,
   );
 });
 

@@ -9,6 +9,7 @@ import type { Rule } from "../../kernel/iptables/rule.ts";
 import { ruleLines, ruleSpec, transactionText } from "../../kernel/iptables/rule-text.ts";
 import {
   IPVS_SERVICE_PERSISTENT,
+  IPVS_SERVICE_SCHEDULER_FLAG_1,
   IPVS_SERVICE_SCHEDULER_FLAG_2,
   type VirtualServer,
   virtualServerText,
@@ -109,8 +110,11 @@ function ipvsadmInput({ virtualServers }: IpvsPlan): string {
 
 function schedulingText({ scheduler, flags, timeoutSeconds }: VirtualServer): string {
   const persistence = (flags & IPVS_SERVICE_PERSISTENT) === 0 ? "" : ` -p ${timeoutSeconds}`;
-  const schedulerFlag = (flags & IPVS_SERVICE_SCHEDULER_FLAG_2) === 0 ? "" : ` -b ${scheduler}-port`;
-  return `-s ${scheduler}${persistence}${schedulerFlag}`;
+  const own = [
+    (flags & IPVS_SERVICE_SCHEDULER_FLAG_1) === 0 ? [] : `${scheduler}-fallback`,
+    (flags & IPVS_SERVICE_SCHEDULER_FLAG_2) === 0 ? [] : `${scheduler}-port`,
+  ].flat();
+  return `-s ${scheduler}${persistence}${own.length === 0 ? "" : ` -b ${own.join(",")}`}`;
 }
 
 /** The input of `iptables-restore --noflush`. */

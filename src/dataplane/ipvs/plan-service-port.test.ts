@@ -188,11 +188,11 @@ test("affinity makes virtual servers persistent", () => {
   assert.deepEqual([without?.virtualServer.flags, without?.virtualServer.timeoutSeconds], [0, 0]);
 });
 
-test("the scheduler mh has its flag", () => {
+test("the scheduler mh has its flags", () => {
   const [plain] = plan(port("a", "10.96.0.1"), [], { config: { scheduler: "mh" } }).virtualServers;
-  assert.deepEqual([plain?.virtualServer.scheduler, plain?.virtualServer.flags], ["mh", 0x10]);
+  assert.deepEqual([plain?.virtualServer.scheduler, plain?.virtualServer.flags], ["mh", 0x18]);
   const sticky = port("a", "10.96.0.1", { sessionAffinity: "ClientIP", stickyMaxAgeSeconds: 5 });
-  assert.equal(plan(sticky, [], { config: { scheduler: "mh" } }).virtualServers[0]?.virtualServer.flags, 0x11);
+  assert.equal(plan(sticky, [], { config: { scheduler: "mh" } }).virtualServers[0]?.virtualServer.flags, 0x19);
 });
 
 test("a virtual server without endpoints stays, and refuses", () => {

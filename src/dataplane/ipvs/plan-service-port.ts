@@ -4,7 +4,12 @@
  * Reference ipvs.md §3–7.
  */
 import type { IpsetEntry } from "../../kernel/ipset/ipset.ts";
-import { IPVS_SERVICE_PERSISTENT, IPVS_SERVICE_SCHEDULER_FLAG_2, type VirtualServer } from "../../kernel/ipvs/ipvs.ts";
+import {
+  IPVS_SERVICE_PERSISTENT,
+  IPVS_SERVICE_SCHEDULER_FLAG_1,
+  IPVS_SERVICE_SCHEDULER_FLAG_2,
+  type VirtualServer,
+} from "../../kernel/ipvs/ipvs.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import { type FrontendKind, frontendsOf } from "../../model/frontend.ts";
 import type { NodePlanConfig } from "../../model/node-plan-config.ts";
@@ -140,7 +145,9 @@ export function planServicePort(
 
 function schedulingOf({ sessionAffinity, stickyMaxAgeSeconds }: ServicePort, { scheduler }: PlanConfig) {
   const isPersistent = sessionAffinity === "ClientIP";
-  const flags = (isPersistent ? IPVS_SERVICE_PERSISTENT : 0) | (scheduler === "mh" ? IPVS_SERVICE_SCHEDULER_FLAG_2 : 0);
+  // Without the first, connections fail whose hash is that of an endpoint that ends (weight 0).
+  const ofMaglev = IPVS_SERVICE_SCHEDULER_FLAG_1 | IPVS_SERVICE_SCHEDULER_FLAG_2;
+  const flags = (isPersistent ? IPVS_SERVICE_PERSISTENT : 0) | (scheduler === "mh" ? ofMaglev : 0);
   return { scheduler, flags, timeoutSeconds: isPersistent ? stickyMaxAgeSeconds : 0 };
 }
 

@@ -10,6 +10,8 @@ import type { Protocol } from "../../net/protocol.ts";
 export const IPVS_SERVICE_PERSISTENT = 0x1;
 /** IP_VS_SVC_F_HASHED: internal to the kernel; never in a {@link VirtualServer}. */
 export const IPVS_SERVICE_HASHED = 0x2;
+/** IP_VS_SVC_F_SCHED1: scheduler-specific (`sh-fallback`, `mh-fallback`). */
+export const IPVS_SERVICE_SCHEDULER_FLAG_1 = 0x8;
 /** IP_VS_SVC_F_SCHED2: scheduler-specific (`sh-port`, `mh-port`); reference ipvs.md §3 sets it for `mh`. */
 export const IPVS_SERVICE_SCHEDULER_FLAG_2 = 0x10;
 

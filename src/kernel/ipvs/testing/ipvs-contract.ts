@@ -4,6 +4,7 @@ import { describe, type TestContext, test } from "node:test";
 import type { IpAddress } from "../../../net/ip.ts";
 import {
   IPVS_SERVICE_PERSISTENT,
+  IPVS_SERVICE_SCHEDULER_FLAG_1,
   IPVS_SERVICE_SCHEDULER_FLAG_2,
   type Ipvs,
   type IpvsOperation,
@@ -13,9 +14,6 @@ import {
   type VirtualServerKey,
   virtualServerText,
 } from "../ipvs.ts";
-
-/** IP_VS_SVC_F_SCHED1: scheduler-specific (`sh-fallback`, `mh-fallback`). */
-const IPVS_SERVICE_SCHEDULER_FLAG_1 = 0x8;
 
 /** A namespace without virtual servers. */
 export interface IpvsRig {
