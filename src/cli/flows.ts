@@ -1,5 +1,6 @@
 /** `kube-proxy flows`: who talks to which Service on this node, from connection tracking, with names. */
 import { readFileSync, readlinkSync } from "node:fs";
+import type { NodeRecord } from "../cluster/objects.ts";
 import { applyEngineOptions } from "../daemon/engine-options.ts";
 import type { ServiceLine, StatusReport } from "../daemon/inspect-report.ts";
 import { isProxyMode, modeNamed } from "../dataplane/registry.ts";
@@ -16,6 +17,7 @@ import { SOCKET_STATES } from "../kernel/sock-diag/sock-diag.ts";
 import { messageOf } from "../logging/message-of.ts";
 import { IP_FAMILIES, parseIpAddress } from "../net/ip.ts";
 import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
+import { chosenNode } from "./chosen-node.ts";
 import { lineSink, tableSink, upTo } from "./flow-sinks.ts";
 import { type Asked, type FlowSource, type FlowTaker, FlowWatch, listFlows } from "./flows-watch.ts";
 import { askDaemon, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
@@ -40,7 +42,7 @@ time and retransmits), and the endpoints of those that it carries (userspace mod
       --count NUMBER   end after so many lines
   -f, --filename DIR|FILE|-
                        Services and EndpointSlices, and Pods for their names, from manifests; asks a daemon only with
-                       --socket (repeatable)
+                       --socket (repeatable). The connections are this host's: --node is then its name
 ${SOCKET_FLAG_HELP}
 ${NODES_FLAGS_HELP}
   -o, --output FORM    text, json: a line for each connection (default text)
@@ -71,6 +73,7 @@ type FlowsOptions = ReturnType<typeof readOptions>;
 const parsed = wordReader("kube-proxy flows", {
   socket: { type: "string" },
   filename: OBJECTS_FLAGS.filename,
+  node: { type: "string" },
   from: { type: "string" },
   to: { type: "string" },
   state: { type: "string" },
@@ -132,7 +135,7 @@ async function sinkFor(options: FlowsOptions, output: Output, note: (text: strin
 
 /** Asks a daemon or objects for names and connections. */
 function askedOf(
-  { socket, filename, choice }: FlowsOptions,
+  { socket, filename, node, choice }: FlowsOptions,
   output: Output,
   input: NodeJS.ReadableStream,
   source: FlowSource,
@@ -146,7 +149,9 @@ function askedOf(
   if (filename !== undefined) {
     let read: Promise<FlowNamer> | undefined;
     const readObjectsOnce = async (): Promise<FlowNamer> => {
-      const names = namesOfObjects(await readObjects({ filename }, output, input));
+      const objects = await readObjects({ filename }, output, input);
+      const names = namesOfObjects(objects);
+      if (node !== undefined) requireHere(node, objects.nodes, await source.ownAddresses());
       const isEndpointTracked = socket === undefined ? undefined : (await modeOfDaemon(path, source)).isEndpointTracked;
       return new FlowNamer({ ...names, own: await source.ownAddresses(), isEndpointTracked }, choice);
     };
@@ -170,6 +175,17 @@ function askedOf(
     return new FlowNamer({ ports, pods: new Map(), own, isEndpointTracked }, choice);
   };
   return { namer, led };
+}
+
+/** @throws UsageError if the Node is another host's: the connections are those of this one. */
+function requireHere(node: string, nodes: readonly NodeRecord[], own: ReadonlySet<string>): void {
+  const { hostnameOverride } = chosenNode(nodes, { hostnameOverride: node }).config;
+  const addresses = nodes.find(({ name }) => name === hostnameOverride)?.addresses ?? [];
+  if (addresses.length === 0 || addresses.some(({ address }) => own.has(address))) return;
+  throw new UsageError(
+    `flows -f reads the connections of this host, which has no address of ${hostnameOverride}`,
+    "Run it there; or leave -f out: then --node asks the daemon of that node, with kubectl.",
+  );
 }
 
 async function modeOfDaemon(socket: string, source: FlowSource): Promise<Pick<FlowNames, "isEndpointTracked">> {

@@ -54,6 +54,9 @@ interface NodePod {
  * to look from: these go to the daemons if kubectl started the program and no objects or rules are given.
  */
 export function isForNodes(command: string, argv: readonly string[], env: NodeJS.ProcessEnv): boolean {
+  // With objects it looks at this host's connections.
+  if (command === "flows" && argv.some((word) => /^-f|^--filename(?:=|$)/.test(word)))
+    return argv.includes("--all-nodes");
   if (WITH_CONTEXT[command] === undefined) return true;
   if (command === "diff" && !argv.includes("--kernel")) return false;
   return env.KUBE_PROXY_TS_PLUGIN === "1" && !argv.some((word) => /^-f|^--(?:filename|dump|modes)(?:=|$)/.test(word));

@@ -7,6 +7,7 @@ import { test } from "node:test";
 import { jsonLine, lineSink } from "../../src/cli/flow-sinks.ts";
 import { flows } from "../../src/cli/flows.ts";
 import { type FlowSource, FlowWatch } from "../../src/cli/flows-watch.ts";
+import { isForNodes } from "../../src/cli/on-nodes.ts";
 import { FlowNamer, type NamedFlow } from "../../src/explain/flows.ts";
 import type { FlowFilter, LedFlow, TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
 import type { FlowEvents } from "../../src/kernel/conntrack/netlink-conntrack.ts";
@@ -458,4 +459,22 @@ test("command lines that cannot be used", async () => {
     assert.equal(status, 2, String(args));
     assert.match(err, message);
   }
+});
+
+test("with objects, --node is this host's name: kubectl is not asked, and another host's is an error", async () => {
+  assert.equal(isForNodes("flows", ["--node", "node-a", "-f", "examples"], {}), false);
+  assert.equal(isForNodes("flows", ["--node=node-a", "--filename=examples"], { KUBE_PROXY_TS_PLUGIN: "1" }), false);
+  assert.equal(isForNodes("flows", ["--node", "node-a"], {}), true);
+  const on = async (node: string) =>
+    await runCommand(
+      (argv, output, input) => flows(argv, output, input, kernel([flow("10.180.0.11")])),
+      ["-f", "-", "--node", node],
+      examplesAsJson(),
+    );
+  const here = await on("node-a");
+  assert.match(here.out, /shop\/web:http/, here.err);
+  const elsewhere = await on("node-b");
+  assert.deepEqual([elsewhere.status, elsewhere.out], [2, ""]);
+  assert.match(elsewhere.err, /flows -f reads the connections of this host, which has no address of node-b/);
+  assert.match((await on("node-x")).err, /there is no Node "node-x"/);
 });

@@ -186,7 +186,7 @@ test("flows --export adds lines to the file here, of one node or of all, not in 
   assert.deepEqual([refused.status, refused.stdout], [2, ""]);
   assert.match(refused.stderr, /^Error: cannot write to none\/flows\.jsonl: ENOENT/);
   assert.equal(existsSync(join(folder, "in-kp-a", "written-in-the-pod")), false);
-  const withFiles = await run("flows", "--node", "node-a", "-f", "pods.json");
+  const withFiles = await run("flows", "--all-nodes", "-f", "pods.json");
   assert.equal(withFiles.status, 2);
   assert.match(withFiles.stderr, /^Error: -f reads files here, but flows runs in the pod: leave -f out\n$/);
 });
