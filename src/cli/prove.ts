@@ -7,10 +7,8 @@ import { NoRulesError } from "../explain/planned-rules.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { offlineNode } from "../inspect/offline-node.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
-import { fateText, noticed } from "../prove/fate.ts";
-import { type Counterexample, type Proof, proving, type Side } from "../prove/proof.ts";
-import { planSide, SPECIFICATION, specificationSide } from "../prove/sides.ts";
-import { endText, type Packet } from "../trace/packet.ts";
+import { type Proof, proving } from "../prove/proof.ts";
+import { planSide, specificationSide } from "../prove/sides.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { contextOf } from "./dump-folder.ts";
 import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, type InspectChoices, readChoices, warner } from "./inspect-options.ts";
@@ -22,6 +20,7 @@ import {
   readObjects,
 } from "./objects-input.ts";
 import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
+import { type Answer, answerData, answerText } from "./prove-answer.ts";
 import {
   type FoundRules,
   foundInDumps,
@@ -53,6 +52,7 @@ ${OBJECTS_FLAGS_HELP}
       --kernel                 the rules of this node's kernel instead of a plan; needs root
       --as MODE                whose documented differences these rules have (default: the mode that they show)
       --local ADDRESS          an address of the node, where no objects say it (repeatable)
+      --whole-node             compares what the node does, with the rules that kubelet, CNI plugins and others put on it
       --all-nodes              every Node of the objects
 ${INSPECT_FLAGS_HELP}
       --differences            what each mode does otherwise than the documents say, and is compared with, and end
@@ -76,6 +76,7 @@ const parsed = flagReader("kube-proxy prove", {
   as: { type: "string" },
   local: { type: "string", multiple: true, default: [] },
   "all-nodes": { type: "boolean", default: false },
+  "whole-node": { type: "boolean", default: false },
   differences: { type: "boolean", default: false },
   output: { type: "string", short: "o", default: "text" },
 });
@@ -172,7 +173,7 @@ async function* answersBetween(
     throw new UsageError(`the dumps are of ${common.join(" and ") || "no family"}: give an address of it with --local`);
   for (const family of known) {
     const own = local.filter((address) => familyOf(address) === family);
-    const sides = [one.side(family, own), other.side(family, own)] as const;
+    const sides = [one.side(family, own), { ...other.side(family, own), proxyPart: undefined }] as const;
     yield { node: undefined, family, sides, proof: await proved(family, own, sides, output) };
   }
 }
@@ -218,8 +219,10 @@ async function* answersOn(
         "Prove its plan with --modes, or compare two dumps with --against.",
       );
     for (const family of families) {
-      const node = offlineNode(objects, config, family, warn, rules?.addresses?.(family));
-      const own = [...node.hostAddresses, ...local];
+      const named = local.filter((address) => familyOf(address) === family);
+      const listed = rules?.addresses?.(family) ?? offlineNode(objects, config, family, () => {}).hostAddresses;
+      const node = offlineNode(objects, config, family, warn, [...new Set([...listed, ...named])]);
+      const own = node.hostAddresses;
       const record = objects.nodes.find(({ name }) => name === node.name);
       if (record === undefined || !record.addresses.some(({ address }) => isOf(address, family))) continue;
       if (rules !== undefined && !rules.families.has(family)) {
@@ -228,7 +231,8 @@ async function* answersOn(
       }
       const of = `${variant.name} on ${node.name}, ${family}`;
       await output.progress?.({ what: "Services", done: 0, total, of });
-      const side = rules?.side(family, own) ?? (await planSide(variant.name, node, config).catch(refuse));
+      const all = rules?.side(family, own) ?? (await planSide(variant.name, node, config).catch(refuse));
+      const side = options["whole-node"] ? { ...all, proxyPart: undefined } : all;
       const specification = specificationSide(objects, node, config, variant.deviations(config), side.ownSockets);
       const sides = [specification, side] as const;
       count += 1;
@@ -285,103 +289,4 @@ function readOptions(values: ReturnType<typeof parsed>["values"]) {
   if (!isOfRules && values.as !== undefined)
     throw new UsageError("--as is for rules of --dump or --kernel; for plans give --modes LIST");
   return { ...values, variants: (values.modes ?? values.mode ?? NAMES.join(",")).split(",").map(variantNamed) };
-}
-
-interface Answer {
-  readonly node: string | undefined;
-  readonly family: IpFamily;
-  readonly sides: readonly [Side, Side];
-  readonly proof: Proof;
-}
-
-function answerText({ node, family, sides, proof }: Answer): string {
-  const [one, other] = sides;
-  const where = node === undefined ? family : `${node}, ${family}`;
-  const isOfServices = one.name === SPECIFICATION;
-  const asAsked = isOfServices ? "every packet as the Services ask" : "every packet alike";
-  const { classes, differing, examples, unprovable } = proof;
-  const time = `${proof.seconds.toFixed(1)} s`;
-  const head = `${other.name}${isOfServices ? "" : ` and ${one.name}`} (${where})`;
-  if (differing === 0) {
-    if (unprovable === undefined)
-      return `${head}: the rules treat ${asAsked} (${classes} classes of packets, ${time})\n`;
-    return `${[`${head}: cannot be proved: ${unprovable}`, ...unprovedLines(proof, "Everything else is equal")].join("\n")}\n`;
-  }
-  const lines = [
-    `${head}: the rules do NOT treat ${asAsked}: ${differing} of ${classes} classes of packets differ, ${time}`,
-  ];
-  // Differences stay true without it.
-  if (unprovable !== undefined)
-    lines.push(`  Not proved: ${unprovable}`, ...unprovedLines(proof, "The others were compared"));
-  for (const example of examples) {
-    const { packet, fates } = example;
-    lines.push(`  ${packetText(packet)}`);
-    lines.push(...[one, other].map(({ name }, at) => `    ${name}: ${fateText(fates[at] ?? new Map())}`));
-    lines.push(`    clients notice: ${noticed(fates[0], fates[1])}`);
-  }
-  const [first] = examples;
-  if (first !== undefined) {
-    lines.push("", "The first of them:");
-    for (const side of sides) lines.push(...indented(side.why(first.packet)));
-  }
-  return `${lines.join("\n")}\n`;
-}
-
-/** The packets that meet something that is not understood, and what is known of the others. */
-function unprovedLines({ unprovable, classes, unproved, doubts, gaps }: Proof, others: string): string[] {
-  const more = doubts.filter((doubt) => doubt !== unprovable).map((doubt) => `  Also: ${doubt}`);
-  const met = gaps.map(({ because, packet }) => {
-    const what = because === unprovable ? "" : `${because}: `;
-    return `  ${what}such as ${packetText(packet)}`;
-  });
-  const rest = unproved < classes ? [`  ${others}: ${classes - unproved} of ${classes} classes of packets.`] : [];
-  return [...more, ...met, ...rest];
-}
-
-function indented(text: string): string[] {
-  return text
-    .trimEnd()
-    .split("\n")
-    .map((line) => `  ${line}`);
-}
-
-function packetText(packet: Packet): string {
-  const { protocol, source, sourcePort, destination, destinationPort, inInterface, bridgePort } = packet;
-  const port = bridgePort === "" || bridgePort === undefined ? "" : `, port ${bridgePort} of a bridge`;
-  const from = inInterface === "" ? "a process of the node" : `a client by ${inInterface}${port}`;
-  return `${protocol} from ${from}, ${endText(source, sourcePort)}, to ${endText(destination, destinationPort)}`;
-}
-
-function answerData({ node, family, sides, proof }: Answer) {
-  const { unprovable, classes, differing, seconds, examples, unproved, doubts, gaps } = proof;
-  return {
-    node: node ?? null,
-    family,
-    sides: sides.map(({ name }) => name),
-    result: differing > 0 ? "different" : unprovable === undefined ? "equal" : "cannot be proved",
-    because: unprovable ?? null,
-    classes,
-    differing,
-    unproved,
-    gaps: [
-      ...doubts.map((because) => ({ because, packet: null })),
-      ...gaps.map(({ because, packet }) => ({ because, packet: packetData(packet) })),
-    ],
-    seconds,
-    examples: examples.map((example) => exampleData(example, sides)),
-  };
-}
-
-function packetData({ protocol, source, sourcePort, destination, destinationPort, inInterface, bridgePort }: Packet) {
-  return { protocol, source, sourcePort, destination, destinationPort, inInterface, bridgePort };
-}
-
-function exampleData({ packet, fates }: Counterexample, sides: readonly Side[]) {
-  return {
-    packet: packetData(packet),
-    service: sides.map((side) => side.serviceOf?.(packet)).find((name) => name !== undefined) ?? null,
-    fates: fates.map(fateText),
-    clientsNotice: noticed(fates[0], fates[1]),
-    why: sides.map((side) => side.why(packet)),
-  };
 }

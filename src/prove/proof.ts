@@ -23,6 +23,10 @@ export interface Side {
   readonly hasSocketStage?: boolean;
   /** What any packet may meet, and the walk does not: nothing is equal then. @default nothing */
   readonly doubts?: readonly string[];
+  /** What the proxy's rules do without those that other programs put on every node. @default there are no others */
+  readonly proxyPart?: Subject<Fate> | undefined;
+  /** The rule that ends the packet's way, or why that is not known. */
+  whoDecides?(packet: Packet): string | undefined;
   /** The Service that the packet addresses, if the side knows Services. */
   serviceOf?(packet: Packet): string | undefined;
   /** Why the packet has this fate: its path through the rules, or what its Service says. */
@@ -41,6 +45,13 @@ export interface Unproved {
   readonly packet: Packet;
 }
 
+/** What other programs do with packets that the proxy treats as it should. */
+export interface OtherFate {
+  readonly packet: Packet;
+  readonly fate: Fate;
+  readonly by: string | undefined;
+}
+
 export interface Proof {
   /** How many classes were examined. */
   readonly classes: number;
@@ -57,6 +68,8 @@ export interface Proof {
   readonly unproved: number;
   /** The first {@link EXAMPLES} reasons for that. */
   readonly gaps: readonly Unproved[];
+  /** How many classes other programs on the node treat differently ({@link Side.proxyPart}), and some of them. */
+  readonly others: { readonly classes: number; readonly examples: readonly OtherFate[] };
 }
 
 const EXAMPLES = 5;
@@ -89,7 +102,10 @@ export function* proving(
     sides.some(({ hasSocketStage }) => hasSocketStage === true),
   );
   const isBySlots = sides.some(({ hasSlots }) => hasSlots === true);
-  const subjects = sides.map(({ fates }) => fates);
+  const node = sides[1].proxyPart && withoutErrors(sides[1].fates);
+  const subjects = [sides[0].fates, sides[1].proxyPart ?? sides[1].fates, ...(node === undefined ? [] : [node])];
+  const byOthers = new Map<string, OtherFate>();
+  let ofOthers = 0;
   const start = performance.now();
   const examples = new Map<string, Counterexample>();
   const services = new Set<string>();
@@ -109,7 +125,13 @@ export function* proving(
         requireMemory(classes, services.size);
         yield { classes, services: services.size };
       }
-      const [first, second] = fates;
+      const [first, second, whole] = fates;
+      if (second !== undefined && whole !== undefined && !isSameFate(second, whole, isBySlots)) {
+        ofOthers += 1;
+        const kind = [...whole.keys()].sort().join("\n");
+        if (byOthers.size < EXAMPLES && !byOthers.has(kind))
+          byOthers.set(kind, { packet, fate: whole, by: sides[1].whoDecides?.(packet) });
+      }
       if (first === undefined || second === undefined || isSameFate(first, second, isBySlots)) continue;
       differing += 1;
       const kind = `${fateText(first)}\n${fateText(second)}`;
@@ -124,7 +146,32 @@ export function* proving(
   // The shortest description comes first.
   const smallest = [...examples].sort(([one], [other]) => one.length - other.length).map(([, example]) => example);
   unprovable ??= gaps.keys().next().value;
-  return { classes, seconds, differing, examples: smallest, unprovable, doubts, unproved, gaps: [...gaps.values()] };
+  const others = { classes: ofOthers, examples: [...byOthers.values()] };
+  return {
+    classes,
+    seconds,
+    differing,
+    examples: smallest,
+    unprovable,
+    doubts,
+    unproved,
+    gaps: [...gaps.values()],
+    others,
+  };
+}
+
+/** What is not known is a fate, too. */
+function withoutErrors(subject: Subject<Fate>): Subject<Fate> {
+  return {
+    fateOf(packet, asked) {
+      try {
+        return subject.fateOf(packet, asked);
+      } catch (error) {
+        if (error instanceof UnprovableError) return new Map([[`not known: ${error.message}`, 1]]);
+        throw error;
+      }
+    },
+  };
 }
 
 /** @throws UnprovableError if the heap is nearly full: from there on V8 does little but collect garbage. */

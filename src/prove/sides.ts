@@ -20,6 +20,7 @@ import type { Question } from "../trace/question.ts";
 import { traceText } from "../trace/report/text.ts";
 import { type Subject, UnprovableError } from "./classes.ts";
 import { DROPPED, type Fate, isSameFate, REFUSED, thenAgain, wayTo } from "./fate.ts";
+import { type IsOfOthers, nodeComponents } from "./node-components.ts";
 import type { Side } from "./proof.ts";
 import { specification } from "./specification.ts";
 
@@ -35,6 +36,7 @@ export function rulesSide(
   const sockets = dumps.flatMap((dump) => (dump.kind === "chains" ? (dump.ownSockets ?? []) : []));
   const hasSockets = dumps.some((dump) => dump.kind === "chains" && dump.ownSockets !== undefined);
   const facts = nodeFacts({ addresses: [...own, ...addresses], routes });
+  const isOfOthers = nodeComponents(dumps);
   return {
     name,
     addresses,
@@ -44,6 +46,12 @@ export function rulesSide(
       (dump) => dump.kind === "chains" && dump.chains(facts, undefined).some(({ stage }) => stage === "socket"),
     ),
     fates: ruleFates(dumps, family, facts),
+    proxyPart: isOfOthers && ruleFates(dumps, family, facts, isOfOthers),
+    whoDecides(packet) {
+      const root = walkDumps(dumps, packet, facts, { knowsClients: true, knowsDynamicSets: true, record: "ends" });
+      for (const { fate } of outcomesOf(root)) if ("by" in fate) return fate.by;
+      return undefined;
+    },
     why(packet: Packet) {
       const root = walkDumps(dumps, packet, facts, { knowsClients: true, knowsDynamicSets: true });
       return traceText({ packet, rules: name, notes: [], root });
@@ -84,8 +92,17 @@ export function specificationSide(
   return { name: SPECIFICATION, hasSlots: deviations.includes("shares-by-slots"), ...meaning };
 }
 
-/** Throws `UnprovableError` when a packet meets a rule that is not understood. @param facts with all node addresses. */
-export function ruleFates(dumps: readonly Dump[], family: IpFamily, facts: NodeFacts): Subject<Fate> {
+/**
+ * Throws `UnprovableError` when a packet meets a rule that is not understood.
+ *
+ * @param facts with all node addresses. @param isLeftOut chains that are not walked. @default none
+ */
+export function ruleFates(
+  dumps: readonly Dump[],
+  family: IpFamily,
+  facts: NodeFacts,
+  isLeftOut?: IsOfOthers,
+): Subject<Fate> {
   const own = dumps.map(withoutClients);
   const [missing] = missingIn(dumps);
   const isOfHns = dumps.some(({ kind }) => kind === "walker");
@@ -116,7 +133,7 @@ export function ruleFates(dumps: readonly Dump[], family: IpFamily, facts: NodeF
         throw new UnprovableError(`${what} is not understood`);
       },
     };
-    return walk(traced.program, packet, facts, { record: "ends", observer });
+    return walk(traced.program, packet, facts, { record: "ends", observer, ...(isLeftOut && { isLeftOut }) });
   }
 }
 

@@ -117,7 +117,9 @@ export function specification(
     const fate = found === undefined ? otherwise(packet, ask) : meaning.fateOf(found, packet, ask);
     const isUnserved = fate.has(UNTOUCHED) || fate.has(REFUSED);
     const isGuarded = isUnserved && guardsLoopback && holds(isLoopback, packet, ask);
-    return isGuarded && !holds(fromLoopback, packet, ask) ? only(DROPPED) : fate;
+    if (!isGuarded || holds(fromLoopback, packet, ask)) return fate;
+    // Whether the guard or the port's rule comes first depends on who started first, kubelet or the proxy.
+    return only(fate.has(REFUSED) || holds(isHealthPort, packet, ask) ? UNSAID : DROPPED);
   }
 
   function why(packet: Packet): string {
@@ -347,7 +349,7 @@ class Meaning {
   /** Whether the endpoint sees the node's address; not from pods to cluster IPs, nor where the policy is Local. */
   #isMasqueraded(isInternal: boolean, policy: string, isPod: boolean, isOwn: boolean): boolean {
     if (isInternal) return this.#node.masqueradesAll || (this.#isLocalPod !== undefined && !isPod);
-    return policy === "Cluster" || (isOwn && !this.#deviations.has("local-binds-node"));
+    return policy === "Cluster" || (isOwn && !isPod && !this.#deviations.has("local-binds-node"));
   }
 
   /** If the node's own address is in the ranges, the load balancer's addresses are allowed too: the node may own them. */

@@ -89,6 +89,26 @@ describe("a dump", () => {
     assert.match(out, /cannot be proved: .*u32/);
   });
 
+  test("beside kubelet's guard of loopback addresses: the proxy's part is equal, and what kubelet drops is said", async () => {
+    const guard =
+      "*filter\n:INPUT ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:KUBE-FIREWALL - [0:0]\n-A INPUT -j KUBE-FIREWALL\n-A OUTPUT -j KUBE-FIREWALL\n" +
+      "-A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP\nCOMMIT\n";
+    const dumps = [file("plan.json", await saved("ipv4", "nftables", "json")), file("kubelet.txt", guard)];
+    const argv = ["--family", "ipv4", ...dumps.flatMap((path) => ["--dump", path])];
+    const { status, out } = await onNode(...argv);
+    assert.equal(status, 0, out);
+    assert.match(
+      out,
+      /the rules treat every packet as the Services ask .*\n {2}The node as a whole treats \d+ classes otherwise, by rules of other programs/,
+    );
+    assert.match(out, / to 127\.\S+: dropped by kubelet, not by the proxy: iptables -t filter KUBE-FIREWALL rule 1: /);
+    const whole = await onNode(...argv, "--whole-node");
+    assert.equal(whole.status, 1, whole.out);
+    const [{ result, ofOtherPrograms }] = JSON.parse((await onNode(...argv, "-o", "json")).out);
+    assert.equal(result, "equal");
+    assert.match(ofOtherPrograms.examples[0].by, /KUBE-FIREWALL/);
+  });
+
   test("that differs before a rule is met that is not understood", async () => {
     const text = (await saved())
       .replace("--to-destination 10.180.1.11:8080", "--to-destination 10.180.1.99:8080")

@@ -131,6 +131,12 @@ export function chainName({ table, chain }: BaseChain): string {
   return `${table} ${chain.name}`;
 }
 
+/** That one of the chains is called before the others. */
+export function firstText(first: BaseChain, chains: readonly BaseChain[]): string {
+  const others = chains.filter((chain) => chain !== first).map(chainName);
+  return `${chainName(first)} is called before ${others.join(", ")}`;
+}
+
 /** Whether the packet passes the chain as if it were not there. */
 export function isIdle(chain: BaseChain, packet: Packet, effectOf: EffectOf): boolean {
   return effectOf(chain, packet).every(

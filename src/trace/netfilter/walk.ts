@@ -6,7 +6,7 @@ import { isLocalQuestion, type NodeFacts } from "../facts.ts";
 import type { Packet } from "../packet.ts";
 import { whichOf } from "../question.ts";
 import { branchesOf, eitherWay } from "./branches.ts";
-import { chainName, type EffectOf, isIdle, nextChains, programOf } from "./calling-order.ts";
+import { chainName, type EffectOf, firstText, isIdle, nextChains, programOf } from "./calling-order.ts";
 import { tellOfChain, tellOfChange, tellOfStep } from "./observer.ts";
 import {
   type BaseChain,
@@ -224,6 +224,10 @@ class Machine {
         return false;
       case "jump":
       case "goto": {
+        if (this.#options.isLeftOut?.(walk.base?.table ?? "", verdict.chain) === true) {
+          this.#nextRule(walk);
+          return false;
+        }
         const chain = walk.base?.chainNamed(verdict.chain);
         if (chain === undefined) {
           return this.#finish(walk, {
@@ -270,7 +274,8 @@ class Machine {
   #enter(walk: Walk, stage: Stage): void {
     walk.stage = stage;
     walk.base = undefined;
-    walk.rest = this.#program[stage];
+    const { isLeftOut } = this.#options;
+    walk.rest = this.#program[stage].filter(({ table, chain }) => isLeftOut?.(table, chain.name) !== true);
     walk.settled = this.#options.isInOrder === true ? walk.rest.length : 0;
     walk.step = 0;
     walk.frame = undefined;
@@ -290,14 +295,11 @@ class Machine {
     if (base === undefined) return false;
     const { onlyIf } = base;
     if (onlyIf !== undefined && !walk.answers.has(onlyIf) && !isIdle(base, walk.packet, effectOf)) {
-      return this.#fork(
-        walk,
-        `whether ${onlyIf}`,
-        [true, false].map((isYes) => {
-          const answers = new Map(walk.answers).set(onlyIf, isYes);
-          return { label: isYes ? onlyIf : `not: ${onlyIf}`, walk: { ...walk, answers } };
-        }),
-      );
+      const branches = [true, false].map((isYes): Branch => {
+        const answers = new Map(walk.answers).set(onlyIf, isYes);
+        return { label: isYes ? onlyIf : `not: ${onlyIf}`, walk: { ...walk, answers } };
+      });
+      return this.#fork(walk, `whether ${onlyIf}`, branches);
     }
     Object.assign(walk, { base, rest, settled: walk.settled - 1 });
     if (onlyIf !== undefined && walk.answers.get(onlyIf) === false) return false;
@@ -314,22 +316,17 @@ class Machine {
   }
 
   #forkOnOrder(walk: Walk, chains: readonly BaseChain[]): boolean {
-    const names = chains.map(chainName);
     const branches = chains.map((first): Branch => {
-      const label = `${chainName(first)} is called before ${names.filter((name) => name !== chainName(first)).join(", ")}`;
-      return { label, walk: { ...walk, rest: [first, ...walk.rest.filter((chain) => chain !== first)] } };
+      const rest = [first, ...walk.rest.filter((chain) => chain !== first)];
+      return { label: firstText(first, chains), walk: { ...walk, rest } };
     });
-    return this.#fork(walk, `which of ${names.join(", ")} is called first: they have one priority`, branches);
+    const names = chains.map(chainName).join(", ");
+    return this.#fork(walk, `which of ${names} is called first: they have one priority`, branches);
   }
 
   #effectOf({ stage, answers }: Walk, chain: BaseChain, packet: Packet): readonly Outcome[] {
-    const { observer, maxEnds } = this.#options;
-    const options: WalkOptions = {
-      record: "ends",
-      isInOrder: true,
-      ...(observer && { observer }),
-      ...(maxEnds && { maxEnds }),
-    };
+    const { random: _, ...given } = this.#options;
+    const options: WalkOptions = { ...given, record: "ends", isInOrder: true };
     const known = chain.onlyIf === undefined ? answers : new Map(answers).set(chain.onlyIf, true);
     const alone: Program = { ...NO_CHAINS, [stage]: [chain] };
     return [
