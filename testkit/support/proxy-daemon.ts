@@ -3,9 +3,11 @@
  * through its log and its ports.
  */
 import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
 import { mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { signalChild } from "../../src/kernel/child-process.ts";
 import { KUBE_PROXY } from "../needs/built-program.ts";
 import { type FetchAnswer, fetchInside } from "../net/fetch-inside.ts";
@@ -42,6 +44,7 @@ export class ProxyDaemon {
   log = "";
   readonly #options: DaemonOptions;
   #child: ChildProcess | undefined;
+  #closed: Promise<void> | undefined;
 
   private constructor(namespace: NetworkNamespace, options: DaemonOptions) {
     this.namespace = namespace;
@@ -115,6 +118,7 @@ export class ProxyDaemon {
       this.log += `(the process ended with ${code ?? signal})\n`;
     });
     this.#child = child;
+    this.#closed = new Promise((resolve) => child.once("close", () => resolve()));
   }
 
   /** Fetches from inside the namespace; status 0 without an answer. */
@@ -169,10 +173,11 @@ export class ProxyDaemon {
   /** Waits for the process to end. @returns the exit status, or the signal that ended it; null without one. */
   async ended(): Promise<number | NodeJS.Signals | null> {
     const child = this.#child;
-    if (child === undefined || child.exitCode !== null || child.signalCode !== null) {
-      return child?.exitCode ?? child?.signalCode ?? null;
-    }
-    return await new Promise((resolve) => child.once("exit", (code, by) => resolve(code ?? by)));
+    if (child === undefined) return null;
+    if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
+    // Its last lines may still be in the pipe, which a process of its own may hold open.
+    await Promise.race([this.#closed, sleep(2_000, undefined, { ref: false })]);
+    return child.exitCode ?? child.signalCode;
   }
 
   /** Sends a signal and waits for the end, as {@link ProxyDaemon.ended} does. */
