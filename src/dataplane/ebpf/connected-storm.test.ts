@@ -4,18 +4,10 @@ import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { port } from "../../../testkit/dataplane/test-cluster.ts";
 import { PATIENCE } from "../../../testkit/support/patience.ts";
-import { systemClock } from "../../async/clock.ts";
-import { kernelBpf } from "../../kernel/bpf/kernel-bpf.ts";
-import { startDialler } from "../../kernel/bpf/socket-balancer/testing/dialler.ts";
-import { leadNamespaces } from "../../kernel/bpf/socket-balancer/testing/dialling.ts";
 import { eventually } from "../../kernel/bpf/testing/eventually.ts";
-import { reasonToSkip, testCgroup } from "../../kernel/bpf/testing/test-cgroup.ts";
-import { udpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
-import { silentLogger } from "../../logging/logger.ts";
+import { reasonToSkip } from "../../kernel/bpf/testing/test-cgroup.ts";
 import { makeEndpoint } from "../../model/testing/records.ts";
-import { SocketMaps } from "./socket-maps.ts";
-import { SocketPrograms } from "./socket-programs.ts";
-import { StaleConnections } from "./stale-connections.ts";
+import { connectedScene } from "./testing/connected-scene.ts";
 
 const FACTS = { nodeName: "node-a", zone: undefined };
 const SOCKETS = 40;
@@ -28,32 +20,8 @@ test("no connected UDP socket stays without a record or with another Service's p
   skip: reasonToSkip(),
   timeout: 180_000 * PATIENCE,
 }, async (t) => {
-  const bpf = kernelBpf();
-  const cgroup = testCgroup(t);
-  const dialler = await startDialler(t, cgroup);
-  const programs = new SocketPrograms(bpf, "IPv4", { hostCookie: 1n });
-  const maps = new SocketMaps(
-    { bpf, family: "IPv4", onMoved: (open) => programs.load(open), nowMs: () => performance.now() },
-    { services: 2, endpoints: 8 },
-  );
-  maps.renew({ until: 2n ** 63n });
-  leadNamespaces(maps.memory, await dialler.netnsCookie());
-  let disconnected = 0;
-  const stale = new StaleConnections({
-    connections: maps.connections,
-    disconnector: udpDisconnector(),
-    onDisconnected: (count) => {
-      disconnected += count;
-    },
-    onUnreachable: () => {},
-    log: silentLogger,
-    clock: systemClock,
-  });
-  t.after(async () => {
-    programs.close();
-    await stale.disconnectAll();
-    maps.close();
-  });
+  const scene = await connectedScene(t, "IPv4", { services: 2, endpoints: 8 });
+  const { dialler, maps, stale } = scene;
   const pods: number[] = [];
   for (let pod = 0; pod < 8; pod++) pods.push(await dialler.listen("udp", LOOPBACK));
   const services = ["10.96.0.1", "10.96.0.2"].map((vip, at) => port(`dns-${at}`, vip, { protocol: "UDP", port: 53 }));
@@ -68,8 +36,7 @@ test("no connected UDP socket stays without a record or with another Service's p
     if (maps.takeLostUdp()) void stale.disconnect();
   };
   lead();
-  programs.load(maps.open);
-  programs.attach(cgroup);
+  scene.attach();
   for (let socket = 0; socket < SOCKETS; socket++) {
     await dialler.hold(`${socket}`, { address: `10.96.0.${1 + (socket % 2)}`, port: 53 }, true);
   }
@@ -85,6 +52,7 @@ test("no connected UDP socket stays without a record or with another Service's p
     const { reached = 0 } = await dialler.ask(`${socket}`);
     assert.equal(owners[pods.indexOf(reached)], socket % 2, `socket ${socket} asks port ${reached}`);
   }
+  const disconnected = scene.disconnected();
   assert.ok(disconnected > CHANGES, `${disconnected} disconnections`);
   t.diagnostic(`${disconnected} disconnections in ${CHANGES} changes`);
 });

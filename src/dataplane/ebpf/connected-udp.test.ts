@@ -3,19 +3,11 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { port } from "../../../testkit/dataplane/test-cluster.ts";
 import { PATIENCE } from "../../../testkit/support/patience.ts";
-import { systemClock } from "../../async/clock.ts";
-import { kernelBpf } from "../../kernel/bpf/kernel-bpf.ts";
-import { startDialler } from "../../kernel/bpf/socket-balancer/testing/dialler.ts";
-import { leadNamespaces } from "../../kernel/bpf/socket-balancer/testing/dialling.ts";
 import { eventually } from "../../kernel/bpf/testing/eventually.ts";
-import { reasonToSkip, testCgroup } from "../../kernel/bpf/testing/test-cgroup.ts";
-import { udpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
-import { silentLogger } from "../../logging/logger.ts";
+import { reasonToSkip } from "../../kernel/bpf/testing/test-cgroup.ts";
 import { makeEndpoint } from "../../model/testing/records.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import { SocketMaps } from "./socket-maps.ts";
-import { SocketPrograms } from "./socket-programs.ts";
-import { StaleConnections } from "./stale-connections.ts";
+import { connectedScene } from "./testing/connected-scene.ts";
 
 const FACTS = { nodeName: "node-a", zone: undefined };
 const MAPPED = "::ffff:";
@@ -31,34 +23,9 @@ describe("connected UDP", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, 
     const vip = family === "IPv4" ? "10.96.0.1" : "fd00:10:96::1";
     const loopback = family === "IPv4" ? "127.0.0.1" : "::1";
     test(`of ${kind}: a socket whose endpoint goes is disconnected and reaches a live one; others stay`, async (t) => {
-      const bpf = kernelBpf();
-      const cgroup = testCgroup(t);
-      const dialler = await startDialler(t, cgroup);
-      const disconnector = udpDisconnector();
-      assert.equal(await disconnector.obstacle(), undefined);
-      const programs = new SocketPrograms(bpf, family, { hostCookie: 1n });
-      const maps = new SocketMaps(
-        { bpf, family, onMoved: (open) => programs.load(open), nowMs: () => performance.now() },
-        { services: 1, endpoints: 2 },
-      );
-      maps.renew({ until: 2n ** 63n });
-      leadNamespaces(maps.memory, await dialler.netnsCookie());
-      let disconnected = 0;
-      const stale = new StaleConnections({
-        connections: maps.connections,
-        disconnector,
-        onDisconnected: (count) => {
-          disconnected += count;
-        },
-        onUnreachable: () => {},
-        log: silentLogger,
-        clock: systemClock,
-      });
-      t.after(async () => {
-        programs.close();
-        await stale.disconnectAll();
-        maps.close();
-      });
+      const scene = await connectedScene(t, family, { services: 1, endpoints: 2 });
+      const { dialler, programs, maps, stale } = scene;
+      assert.equal(await scene.disconnector.obstacle(), undefined);
       const [one, other] = [await dialler.listen("udp", loopback), await dialler.listen("udp", loopback)];
       const service = port("dns", vip, { protocol: "UDP", port: 53 });
       const lead = async (to: readonly number[]): Promise<void> => {
@@ -68,8 +35,7 @@ describe("connected UDP", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, 
         if (maps.takeLostUdp()) await stale.disconnect();
       };
       await lead([one]);
-      programs.load(maps.open);
-      programs.attach(cgroup);
+      scene.attach();
       const service53 = { address: prefix + vip, port: 53 };
       const endpoint = { address: prefix + loopback, port: one };
       await dialler.hold("led", service53);
@@ -83,7 +49,7 @@ describe("connected UDP", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, 
       await lead([one, other]);
       for (const name of names) assert.deepEqual(await dialler.ask(name), { reached: one }, `${name}: another came`);
       await lead([other]);
-      assert.equal(disconnected, 1);
+      assert.equal(scene.disconnected(), 1);
       assert.deepEqual(await dialler.ask("led"), { code: "ECONNABORTED" });
       await dialler.hold("led", service53);
       for (const name of names) {
