@@ -56,7 +56,7 @@ function besideLines({ options, network, proxy, node }: Session): string[] {
   return [
     "In another terminal, in this folder, a shell on the node, and commands there:",
     `  ip netns exec ${network.nodeNamespace.name} sh`,
-    ...["status", "monitor"].map((command) => `  bin/kube-proxy ${command} --socket ${proxy.socket}`),
+    ...["status", "monitor --last 5"].map((command) => `  bin/kube-proxy ${command} --socket ${proxy.socket}`),
     `  bin/kube-proxy flows --socket ${proxy.socket}`,
     `  bin/kube-proxy explain shop/web --kernel ${own}`,
     "",

@@ -44,6 +44,9 @@ export async function monitor(argv: readonly string[], output: Output): Promise<
     const last = numberOf("--last", values.last);
     let left = values.count === undefined ? Number.POSITIVE_INFINITY : numberOf("--count", values.count);
     const response = await openJournal(values.socket, last);
+    // An idle daemon syncs seldom.
+    if (output.terminal?.width !== undefined)
+      output.err(`Waiting for syncs${last === 0 ? " (--last 5 shows the last ones too)" : ""}; Ctrl-C ends it.\n`);
     for await (const line of linesOf(response)) {
       output.out(
         values.output === "json"

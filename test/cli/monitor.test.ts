@@ -89,13 +89,17 @@ test("on a terminal alone colour, and lines that fit; the same words", async (t)
   const ask = ["--socket", path, "--last", "1", "--count", "1"];
   const { out: plain } = await runCommand(monitor, ask);
   let painted = "";
+  let said = "";
   await monitor(ask, {
     out: (text) => {
       painted += text;
     },
-    err() {},
+    err: (text) => {
+      said += text;
+    },
     terminal: { hasColour: true, width: 80 },
   });
+  assert.equal(said, "Waiting for syncs; Ctrl-C ends it.\n");
   const words = (text: string): string => text.replaceAll(/\s+/g, " ");
   assert.equal(words(stripVTControlCharacters(painted)), words(plain));
   for (const line of stripVTControlCharacters(painted).split("\n")) assert.ok(line.length <= 80, line);
