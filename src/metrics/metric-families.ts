@@ -9,7 +9,7 @@ import histogram from "prom-client/lib/histogram.js";
 import registry from "prom-client/lib/registry.js";
 
 /**
- * The parts of prom-client in use, loaded one by one: its index also loads the cluster, push-gateway and tracing code, 2 to 8 MB
+ * The parts of prom-client in use, loaded one by one: its index also loads the cluster, push-gateway and tracing code, 18 MB
  * that never run here (docs/dependencies.md). The paths are internal to prom-client, which is why its version is pinned exactly.
  */
 const Registry: typeof import("prom-client").Registry = registry;

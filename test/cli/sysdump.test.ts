@@ -214,7 +214,11 @@ test("nodes and log files with long names, as clouds give them, have their archi
   for (const { name, bytes } of files) assert.equal(statSync(join(dump, name)).size, bytes, name);
   const [kept = ""] = readdirSync(join(dump, "logs"));
   assert.equal(readFileSync(join(dump, "logs", kept), "utf8"), "the last line\n");
-  assert.throws(() => [...tarMember(`${"x".repeat(101)}/${"y".repeat(101)}`, Buffer.alloc(0), 0)], RangeError);
+  for (const [folder, name] of [
+    ["x".repeat(156), "y"],
+    ["x", "y".repeat(101)],
+  ] as const)
+    assert.throws(() => [...tarMember(folder, name, Buffer.alloc(0), 0)], RangeError);
 });
 
 test("texts are left as they are where nothing is secret", () => {
@@ -267,7 +271,7 @@ test("a file that is there stays, unless it may be replaced; links are never fol
   assert.match((await ask("-o", link, "--force")).err, /is not a regular file/);
   assert.equal(readFileSync(path, "utf8"), "mine");
   assert.equal((await ask("-o", path, "--force")).status, 0);
-  assert.equal(gunzipSync(readFileSync(path)).subarray(0, 10).toString(), "kube-proxy");
+  assert.equal(gunzipSync(readFileSync(path)).subarray(345, 355).toString(), "kube-proxy");
 });
 
 test("bad input: status 2, and nothing is written", async (t) => {

@@ -85,10 +85,10 @@ async function* membersOf(
     if (text === "") continue;
     const content = Buffer.from(text);
     files.push({ name, bytes: content.length });
-    yield* tarMember(`${folder}/${name}`, content, createdMs);
+    yield* tarMember(folder, name, content, createdMs);
   }
   const index = `${JSON.stringify({ ...head, files, notRead }, undefined, 2)}\n`;
-  yield* tarMember(`${folder}/index.json`, Buffer.from(index), createdMs);
+  yield* tarMember(folder, "index.json", Buffer.from(index), createdMs);
   yield tarEnd();
 }
 
@@ -102,20 +102,25 @@ const BLOCK = 512;
 /** The size field has eleven octal digits. */
 const MAX_BYTES = 8 ** 11 - 1;
 const MAX_NAME_BYTES = 100;
-/** For the folders that do not fit into the name field. */
+/** For the folder. */
 const MAX_PREFIX_BYTES = 155;
 
 /**
  * One regular file: its header, its content, and the padding of the last block.
  *
- * @param name with slashes: at most 255 bytes, and at most 100 after one of the slashes. @param modifiedMs Unix milliseconds. @throws RangeError
+ * @param folder at most 155 bytes. @param name in it, at most 100. @param modifiedMs Unix milliseconds. @throws RangeError
  */
-export function* tarMember(name: string, content: Uint8Array, modifiedMs: number): Generator<Uint8Array, void> {
-  const parts = partsOf(name);
-  if (parts === undefined || content.length > MAX_BYTES) throw new RangeError(`tar: ${name}`);
+export function* tarMember(
+  folder: string,
+  name: string,
+  content: Uint8Array,
+  modifiedMs: number,
+): Generator<Uint8Array, void> {
+  const fits = Buffer.byteLength(name) <= MAX_NAME_BYTES && Buffer.byteLength(folder) <= MAX_PREFIX_BYTES;
+  if (!fits || content.length > MAX_BYTES) throw new RangeError(`tar: ${folder}/${name}`);
   const header = Buffer.alloc(BLOCK);
-  header.write(parts.name, 0, "utf8");
-  header.write(parts.prefix, 345, "utf8");
+  header.write(name, 0, "utf8");
+  header.write(folder, 345, "utf8");
   header.write(octal(FILE_MODE, 7), 100, "latin1");
   header.write(octal(0, 7), 108, "latin1"); // user
   header.write(octal(0, 7), 116, "latin1"); // group
@@ -129,17 +134,6 @@ export function* tarMember(name: string, content: Uint8Array, modifiedMs: number
   yield header;
   yield content;
   yield Buffer.alloc((BLOCK - (content.length % BLOCK)) % BLOCK);
-}
-
-/** The name split into the header's two fields, without the slash between them; undefined if it does not fit. */
-function partsOf(name: string): { readonly prefix: string; readonly name: string } | undefined {
-  if (Buffer.byteLength(name) <= MAX_NAME_BYTES) return { prefix: "", name };
-  for (let slash = name.indexOf("/"); slash > 0; slash = name.indexOf("/", slash + 1)) {
-    const [prefix, rest] = [name.slice(0, slash), name.slice(slash + 1)];
-    if (Buffer.byteLength(prefix) > MAX_PREFIX_BYTES) return undefined;
-    if (Buffer.byteLength(rest) <= MAX_NAME_BYTES && rest !== "") return { prefix, name: rest };
-  }
-  return undefined;
 }
 
 /** The end of an archive in the POSIX ustar format (IEEE Std 1003.1, pax, "ustar Interchange Format"). */
