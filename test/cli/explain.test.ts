@@ -286,7 +286,7 @@ test("bad input: status 2, and words that help", async () => {
   assert.match(await refusalOf("30099"), /no Service has the node port 30099/);
   assert.match(
     await refusalOf("KUBE-SVC-AAAAAAAAAAAAAAAA"),
-    /nor a chain or set that this program makes in iptables mode/,
+    /no Service, chain or set of iptables mode has the name KUBE-SVC-AAAAAAAAAAAAAAAA/,
   );
   assert.match(
     await refusalOf("shop/web", "--what-if", "externalTrafficPolcy=Local"),
