@@ -131,7 +131,7 @@ test("prove, explain --all-nodes, diff and sysdump tell how far they are", async
 
 /** `prove` of many Services in a terminal, with Ctrl-C once the line is there. */
 async function interrupted(file: string): Promise<string> {
-  const command = `exec ${KUBE_PROXY} prove -f ${file} --node node-1 --modes nftables --family ipv4`;
+  const command = `exec '${KUBE_PROXY}' prove -f '${file}' --node node-1 --modes nftables --family ipv4`;
   // Its terminal is what `script` makes; what is typed there comes from our pipe.
   const child = spawn("script", ["-qec", `stty cols 80; ${command}`, "/dev/null"], {
     stdio: ["pipe", "pipe", "inherit"],

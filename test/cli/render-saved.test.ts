@@ -121,7 +121,7 @@ test("the comparison of the help finds what differs, and nothing else", { skip: 
     JSON.stringify({ kind: "List", apiVersion: "v1", items: OBJECTS }),
   );
   const script = recipe
-    .replace("kube-proxy render", `${KUBE_PROXY} render --config config.json ${lacking(daemon).join(" ")}`)
+    .replace("kube-proxy render", `'${KUBE_PROXY}' render --config config.json ${lacking(daemon).join(" ")}`)
     .replace("--node NODE", "--node node-a")
     .replace("ssh NODE", `ip netns exec ${node.name}`);
   const compare = () => run("bash", ["--norc", "-c", `${script}; true`], { cwd: daemon.folder });

@@ -10,7 +10,7 @@ import fc, { historyRuns } from "../../testkit/support/fast-check.ts";
 import { netnsFor, netnsSkip } from "../../testkit/support/netns.ts";
 import { skipWithoutTool } from "../../testkit/support/tools.ts";
 
-const RUNS = historyRuns("KPTS_PROPERTY_LISTING_RUNS", 3);
+const RUNS = historyRuns("KPTS_PROPERTY_LISTING_RUNS", 10);
 
 /** Conditions of each kind that nft prints; some need a kernel that has the feature. */
 const CONDITIONS = `
