@@ -46,7 +46,7 @@ async function live(args: readonly string[], ...packets: readonly (() => void)[]
       err += text;
       if (text.startsWith("Waiting")) for (const packet of packets) packet();
     },
-    terminal: { hasColour: true, width: 80 },
+    terminal: { hasColour: true, width: 200 },
   };
   const status = await trace(["--live", "--timeout", SECONDS, ...args], output);
   assert.doesNotMatch(tables(), new RegExp(TABLE));
