@@ -18,7 +18,7 @@ import {
 /** More than a daemon on the same machine takes that is not attacked; beside waits for a processor: other tests run here. */
 const HEALTH_LIMIT_MS = 50 * PATIENCE;
 
-describe("attacks", { skip: kernelSkip, timeout: 180_000 * PATIENCE }, () => {
+describe("attacks", { skip: kernelSkip, timeout: 600_000 * PATIENCE }, () => {
   for (const [mode, openFiles] of [
     ["nftables", undefined],
     ["nftables", 200],

@@ -448,7 +448,7 @@ function replaceHelper(code: Uint8Array, helper: number, other: number): Uint8Ar
   return Uint8Array.from(changed);
 }
 
-describe("connect: a process in a cgroup", { skip: reasonToSkip(), timeout: 60_000 * PATIENCE }, () => {
+describe("connect: a process in a cgroup", { skip: reasonToSkip(), timeout: 600_000 * PATIENCE }, () => {
   const VIP4 = "10.96.0.1" as IpAddress; // literals in canonical form
   const VIP6 = "fd00:10:96::1" as IpAddress;
 

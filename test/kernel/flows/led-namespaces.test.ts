@@ -40,7 +40,7 @@ const lan = {
 
 test("ebpf: pods are led, and other containers take the rules", {
   skip: kernelSkip || reasonToSkip() || (ALL_MODES.includes("ebpf") ? false : "another run has the eBPF mode"),
-  timeout: 180_000 * PATIENCE,
+  timeout: 600_000 * PATIENCE,
 }, async (t) => {
   const network = await flowNetwork(t, "ebpf", [web]);
   const { topology, probers, daemon, cgroup } = network;
