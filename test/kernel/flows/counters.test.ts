@@ -125,7 +125,7 @@ for (const mode of ALL_MODES) {
       assert.match(stdout, /^no difference/i, "counters are as planned, whatever they have counted");
     }
     if (!COUNTS.includes(mode)) {
-      assert.match(notes, /The rules have no counters/);
+      assert.match(notes, /these rules have no counters/);
       assert.equal(
         await daemon.metric('kubeproxy_service_connections_total{namespace="flows",service="web",outcome="led"}'),
         undefined,
