@@ -53,7 +53,7 @@ const OBSERVED = {
   ebpf: { runsInCgroup: true, remembersByAddress: true, rules: nftRules },
   userspace: {
     // A flow that is silent for longer than the default 250 ms becomes a new one.
-    config: { udpIdleTimeout: "30s" },
+    config: { udpIdleTimeout: "2m0s" },
     async rules(daemon) {
       const [ipv4, ipv6] = await Promise.all([daemon.saved("iptables-save"), daemon.saved("ip6tables-save")]);
       return `${withoutProxyPorts(ipv4)}${withoutProxyPorts(ipv6)}`;
