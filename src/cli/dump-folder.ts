@@ -67,8 +67,7 @@ async function unpacked(path: string): Promise<string> {
   const known = unpackedArchives.get(path);
   if (known !== undefined || path === "-" || !(await isGzip(path))) return known ?? path;
   const folder = await mkdtemp(join(tmpdir(), "kube-proxy-dump-"));
-  process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
-  for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(EXIT_FAILURE));
+  removeAtEnd(folder);
   try {
     const archive = gunzipSync(await readBounded(path), { maxOutputLength: MOST_UNPACKED_BYTES });
     for (const { name, content } of tarFiles(archive)) {
@@ -82,6 +81,16 @@ async function unpacked(path: string): Promise<string> {
   }
   unpackedArchives.set(path, folder);
   return folder;
+}
+
+const removedAtEnd: string[] = [];
+
+function removeAtEnd(folder: string): void {
+  if (removedAtEnd.push(folder) > 1) return;
+  process.once("exit", () => {
+    for (const one of removedAtEnd) rmSync(one, { recursive: true, force: true });
+  });
+  for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(EXIT_FAILURE));
 }
 
 async function isGzip(path: string): Promise<boolean> {

@@ -1,4 +1,5 @@
 /** Inputs as people have them: an archive unopened, pipes, a ConfigMap as the configuration, PowerShell's UTF-16. */
+// A process of its own: the reader of archives leaves process.once("SIGINT") to the end of the process.
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";

@@ -38,8 +38,12 @@ for (const mode of ALL_MODES) {
     await daemon.namespace.exec(["conntrack", "-F"]);
     let unanswered = 0;
     while (unanswered < 3) unanswered += (await ask(8)).filter(({ ok }) => !ok).length;
-    const { stderr } = await daemon.namespace.exec([KUBE_PROXY, "services", "--socket", socket]);
-    assert.match(stderr, new RegExp(`${SILENT.ipv4}:8080 has answered none of its \\d+ connections of flows/web:tcp`));
+    const named = new RegExp(`${SILENT.ipv4}:8080 has answered none of its \\d+ connections of flows/web:tcp`);
+    let stderr = "";
+    await until("the silent endpoint", async () => {
+      ({ stderr } = await daemon.namespace.exec([KUBE_PROXY, "services", "--socket", socket]));
+      return named.test(stderr);
+    });
     assert.doesNotMatch(stderr, new RegExp(`${servingPods["local-1"].ipv4}:8080 has answered none`));
     await until("the metric", async () => (await silence()) === 1);
 
