@@ -30,7 +30,7 @@ import report, { closingLine, failuresAgain } from "./test-report.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 /** For a file, and for a batch of files that share a process. */
-const TIMEOUT_MS = 600_000;
+const TIMEOUT_MS = 1_200_000;
 /** The virtual machines, whose inner tests these files report. */
 const UML_TEST = join(root, "testkit/vm/uml.test.ts");
 const QEMU_TESTS = ["qemu", "qemu-6.12"].map((name) => join(root, `testkit/vm/${name}.test.ts`));
