@@ -45,7 +45,9 @@ for (const mode of ["nftables", "iptables"]) {
     assert.match(status, /^CapEff:\t0{12}[0-9a-f]{4}$/m);
     assert.equal((await daemon.fetch("http://127.0.0.1:10256/healthz")).status, 200, daemon.log);
     assert.doesNotMatch(daemon.log, /^E\d{4}/m);
-    const [, ...notAllowed] = daemon.log.match(/E(?:PERM|ACCES|ROFS)/g) ?? [];
+    // At verbosity 1 it says, too, that it cannot look for programs that another mode has left.
+    const lines = daemon.log.split("\n").filter((line) => !line.includes("Could not list the programs that decide"));
+    const [, ...notAllowed] = lines.join("\n").match(/E(?:PERM|ACCES|ROFS)/g) ?? [];
     assert.deepEqual(notAllowed, [], "nothing but its own place among those that are killed first");
   });
 }
