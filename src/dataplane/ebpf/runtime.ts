@@ -24,7 +24,7 @@ import { detachStale, endPins, pinFolderOf } from "./node-pins.ts";
 import { leadsLocalhost, packetPathConfig } from "./packet-path.ts";
 import { PodNamespaces } from "./pod-namespaces.ts";
 import { SocketMaps } from "./socket-maps.ts";
-import { AT_SOCKET, NOT_KEPT, STUCK } from "./socket-news.ts";
+import { NOT_KEPT, SocketNews, STUCK } from "./socket-news.ts";
 import { SocketPath } from "./socket-path.ts";
 import { SocketPins } from "./socket-pins.ts";
 import { SocketPrograms } from "./socket-programs.ts";
@@ -34,11 +34,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
   const metricsOf = defineEbpfMetrics(node.metrics);
   const under = await nftablesRuntime.open({ ...node, config: packetPathConfig(config) });
   const cgroup = cgroupFor(node);
-  if (!cgroup.ok) {
-    log.error("Nothing is decided at the socket; the nftables rules lead all packets", new Error(cgroup.reason), {
-      cannot: AT_SOCKET,
-    });
-  }
+  if (!cgroup.ok) new SocketNews(log).tellOff(new Error(cgroup.reason));
   const bpf = kernelBpf();
   const folder = pinFolderFor(node);
   // Remove pins of families no longer served, of a time when pinning was enabled, or in another folder.

@@ -24,7 +24,7 @@ export const AT_SOCKET = "connections decided at the socket";
 type Subject = "all" | "addresses" | "connected UDP" | "pods" | "service ports" | "pins" | "refusals";
 
 /** Logged once, and part of `status`: clients notice only that the rules reject them. */
-export const NOT_REFUSED = "Services without endpoints take the rules, because this kernel is older than 5.18";
+const NOT_REFUSED = "Services without endpoints take the rules, because this kernel is older than 5.18";
 
 /** When something begins to use the rules, and when that ends. */
 const LIMITS = {
@@ -75,6 +75,24 @@ export class SocketNews {
         if (frontends.join("\n") !== lines) this.#log.v(9, "Writing eBPF maps", { servicePort, frontends });
       }
     };
+  }
+
+  /** Logs why the rules decide everything. */
+  tellOff(error: unknown): void {
+    if (!this.isNews("all", messageOf(error))) return;
+    this.#log.error("Nothing is decided at the socket; the nftables rules lead all packets", error, {
+      cannot: AT_SOCKET,
+    });
+  }
+
+  tellOn(cgroup: string): void {
+    this.forget("all");
+    this.#log.info("Connections to services are decided at the socket", { can: AT_SOCKET, cgroup });
+  }
+
+  /** @param canRefuse whether programs can refuse a connection. */
+  tellWhoRefuses(canRefuse: boolean): void {
+    if (this.isNews("refusals", canRefuse ? "" : NOT_REFUSED)) this.#log.info(NOT_REFUSED);
   }
 
   tellRefusals(refused: ReadonlyMap<string, string>): void {

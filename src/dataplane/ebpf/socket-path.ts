@@ -24,7 +24,7 @@ import { endLedSockets, readLedSockets } from "./led-sockets.ts";
 import type { EbpfMetrics } from "./metrics.ts";
 import type { PodNamespaces } from "./pod-namespaces.ts";
 import { SocketMaps, type Validity } from "./socket-maps.ts";
-import { AT_SOCKET, KNOWN_ADDRESSES, NOT_REFUSED, SocketNews, STUCK, UNTOLD } from "./socket-news.ts";
+import { KNOWN_ADDRESSES, SocketNews, STUCK, UNTOLD } from "./socket-news.ts";
 import type { SocketPins } from "./socket-pins.ts";
 import { SocketPrograms } from "./socket-programs.ts";
 import { StaleConnections } from "./stale-connections.ts";
@@ -294,7 +294,7 @@ export class SocketPath {
     bpf.cgroupId(cgroup);
     pins?.hold();
     const canSetReturnValue = bpf.canSetReturnValue("connect4");
-    if (this.#news.isNews("refusals", canSetReturnValue ? "" : NOT_REFUSED)) log.info(NOT_REFUSED);
+    this.#news.tellWhoRefuses(canSetReturnValue);
     const options = { ...this.#options.programs(), leadsConnectedUdp, canSetReturnValue };
     const counts = options.counted === undefined || options.counted === "None" ? 1 : remembered;
     const programs = new SocketPrograms(bpf, family, options, pins, assemble);
@@ -327,10 +327,9 @@ export class SocketPath {
     const former = pins?.formerSockets() ?? [];
     programs.attach(cgroup);
     if (former.length > 0) void disconnector.disconnect(former).catch((error: unknown) => log.error(UNTOLD, error));
-    this.#news.forget("all");
     this.#mayEnd = false;
     this.#mayBeOrphaned = false;
-    log.info("Connections to services are decided at the socket", { can: AT_SOCKET, cgroup });
+    this.#news.tellOn(cgroup);
   }
 
   /** If they cannot be read, the last known ones stay in use. @throws if there are none. */
@@ -365,10 +364,7 @@ export class SocketPath {
     const areAddressesUnread = this.#news.last("addresses") !== "";
     const isAway = cgroup !== undefined && !this.#isThere(cgroup);
     this.#mayEnd = error instanceof FolderInUse || areAddressesUnread || isAway;
-    if (!this.#news.isNews("all", messageOf(error))) return;
-    this.#options.log.error("Nothing is decided at the socket; the nftables rules lead all packets", error, {
-      cannot: AT_SOCKET,
-    });
+    this.#news.tellOff(error);
   }
 
   /** Disconnects redirected UDP sockets: nothing would tell them that their endpoint is gone. They reconnect by the rules. */
