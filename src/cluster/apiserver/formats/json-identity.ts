@@ -14,13 +14,13 @@ const WANTED: Wanted = { ...METADATA, type: "text", object: METADATA };
 /** Longer strings are neither a wanted key nor a name. */
 const MAX_TEXT = 4_096;
 
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
-const COMMA = 0x2c;
-const OPEN_BRACE = 0x7b;
-const CLOSE_BRACE = 0x7d;
-const OPEN_BRACKET = 0x5b;
-const CLOSE_BRACKET = 0x5d;
+export const QUOTE = 0x22;
+export const BACKSLASH = 0x5c;
+export const COMMA = 0x2c;
+export const OPEN_BRACE = 0x7b;
+export const CLOSE_BRACE = 0x7d;
+export const OPEN_BRACKET = 0x5b;
+export const CLOSE_BRACKET = 0x5d;
 
 export class JsonIdentity implements Digest {
   #root: Record<string, unknown> = {};

@@ -4,16 +4,18 @@
  * event loop for no longer than one chunk takes.
  */
 import { isJsonObject, type JsonObject } from "../../projection/fields.ts";
-import { JsonIdentity } from "./json-identity.ts";
+import {
+  BACKSLASH,
+  CLOSE_BRACE,
+  CLOSE_BRACKET,
+  COMMA,
+  JsonIdentity,
+  OPEN_BRACE,
+  OPEN_BRACKET,
+  QUOTE,
+} from "./json-identity.ts";
 import { BoundedPiece, CutError, FormatError, type Piece } from "./pieces.ts";
 
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
-const COMMA = 0x2c;
-const OPEN_BRACE = 0x7b;
-const CLOSE_BRACE = 0x7d;
-const OPEN_BRACKET = 0x5b;
-const CLOSE_BRACKET = 0x5d;
 const SPACE = 0x20;
 
 const ITEMS_KEY = /"items"\s*:\s*$/;
