@@ -5,7 +5,7 @@
 import { readRuleset, type TableTexts } from "../../kernel/iptables/parser/ruleset.ts";
 import { isObject, type JsonObject, listOf, named, textOf } from "../../kernel/nftables/json.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import type { Dump } from "./recognise.ts";
+import { type Dump, listedObjects } from "./recognise.ts";
 
 type BackEnd = "nft" | "legacy" | undefined;
 
@@ -29,7 +29,7 @@ export function savedTables(dumps: readonly Dump[]): SavedTable[] {
 
 /** All chains that were printed, with their tables: `ip nat` for nft, `nat` for iptables. */
 export function chainsIn(dumps: readonly Dump[]): { readonly table: string; readonly chain: string }[] {
-  const listed = dumps.flatMap((dump) => (dump.kind === "nftables" ? dump.objects : []));
+  const listed = listedObjects(dumps);
   const chains = listed.map((object) => (isObject(object) ? object.chain : undefined)).filter(isObject);
   return [
     ...chains.map(({ family, table, name }) => ({ table: `${family} ${table}`, chain: String(name) })),
@@ -55,7 +55,7 @@ export function judgeSaved(saved: readonly SavedTable[], objects: readonly unkno
   const ofIptables = new Set<string>();
   const mistrusted = new Set<SavedTable>();
   for (const table of saved) {
-    const label = `${family === "IPv4" ? "ip" : "ip6"} ${table.name}`;
+    const label = labelOf(family, table.name);
     const chains = rulesByChain(objects, label);
     if (chains.size === 0 || table.backEnd === "legacy") continue;
     const names = [...chains.keys()];
@@ -67,6 +67,9 @@ export function judgeSaved(saved: readonly SavedTable[], objects: readonly unkno
   }
   return { ofIptables, mistrusted };
 }
+
+/** Of an iptables table, as nft lists it. */
+const labelOf = (family: IpFamily, table: string): string => `${family === "IPv4" ? "ip" : "ip6"} ${table}`;
 
 function rulesByChain(objects: readonly unknown[], label: string): ReadonlyMap<string, JsonObject[]> {
   const found = new Map<string, JsonObject[]>();
@@ -102,9 +105,9 @@ const TRANSLATIONS = new Set(["masquerade", "redirect", "dnat", "snat"]);
 
 /** Tables of the nft back end that only iptables-save printed, in words. */
 export function savedAlone(dumps: readonly Dump[], family: IpFamily): string[] {
-  const objects = dumps.flatMap((dump) => (dump.kind === "nftables" ? dump.objects : []));
+  const objects = listedObjects(dumps);
   const alone = savedTables(dumps).filter(({ name, backEnd }) => {
-    return backEnd === "nft" && rulesByChain(objects, `${family === "IPv4" ? "ip" : "ip6"} ${name}`).size === 0;
+    return backEnd === "nft" && rulesByChain(objects, labelOf(family, name)).size === 0;
   });
   if (alone.length === 0) return [];
   const [tool, names] = [family === "IPv4" ? "iptables-save" : "ip6tables-save", alone.map(({ name }) => name)];

@@ -13,6 +13,10 @@ import type { TraceNode, WalkOptions } from "../netfilter/tree.ts";
 import type { Packet } from "../packet.ts";
 import type { Question } from "../question.ts";
 
+/** All objects that nft listed. */
+export const listedObjects = (dumps: readonly Dump[]): readonly unknown[] =>
+  dumps.flatMap((dump) => (dump.kind === "nftables" ? dump.objects : []));
+
 export type Dump =
   /** `family` is undefined if the text does not tell. `isPart`: rules without their table, of which others are missing. */
   | {

@@ -2,7 +2,7 @@
 import { isObject } from "../../kernel/nftables/json.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { savedAlone } from "./iptables-nft.ts";
-import type { Dump } from "./recognise.ts";
+import { type Dump, listedObjects } from "./recognise.ts";
 
 /** In words; empty if all rules that were given are walked. */
 export function unwalkedIn(dumps: readonly Dump[], family: IpFamily): string[] {
@@ -11,7 +11,7 @@ export function unwalkedIn(dumps: readonly Dump[], family: IpFamily): string[] {
 }
 
 function unwalkedChains(dumps: readonly Dump[]): string[] {
-  const objects = dumps.flatMap((dump) => (dump.kind === "nftables" ? dump.objects.filter(isObject) : []));
+  const objects = listedObjects(dumps).filter(isObject);
   const [chains, rules] = [objects.map(({ chain }) => chain), objects.map(({ rule }) => rule)];
   // Tools such as ebtables leave chains without rules behind.
   const hasSay = ({ family, table, policy }: Readonly<Record<string, unknown>>) =>
