@@ -2,8 +2,6 @@
  * `--node NAME` and `--all-nodes` of the commands that query a running daemon: `kubectl exec` runs the command in the node's pod, with
  * the rights, the context and the plugins of the user's own kubectl. The daemon's socket stays closed to others.
  */
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { appendFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { createInterface } from "node:readline";
@@ -15,6 +13,7 @@ import { tableText } from "../explain/table.ts";
 import { jsonIn } from "../logging/attempt.ts";
 import { messageOf } from "../logging/message-of.ts";
 import { bounded, readBounded } from "./bounded-input.ts";
+import { isForbidden, runKubectl, withoutLog } from "./kubectl.ts";
 import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, inspecting, type Output, painted, UsageError } from "./output.ts";
 import { takeOptions } from "./subcommand-options.ts";
 import { didYouMean } from "./suggestion.ts";
@@ -119,12 +118,6 @@ async function podsOf({ node, kubectl }: NodesAsked): Promise<readonly NodePod[]
       names.filter((name) => name !== node),
     ) ?? outside;
   throw new UsageError(`no pod of kube-proxy runs on node "${node}" (${SELECTOR} in ${NAMESPACE})`, hint);
-}
-
-/** What kubectl says, without the log lines of its libraries before it. */
-function withoutLog(stderr: string): string {
-  const said = stderr.replaceAll(/^[IWEF]\d{4} [\d:.]+ +\d+ \S+\] .*\n?/gm, "").trim();
-  return said === "" ? stderr.trim() : said;
 }
 
 interface PodList {
@@ -378,30 +371,4 @@ function statusOf(all: readonly NodeAnswer[], output: Output): number {
   if (silent.some(({ refusal }) => isForbidden(refusal))) output.err(`${RIGHTS}\n`);
   if (silent.length === all.length) return EXIT_BAD_INPUT;
   return all.every(({ status }) => status === 0) ? EXIT_SUCCESS : EXIT_FAILURE;
-}
-
-const isForbidden = (said = ""): boolean => /forbidden/i.test(said);
-
-/**
- * @param readOut, readErr read kubectl's two outputs to their ends. @param limitMs kills kubectl after this long.
- * @returns its exit status, and what was read. @throws UsageError if there is no kubectl.
- */
-async function runKubectl<Out, Err>(
-  args: readonly string[],
-  readOut: (stream: Readable) => Promise<Out>,
-  readErr: (stream: Readable) => Promise<Err>,
-  limitMs?: number,
-): Promise<[status: number, out: Out, err: Err]> {
-  const stdio: ["ignore", "pipe", "pipe"] = ["ignore", "pipe", "pipe"];
-  const child = spawn("kubectl", args, { stdio, timeout: limitMs, killSignal: "SIGKILL" });
-  const ended = once(child, "close").catch((error: unknown) => {
-    throw new UsageError(`kubectl cannot be started: ${messageOf(error)}`);
-  });
-  const reading = Promise.all([ended, readOut(child.stdout), readErr(child.stderr)]);
-  const [[status], out, err] = await reading.catch((error: unknown) => {
-    child.kill("SIGKILL");
-    if (error instanceof UsageError) throw error;
-    throw new UsageError(`the answer cannot be used: ${messageOf(error)}`);
-  });
-  return [typeof status === "number" ? status : EXIT_FAILURE, out, err];
 }
