@@ -3,7 +3,6 @@
  * from the wanted rules.
  */
 
-import { basename } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { RELEASES, releaseOf } from "../config/release.ts";
@@ -17,21 +16,15 @@ import {
 } from "../explain/diff-dumps.ts";
 import { diffObjects, objectsDiffText } from "../explain/diff-objects.ts";
 import { diffSockets } from "../explain/diff-sockets.ts";
-import { type ExplainedCluster, explainedCluster } from "../explain/explained-cluster.ts";
-import { dumpedAddresses, hostAddresses } from "../explain/host-addresses.ts";
-import { kernelDumps } from "../explain/kernel-dumps.ts";
+import { explainedCluster } from "../explain/explained-cluster.ts";
 import type { Objects } from "../explain/part-of-cluster.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
-import { merged, wantedInventories } from "../explain/wanted.ts";
-import { DumpError, type DumpKind, type Inventory } from "../inspect/dumps/inventory.ts";
-import { savedFamily } from "../kernel/iptables/parser/ruleset.ts";
+import { wantedInventories } from "../explain/wanted.ts";
+import type { DumpKind, Inventory } from "../inspect/dumps/inventory.ts";
 import { someOf } from "../logging/some-of.ts";
-import type { IpAddress, IpFamily } from "../net/ip.ts";
-import { gapsIn } from "../trace/dump/gaps.ts";
-import type { Dump } from "../trace/dump/recognise.ts";
-import { readInputText } from "./bounded-input.ts";
 import { chosenNode } from "./chosen-node.ts";
-import { contextOf, dumpFiles, inventoryOf, kindOfDump } from "./dump-folder.ts";
+import { inventoriesOfDumps, inventoriesOfKernel, ownAddresses, sysdumpAddresses } from "./diff-rules.ts";
+import { contextOf } from "./dump-folder.ts";
 import {
   choicesAmong,
   INSPECT_FLAGS,
@@ -134,6 +127,8 @@ async function againstKernel(
     );
   const wanted = await planned(choices.config);
   const kinds = comparison.dumps.map(({ kind }) => kind);
+  const [family] = options.isFamilyGiven && choices.families.length === 1 ? choices.families : [];
+  const given = { dumps: options.dumps, mode: choices.config.mode, family };
   const ofSockets = async () => {
     const { differences, unread } = await diffSockets(cluster);
     for (const line of unread) warn(line);
@@ -144,7 +139,7 @@ async function againstKernel(
     found =
       options.mode === "kernel"
         ? await inventoriesOfKernel(kinds, cluster, comparison.nftTable ?? "")
-        : await inventoriesOfDumps(options, kinds, comparison.nftTable ?? "", input, warner(output));
+        : await inventoriesOfDumps(given, kinds, comparison.nftTable ?? "", input, warner(output));
     const ofRules = diffInventories(wanted, found, cluster);
     return options.mode === "kernel" ? [...ofRules, ...(await ofSockets())] : ofRules;
   };
@@ -178,23 +173,6 @@ async function againstKernel(
   if (prefix !== undefined)
     output.err(`The compared rules take ${prefix} for the pod network: clusterCIDR may be that.\n`);
   return EXIT_FAILURE;
-}
-
-/** This host's addresses: more than its Node object has, or others; undefined if they cannot be read. */
-async function ownAddresses(families: readonly IpFamily[]): Promise<readonly IpAddress[] | undefined> {
-  try {
-    return (await Promise.all(families.map(hostAddresses))).flat();
-  } catch {
-    return undefined;
-  }
-}
-
-/** The addresses in a sysdump; undefined if there is no sysdump. */
-async function sysdumpAddresses(paths: readonly string[]): Promise<readonly IpAddress[] | undefined> {
-  const files = await dumpFiles(paths, () => false);
-  const found = files.find(({ path, isOfFolder }) => isOfFolder && basename(path) === "addresses.txt");
-  if (found === undefined) return undefined;
-  return dumpedAddresses([{ kind: "addresses", text: await readInputText(found.path, process.stdin) }]);
 }
 
 /** Compares periodically and prints what has changed since the last comparison; ends with the signal. */
@@ -238,77 +216,6 @@ function kernelText(differences: readonly OwnedDifference[], form: string, { ter
   const whose = services.size === 0 ? "" : `, in ${someOf([...services].sort(), 4)}`;
   const count = `${differences.length} ${differences.length === 1 ? "difference" : "differences"}`;
   return painted(`${differencesText(differences, KERNEL_WORDS)}${safe(`${count}${whose}.\n`)}`, terminal);
-}
-
-async function inventoriesOfKernel(
-  kinds: readonly DumpKind[],
-  { families }: ExplainedCluster,
-  table: string,
-): Promise<ReadonlyMap<DumpKind, Inventory>> {
-  try {
-    const dumps = await kernelDumps(
-      kinds,
-      families.map(({ node }) => node.family),
-      table,
-    );
-    return new Map(
-      kinds.map((kind) => [
-        kind,
-        merged(
-          kind,
-          dumps
-            .filter((dump) => dump.kind === kind)
-            .map((dump) => inventoryOf(dump.name, dump.text, { ...dump, table })),
-        ),
-      ]),
-    );
-  } catch (error) {
-    if (error instanceof DumpError) throw new UsageError(error.message);
-    throw error;
-  }
-}
-
-async function inventoriesOfDumps(
-  { dumps, choices, isFamilyGiven }: DiffOptions,
-  kinds: readonly DumpKind[],
-  table: string,
-  input: NodeJS.ReadableStream,
-  warn: (message: string) => void,
-): Promise<ReadonlyMap<DumpKind, Inventory>> {
-  const found = new Map<DumpKind, Inventory>();
-  const saved: Dump[] = [];
-  const family = isFamilyGiven && choices.families.length === 1 ? choices.families[0] : undefined;
-  // In a folder, files of other tools than the mode's are not a mistake.
-  for (const { path, name, isOfFolder } of await dumpFiles(
-    dumps,
-    (file) => file === "nft.txt" || file === "addresses.txt",
-  )) {
-    const text = await readText(path, name, input);
-    if (isOfFolder && !kinds.some((kind) => kind === kindOfDump(text))) continue;
-    const inventory = inventoryOf(name, text, { kind: kindOfDump(text), family, table });
-    if (inventory.missing !== undefined) warn(`${name}: ${inventory.missing}`);
-    if (!kinds.includes(inventory.kind)) {
-      throw new UsageError(
-        `${name} is of ${inventory.kind}, and mode ${choices.config.mode} has ${kinds.join(", ")}: is --mode right?`,
-      );
-    }
-    if (inventory.kind === "iptables-save") saved.push({ kind: "iptables", family: savedFamily(text), text });
-    const known = found.get(inventory.kind);
-    found.set(inventory.kind, known === undefined ? inventory : merged(inventory.kind, [known, inventory]));
-  }
-  // Virtual servers are not asked for: only what the dumps tell about is compared.
-  for (const gap of gapsIn([...saved, { kind: "chains", tool: "ipvsadm", chains: () => [] }])) warn(gap);
-  if (found.size === 0)
-    throw new UsageError(`no dump is of ${kinds.join(", ")}, which mode ${choices.config.mode} has: is --mode right?`);
-  return found;
-}
-
-async function readText(path: string, name: string, input: NodeJS.ReadableStream): Promise<string> {
-  try {
-    return await readInputText(path, input);
-  } catch (error) {
-    throw new UsageError(`cannot read the dump in ${name}: ${error instanceof Error ? error.message : error}`);
-  }
 }
 
 /** Between two comparisons of `--watch`, unless `--interval` says otherwise. */

@@ -12,6 +12,7 @@ import { dumpKind, readDump } from "../inspect/dumps/read-dump.ts";
 import { listedRules } from "../kernel/iptables/parser/listed-rules.ts";
 import { savesIn } from "../kernel/iptables/parser/ruleset.ts";
 import { isObject } from "../kernel/nftables/json.ts";
+import { jsonIn } from "../logging/attempt.ts";
 import { messageOf } from "../logging/message-of.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { readBounded } from "./bounded-input.ts";
@@ -116,8 +117,8 @@ export async function contextOf(paths: readonly string[]): Promise<SysdumpContex
     const objects = join(path, OBJECTS);
     if (path === "-" || !(await isFolder(objects))) continue;
     const [index, status, file, configz] = await Promise.all(
-      ["index.json", "daemon/status.json", "config/kube-proxy.json", "daemon/configz.json"].map((name) =>
-        jsonIn(join(path, name)),
+      ["index.json", "daemon/status.json", "config/kube-proxy.json", "daemon/configz.json"].map(async (name) =>
+        jsonIn(await readFile(join(path, name), "utf8").catch(() => "")),
       ),
     );
     const served = isObject(configz) ? Object.values(configz).find(isObject) : undefined;
@@ -144,14 +145,6 @@ async function sysdumpIn(path: string): Promise<string> {
 
 async function isSysdump(path: string): Promise<boolean> {
   return (await isFolder(join(path, RULES))) || (await isFolder(join(path, OBJECTS)));
-}
-
-async function jsonIn(path: string): Promise<unknown> {
-  try {
-    return JSON.parse(await readFile(path, "utf8"));
-  } catch {
-    return undefined;
-  }
 }
 
 async function isFolder(path: string): Promise<boolean> {
