@@ -14,7 +14,6 @@ import type { ObjectEvent } from "../cluster/object-source.ts";
 import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
 import { NO_CONNTRACK } from "../kernel/conntrack/conntrack.ts";
 import type { Logger } from "../logging/logger.ts";
-import { messageOf } from "../logging/message-of.ts";
 import { equalLists } from "../model/equal-lists.ts";
 import { logConflicts, summariesOf } from "../model/owned-services.ts";
 import { type AppliedChanges, ProxyState } from "../model/proxy-state.ts";
@@ -22,6 +21,7 @@ import { serviceOfKey } from "../model/service-port-name.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { formatMs } from "../text/duration.ts";
 import type { OnLostRules, SyncFailure, SyncOutcome } from "./backend.ts";
+import { FullSyncs } from "./full-syncs.ts";
 import { GoneConnections } from "./gone-connections.ts";
 import type { WholeCause } from "./journal/sync-record.ts";
 import { SyncRecorder } from "./journal/sync-recorder.ts";
@@ -29,7 +29,6 @@ import {
   FULL_SYNC,
   IncompleteSyncError,
   isAmong,
-  isServing,
   leftBy,
   merged,
   NO_WORK,
@@ -40,8 +39,7 @@ import { Portions, type PortPortion } from "./portions.ts";
 import { ProgrammingLatencies } from "./programming-latencies.ts";
 import type { ProxierOptions, ProxierStatus } from "./proxier-options.ts";
 import { StaleFlows } from "./stale-flows.ts";
-
-const HOUR_MS = 3_600_000;
+import { SyncReport } from "./sync-report.ts";
 
 export class Proxier {
   readonly family: IpFamily;
@@ -49,7 +47,7 @@ export class Proxier {
   readonly state: ProxyState;
   readonly #options: ProxierOptions;
   readonly #log: Logger;
-  readonly #fullMs: number;
+  readonly #fullSyncs: FullSyncs;
   readonly #runner: BoundedRunner;
   readonly #stop = new AbortController();
   /** Guards the model, which others cannot use between the steps of a sync. */
@@ -63,14 +61,7 @@ export class Proxier {
   #serviceCIDRs: readonly string[] = [];
   /** Work for the next sync besides the model's own changes. */
   #pending = FULL_SYNC;
-  /** When the next periodic full sync is due, monotonic. */
-  #fullSyncDueMs = Number.NEGATIVE_INFINITY;
-  /** How long the next full sync waits after one that left rejected parts; 0: the last one left none. */
-  #incompleteRestMs = 0;
-  #wasQueuedWhileSyncing = false;
-  #isFailing = false;
-  readonly #inForce = Promise.withResolvers<void>();
-  #failures: readonly SyncFailure[] = [];
+  readonly #report: SyncReport;
   /** Keys of the service ports that the kernel last rejected and whose old rules remain. */
   #refusedPorts: ReadonlySet<string> = new Set();
   readonly #latencies: ProgrammingLatencies;
@@ -82,11 +73,8 @@ export class Proxier {
     this.#options = options;
     this.family = backend.family;
     this.#log = options.log.with({ ipFamily: this.family });
-    this.#fullMs = periods.fullMs ?? HOUR_MS;
-    if (periods.minMs > this.#fullMs) {
-      const most = `${formatMs(this.#fullMs)}, after which all rules are written in any case`;
-      throw new RangeError(`minSyncPeriod is ${formatMs(periods.minMs)}: it must be at most ${most}`);
-    }
+    this.#fullSyncs = new FullSyncs(periods);
+    this.#report = new SyncReport(options);
     this.#recorder = new SyncRecorder({ journal: options.journal, family: this.family, clock });
     this.#recorder.note({ kind: "start" });
     this.state = new ProxyState({
@@ -106,7 +94,7 @@ export class Proxier {
     const conntrack = backend.endsFlows === true ? NO_CONNTRACK : options.conntrack;
     this.#goneConnections = ending && new GoneConnections({ ...ofFamily, conntrack, led: backend.led, ending });
     this.#runner = new BoundedRunner({
-      periods: { minMs: periods.minMs, retryMs: periods.syncMs, maxMs: this.#fullMs },
+      periods: { minMs: periods.minMs, retryMs: periods.syncMs, maxMs: this.#fullSyncs.mostMs },
       clock,
       restMs: () => (periods.isMinChosen === true ? 0 : (backend.restMs ?? 0)),
       work: () => this.#turns.run(() => this.#sync()),
@@ -128,8 +116,8 @@ export class Proxier {
       isInitialised: this.#isInitialised,
       isSyncing: this.#runner.isRunning,
       needsFullSync: this.#pending.isFull,
-      isFailing: this.#isFailing,
-      failures: this.#failures,
+      isFailing: this.#report.isFailing,
+      failures: this.#report.failures,
       remarks: this.#options.backend.remarks ?? [],
     };
   }
@@ -198,10 +186,7 @@ export class Proxier {
 
   /** Queues a sync: it runs when the minimum period allows. From now on health expects a successful one. */
   sync(): void {
-    const { health, metrics, clock } = this.#options;
-    if (this.#runner.isRunning) this.#wasQueuedWhileSyncing = true;
-    health.queuedUpdate(this.family);
-    metrics.setLastQueued(clock.now() / 1000);
+    this.#report.queued(this.#runner.isRunning);
     this.#runner.request();
   }
 
@@ -217,14 +202,14 @@ export class Proxier {
     health.started(this.family);
     metrics.setLastQueued(clock.now() / 1000);
     // A first sync that failed before the loop started is still due.
-    if (this.#isFailing) health.queuedUpdate(this.family);
+    if (this.#report.isFailing) health.queuedUpdate(this.family);
     await Promise.all([this.#runner.run(signal), this.#watch(signal)]);
     await this.#staleFlows.settled;
   }
 
   /** Resolves after the first sync whose rules serve, perhaps except single service ports that the kernel rejected. */
   get inForce(): Promise<void> {
-    return this.#inForce.promise;
+    return this.#report.inForce;
   }
 
   get #isInitialised(): boolean {
@@ -265,15 +250,15 @@ export class Proxier {
       return;
     }
     const startMs = clock.monotonicMs();
-    const isFullDue = backend.skipsPeriodicFullSync !== true && startMs >= this.#fullSyncDueMs;
+    const isFullDue = backend.skipsPeriodicFullSync !== true && this.#fullSyncs.isDue(startMs);
     let work = merged(this.#pending, { isFull: isFullDue });
     // Requests from now on go to the next sync.
     this.#pending = NO_WORK;
     const isFullSync = work.isFull;
     let wasFull = isFullSync;
-    this.#wasQueuedWhileSyncing = false;
+    this.#report.begun();
     // A sync that nothing requested is the periodic one, or a retry.
-    const otherwise = this.#isFailing ? "retry" : isFullSync ? "periodic" : "requested";
+    const otherwise = this.#report.isFailing ? "retry" : isFullSync ? "periodic" : "requested";
     const record = this.#recorder.begin(isFullSync, startMs, otherwise);
     try {
       const applied = await this.#applyChanges();
@@ -298,7 +283,7 @@ export class Proxier {
     } catch (error) {
       this.#pending = merged(leftBy(error, work, this.state.services), this.#pending);
       if (!signal.aborted) this.#reportFailure(error);
-      this.#recorder.end(record, error instanceof IncompleteSyncError ? "refused" : "failed", this.#failures);
+      this.#recorder.end(record, error instanceof IncompleteSyncError ? "refused" : "failed", this.#report.failures);
       throw error;
     } finally {
       const elapsedMs = clock.monotonicMs() - startMs;
@@ -338,43 +323,39 @@ export class Proxier {
     work: PendingWork,
     later: ReadonlySet<string>,
   ): Promise<void> {
-    const { clock, health, metrics, periods, onFailures } = this.#options;
-    const { failures, noLocalEndpoints } = outcome;
-    const { staleFlows, goneFrontends } = work;
-    const isComplete = failures.length === 0;
-    if (work.isFull) {
-      // The backend retries rejected parts with every sync: they are no reason to rewrite everything with every change.
-      const restMs = Math.min(this.#incompleteRestMs * 2 || periods.syncMs, this.#fullMs);
-      this.#incompleteRestMs = isComplete ? 0 : restMs;
-      this.#fullSyncDueMs = clock.monotonicMs() + (isComplete ? this.#fullMs : restMs);
-    }
-    // A health-check port that answered before would draw clients to ports whose rules are still to come.
+    const { failures } = outcome;
     const unfinished = new Set(Array.from(later, serviceOfKey));
-    if (later.size > 0) {
-      const services = work.services.intersection(unfinished);
-      // Flows that the old rules still create are looked for once all new rules are there.
-      this.#pending = merged(this.#pending, { ports: later, services, staleFlows, goneFrontends });
-      this.#wasQueuedWhileSyncing = true;
-      this.#runner.runNow();
-    }
+    this.#planNext(work, failures.length === 0, later, unfinished);
     this.#latencies.observe(applied.triggerTimesMs, failures, later);
-    metrics.setNoLocalEndpoints(noLocalEndpoints.internal, noLocalEndpoints.external);
-    if (isComplete) this.#isFailing = false;
-    if (isServing(failures, this.state.services)) {
-      this.#inForce.resolve();
-      health.updated(this.family);
-      // Changes that were queued meanwhile may not be in the kernel yet.
-      if (this.#wasQueuedWhileSyncing) health.queuedUpdate(this.family);
-      metrics.setLastSync(clock.now() / 1000);
-    }
-    const hadFailures = this.#failures.length > 0;
-    this.#failures = failures;
-    if (!isComplete || hadFailures) onFailures?.(failures);
+    this.#report.done(outcome, this.state.services);
+    await this.#followUp(outcome, work, later, unfinished);
+    if (failures.length > 0) throw new IncompleteSyncError(failures);
+  }
+
+  /** @param unfinished the Services of `later`. */
+  #planNext(work: PendingWork, isComplete: boolean, later: ReadonlySet<string>, unfinished: ReadonlySet<string>): void {
+    if (work.isFull) this.#fullSyncs.done(this.#options.clock.monotonicMs(), isComplete);
+    if (later.size === 0) return;
+    const services = work.services.intersection(unfinished);
+    const { staleFlows, goneFrontends } = work;
+    // Flows that the old rules still create are looked for once all new rules are there.
+    this.#pending = merged(this.#pending, { ports: later, services, staleFlows, goneFrontends });
+    this.#report.overtaken();
+    this.#runner.runNow();
+  }
+
+  /** What follows the rules: health-check ports, stale flows, connections to endpoints that are gone. */
+  async #followUp(
+    { failures, goneFrontends, formerEndpoints }: SyncOutcome,
+    work: PendingWork,
+    later: ReadonlySet<string>,
+    unfinished: ReadonlySet<string>,
+  ): Promise<void> {
+    // A health-check port that answered before would draw clients to ports whose rules are still to come.
     await this.#syncServiceHealth(work.services.difference(unfinished));
-    const gone = union(goneFrontends, outcome.goneFrontends ?? NO_WORK.goneFrontends);
-    if ((staleFlows || gone.size > 0) && later.size === 0) this.#staleFlows.look(gone);
-    this.#goneConnections?.note(this.#takeInForce(work.ports.difference(later), failures), outcome.formerEndpoints);
-    if (!isComplete) throw new IncompleteSyncError(failures);
+    const gone = union(work.goneFrontends, goneFrontends ?? NO_WORK.goneFrontends);
+    if ((work.staleFlows || gone.size > 0) && later.size === 0) this.#staleFlows.look(gone);
+    this.#goneConnections?.note(this.#takeInForce(work.ports.difference(later), failures), formerEndpoints);
   }
 
   /** @param changed services, `namespace/name`. */
@@ -397,16 +378,8 @@ export class Proxier {
   }
 
   #reportFailure(error: unknown): void {
-    const { backend, health, periods, onFailures } = this.#options;
-    this.#isFailing = true;
-    const isPartial = error instanceof IncompleteSyncError;
-    if (!isPartial) {
-      // Nothing could be programmed, or the outcome is unknown: that concerns everything, not one part.
-      this.#failures = [{ subject: `${backend.mode} rules`, reason: messageOf(error) }];
-      onFailures?.(this.#failures);
-    }
-    // Failed syncs that were not queued must show, too, or health would stay good forever.
-    if (!isPartial || !isServing(this.#failures, this.state.services)) health.queuedUpdate(this.family);
-    this.#log.error("Sync failed", error, { retryingTime: formatMs(Math.min(periods.syncMs, this.#fullMs)) });
+    this.#report.failed(error, this.state.services);
+    const { periods } = this.#options;
+    this.#log.error("Sync failed", error, { retryingTime: formatMs(Math.min(periods.syncMs, this.#fullSyncs.mostMs)) });
   }
 }
