@@ -26,6 +26,7 @@ import { chosenNode } from "./chosen-node.ts";
 import { inventoriesOfDumps, inventoriesOfKernel, ownAddresses, sysdumpAddresses } from "./diff-rules.ts";
 import { contextOf } from "./dump-folder.ts";
 import {
+  BARE,
   choicesAmong,
   INSPECT_FLAGS,
   INSPECT_FLAGS_HELP,
@@ -43,8 +44,6 @@ import {
 } from "./objects-input.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
 import { runCommand, TEXT_OR_JSON, wordReader } from "./subcommand-options.ts";
-
-const BARE = "The node's configuration is not known (--config): clusterCIDR or another setting may be the reason.\n";
 
 /** The pod network in rules for clients of a cluster IP that are not pods. */
 const POD_NETWORK = /(?:! -s|saddr !=) ([\da-f.:]+\/\d+)/;

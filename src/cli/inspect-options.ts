@@ -25,6 +25,10 @@ export const NODE_FLAGS = {
   help: { type: "boolean", short: "h" },
 } as const;
 
+/** Said after differences that a missing configuration may explain. */
+export const BARE =
+  "The node's configuration is not known (--config): clusterCIDR or another setting may be the reason.\n";
+
 /** Flags of commands that look at both families. */
 export const INSPECT_FLAGS = { ...NODE_FLAGS, family: { type: "string", default: "both" } } as const;
 

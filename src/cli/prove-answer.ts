@@ -14,6 +14,12 @@ export interface Answer {
   readonly proof: Proof;
 }
 
+/** In the words of `-o json`. */
+export function resultOf({ differing, unprovable }: Proof): "different" | "equal" | "cannot be proved" {
+  if (differing > 0) return "different";
+  return unprovable === undefined ? "equal" : "cannot be proved";
+}
+
 /** As text, for people. */
 export function answerText({ node, family, sides, proof }: Answer): string {
   const [one, other] = sides;
@@ -95,7 +101,7 @@ export function answerData({ node, family, sides, proof }: Answer) {
     node: node ?? null,
     family,
     sides: sides.map(({ name }) => name),
-    result: differing > 0 ? "different" : unprovable === undefined ? "equal" : "cannot be proved",
+    result: resultOf(proof),
     because: unprovable ?? null,
     classes,
     differing,

@@ -11,7 +11,14 @@ import { type Proof, proving } from "../prove/proof.ts";
 import { planSide, specificationSide } from "../prove/sides.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { contextOf } from "./dump-folder.ts";
-import { INSPECT_FLAGS, INSPECT_FLAGS_HELP, type InspectChoices, readChoices, warner } from "./inspect-options.ts";
+import {
+  BARE,
+  INSPECT_FLAGS,
+  INSPECT_FLAGS_HELP,
+  type InspectChoices,
+  readChoices,
+  warner,
+} from "./inspect-options.ts";
 import {
   type FoundConfiguration,
   OBJECTS_FLAGS,
@@ -20,7 +27,7 @@ import {
   readObjects,
 } from "./objects-input.ts";
 import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
-import { type Answer, answerData, answerText } from "./prove-answer.ts";
+import { type Answer, answerData, answerText, resultOf } from "./prove-answer.ts";
 import {
   type FoundRules,
   foundInDumps,
@@ -96,15 +103,17 @@ export async function proveCommand(
           output.out(painted(await differencesText(variant, options), output.terminal));
         return EXIT_SUCCESS;
       }
-      // Keeps only the data of each answer: its sides hold whole rule sets, and there is one answer per mode and node.
-      const answers: ReturnType<typeof answerData>[] = [];
+      // Keeps no answer: its sides hold whole rule sets, and there is one answer per mode and node.
+      const results = new Set<ReturnType<typeof resultOf>>();
+      const data: ReturnType<typeof answerData>[] = [];
       for await (const answer of answersTo(options, output, input)) {
-        answers.push(answerData(answer));
-        if (options.output === "text") output.out(painted(safe(answerText(answer)), output.terminal));
+        results.add(resultOf(answer.proof));
+        if (options.output === "json") data.push(answerData(answer));
+        else output.out(painted(safe(answerText(answer)), output.terminal));
       }
-      if (options.output === "json") output.out(jsonText(answers));
-      if (answers.some(({ result }) => result === "cannot be proved")) return EXIT_BAD_INPUT;
-      return answers.some(({ result }) => result === "different") ? EXIT_FAILURE : EXIT_SUCCESS;
+      if (options.output === "json") output.out(jsonText(data));
+      if (results.has("cannot be proved")) return EXIT_BAD_INPUT;
+      return results.has("different") ? EXIT_FAILURE : EXIT_SUCCESS;
     },
   );
 }
@@ -146,13 +155,12 @@ async function* answersTo(options: Options, output: Output, input: NodeJS.Readab
       { rules, local },
       output,
     )) {
-      isDifferent ||= answerData(answer).result === "different";
+      isDifferent ||= resultOf(answer.proof) === "different";
       yield answer;
     }
   }
   if (!isDifferent || rules === undefined) return;
-  if (first.isBare)
-    output.err("The node's configuration is not known (--config): clusterCIDR or another setting may be the reason.\n");
+  if (first.isBare) output.err(BARE);
   if (objects.serviceCIDRs.length === 0)
     output.err(
       "No ServiceCIDR is among the objects (kubectl get servicecidrs): which unused cluster IPs are refused is not known.\n",
