@@ -8,8 +8,8 @@ import type { Objects } from "./part-of-cluster.ts";
 import { safe } from "./safe-text.ts";
 import { explanationText, sentenceText, type TextOptions } from "./text.ts";
 
-/** So many names of nodes are printed, and so many groups of nodes in full; there may be thousands. */
-const SHOWN = 4;
+/** Up to this many nodes, groups of nodes or endpoints are named one by one; there may be thousands. */
+export const SHOWN = 4;
 
 /** One service port of one family on all nodes, in groups of nodes with the same answer. */
 interface NodeGroups {

@@ -8,7 +8,7 @@ import type { KubeProxyConfig } from "../config/config.ts";
 import { someOf } from "../logging/some-of.ts";
 import { nodeNameFrom } from "../model/node-identity.ts";
 import type { IpFamily } from "../net/ip.ts";
-import { nodesText } from "./all-nodes.ts";
+import { nodesText, SHOWN } from "./all-nodes.ts";
 import { type ClientChange, clientChanges, identityOf } from "./compare.ts";
 import { diffInventories, type OwnedDifference } from "./diff-dumps.ts";
 import { allPortKeys, type ExplainedCluster, explainedCluster, explainPorts } from "./explained-cluster.ts";
@@ -135,9 +135,6 @@ function contents({ services, endpointSlices }: Objects): ReadonlyMap<string, st
   }
   return texts;
 }
-
-/** This many nodes have a line about their rules each, and this many endpoints one of their own. */
-const SHOWN = 4;
 
 /** For people: changes for clients first, then those of the rules. @param compared how many nodes were compared. */
 export function objectsDiffText({ nodes, nodesAdded, nodesRemoved }: ObjectsDiff, compared = nodes.length): string {
