@@ -123,6 +123,20 @@ test("a connection is answered one request at a time, in order, a half-closed on
   assert.equal(most, 1);
 });
 
+test("a client that hangs up and is given nothing for a second is gone", async () => {
+  const clock = new FakeClock();
+  let hasEnded = false;
+  const never: HttpHandler = (request) => void request.socket.once("end", () => (hasEnded = true));
+  const { port, gate } = await serve(never, { clock });
+  const client = await open(port);
+  client.end(get("/never"));
+  await until("its end", () => hasEnded);
+  await clock.advance(999);
+  assert.equal(gate.size, 1);
+  await clock.advance(1);
+  await until("it to be gone", () => gate.size === 0);
+});
+
 test("between two answers of one connection the others have their turn", async () => {
   let firsts = 0;
   let seen = -1;

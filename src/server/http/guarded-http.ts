@@ -16,6 +16,8 @@ const REQUEST_MS = 10_000;
 const KEEP_ALIVE_MS = 120_000;
 /** A reader that takes nothing for this long is cut off. */
 const STALLED_MS = 30_000;
+/** A client that has sent its last byte may be gone: it counts as gone when nothing has been written for this long. */
+const END_MS = 1_000;
 /** The last one ends its connection. Node's parser takes all that has arrived at once, and starts every request in it. */
 const MOST_REQUESTS = 100;
 
@@ -48,6 +50,8 @@ class Connection implements GatedConnection {
   #current: Exchange | undefined;
   #last: IncomingMessage | undefined;
   #deadline: Timer;
+  /** Since the client has sent its last byte. */
+  #ending: Timer | undefined;
   #isClosing = false;
 
   constructor(socket: Socket, handler: HttpHandler, clock: Clock, onIdle: () => void) {
@@ -57,7 +61,19 @@ class Connection implements GatedConnection {
     this.#clock = clock;
     this.#onIdle = onIdle;
     this.#deadline = clock.setTimer(REQUEST_MS, () => this.close());
-    socket.once("close", () => this.#deadline.cancel());
+    socket.once("end", () => this.#closeWhenStalled());
+    socket.once("close", () => {
+      this.#deadline.cancel();
+      this.#ending?.cancel();
+    });
+  }
+
+  #closeWhenStalled(): void {
+    const written = this.#socket.bytesWritten;
+    this.#ending = this.#clock.setTimer(END_MS, () => {
+      if (this.#socket.bytesWritten === written) this.close();
+      else this.#closeWhenStalled();
+    });
   }
 
   worth(): Worth {
