@@ -259,7 +259,11 @@ test("a daemon of another version is named as such, and what it does not say is 
 
 test("a daemon that hangs is named after five seconds, and given up after fifteen", async (t) => {
   const path = join(folder(t), "hung.sock");
-  const server = createServer((socket) => void socket.on("error", () => {}));
+  const server = createServer((socket) => {
+    socket.on("error", () => {});
+    // Nothing is read, so that the client's end is not noticed.
+    t.after(() => socket.destroy());
+  });
   server.listen(path);
   await once(server, "listening");
   t.after(() => server.close());

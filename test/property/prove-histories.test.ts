@@ -136,7 +136,10 @@ function ipvsNode(family: IpFamily): LiveNode {
         { kind: "iptables", family, text: filter + nat },
         { kind: "ipset", text: members.join("\n") },
         { kind: "addresses", text: addresses.map((address) => `addr add ${address} dev kube-ipvs0`).join("\n") },
-        ...(servers.length === 0 ? [] : [recogniseDump(servers.join("\n"), "virtual servers", readers)]),
+        // ipvsadm prints nothing where there is none; that is known here.
+        servers.length === 0
+          ? { kind: "chains", tool: "ipvsadm", chains: () => [] }
+          : recogniseDump(servers.join("\n"), "virtual servers", readers),
       ];
     },
     async facts() {

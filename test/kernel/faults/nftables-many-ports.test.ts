@@ -1,6 +1,7 @@
 /** A Service with many ports in the nftables mode: others need not wait for all of it. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { stretched } from "../../../testkit/support/patience.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { faultNode, nodeObject, served, service, slice, startDaemon, writeManifest } from "./fault-node.ts";
@@ -23,14 +24,25 @@ describe("nftables mode: a Service of many ports", { skip: kernelSkip, timeout: 
       }),
     ];
     const map = async () => (await node.exec(["nft", "list", "map", "ip", "kube-proxy", "service-ips"])).stdout;
+    const { pid } = daemon;
+    assert.ok(pid !== undefined, "the daemon runs");
+    // The daemon runs only between two looks, so that a slow listing misses nothing.
+    const untilListed = async (what: string, ip: string) => {
+      let listed = "";
+      await daemon.until(what, async () => {
+        process.kill(pid, "SIGCONT");
+        await sleep(50);
+        process.kill(pid, "SIGSTOP");
+        listed = await map();
+        return listed.includes(`${ip} `);
+      });
+      return listed;
+    };
     writeManifest(daemon, "many.json", { apiVersion: "v1", kind: "List", items });
-    await daemon.until("the first ports", async () => (await map()).includes(MANY));
+    await untilListed("the first ports", MANY);
     writeManifest(daemon, "after.json", { apiVersion: "v1", kind: "List", items: served("after", 99) });
-    let listed = "";
-    await daemon.until("the other Service", async () => {
-      listed = await map();
-      return listed.includes("10.96.0.99 ");
-    });
+    const listed = await untilListed("the other Service", "10.96.0.99");
+    process.kill(pid, "SIGCONT");
     const ports = listed.split(`${MANY} `).length - 1;
     assert.ok(ports < COUNT, "it came after all of them");
     await daemon.until(
