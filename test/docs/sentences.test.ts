@@ -1,0 +1,83 @@
+/** Sentences of the documents are short enough to be read once: at most 30 words outside of code, tables and lists of names. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { markdownFiles, proseLines } from "./markdown.ts";
+
+const MOST_WORDS = 30;
+
+/** Pages that are not read from one end to the other: what comments cite, notes, history. */
+const LOOKED_UP = /^docs\/(?:reference|notes)\/|^CHANGELOG\.md$/;
+
+/** Pages that still have longer ones. May only get fewer. */
+const NOT_YET = new Set([
+  "CONTRIBUTING.md",
+  "README.md",
+  "RELEASE.md",
+  "SECURITY.md",
+  "docs/api-server.md",
+  "docs/architecture.md",
+  "docs/concepts.md",
+  "docs/configuration.md",
+  "docs/connections.md",
+  "docs/debugging.md",
+  "docs/dependencies.md",
+  "docs/distributions.md",
+  "docs/ebpf.md",
+  "docs/getting-started.md",
+  "docs/install.md",
+  "docs/layouts.md",
+  "docs/library.md",
+  "docs/manifests.md",
+  "docs/metrics.md",
+  "docs/modes.md",
+  "docs/operations.md",
+  "docs/page.md",
+  "docs/performance.md",
+  "docs/prove.md",
+  "docs/security.md",
+  "docs/userspace.md",
+  "docs/windows.md",
+]);
+
+/** Paragraphs and items of lists, each in one line. A table, a heading, a picture or a line of links begins another. */
+function paragraphsOf(path: string): readonly string[] {
+  const paragraphs: string[] = [];
+  let before = 0;
+  for (const { number, text } of proseLines(path)) {
+    const isProse = !/^\s*(?:$|\||#|<|!\[)/.test(text) && !text.includes(" · ");
+    if (!isProse) continue;
+    const begins = number !== before + 1 || /^\s*(?:[-*]|\d+\.) /.test(text);
+    if (begins) paragraphs.push(text);
+    else paragraphs.push(`${paragraphs.pop() ?? ""} ${text}`);
+    before = number;
+  }
+  return paragraphs;
+}
+
+/** Code is a word, and so is a list of code. */
+function plainText(paragraph: string): string {
+  return paragraph
+    .replaceAll(/`[^`]*`/g, "Code")
+    .replaceAll(/\[([^\]]*)\]\([^)]*\)/g, "$1")
+    .replaceAll(/Code(?:(?:,|,? and|,? or|:|;)? Code)+/g, "Code");
+}
+
+function sentencesOf(path: string): readonly string[] {
+  return paragraphsOf(path).flatMap((paragraph) =>
+    plainText(paragraph).split(/(?<=[.!?][)"*]*)\s+(?=["(*]*[\p{Lu}\d])/u),
+  );
+}
+
+const wordsIn = (sentence: string): number => sentence.split(/\s+/).filter((word) => /[\p{L}\d]/u.test(word)).length;
+
+test("a sentence has at most 30 words", () => {
+  const pages = markdownFiles().filter((path) => !LOOKED_UP.test(path) && !NOT_YET.has(path));
+  const sentences = pages.flatMap((path) => sentencesOf(path).map((sentence) => ({ path, sentence })));
+  assert.ok(sentences.length > 100, "the sentences are found at all");
+  assert.deepEqual(
+    sentences
+      .filter(({ sentence }) => wordsIn(sentence) > MOST_WORDS)
+      .map(({ path, sentence }) => `${path}: ${wordsIn(sentence)} words: ${sentence}`),
+    [],
+  );
+});
