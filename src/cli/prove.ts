@@ -7,7 +7,7 @@ import { NoRulesError } from "../explain/planned-rules.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { offlineNode } from "../inspect/offline-node.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
-import { type Proof, proving } from "../prove/proof.ts";
+import { type Proof, proving, RANGE_NOT_GIVEN } from "../prove/proof.ts";
 import { planSide, specificationSide } from "../prove/sides.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { contextOf } from "./dump-folder.ts";
@@ -159,12 +159,7 @@ async function* answersTo(options: Options, output: Output, input: NodeJS.Readab
       yield answer;
     }
   }
-  if (!isDifferent || rules === undefined) return;
-  if (first.isBare) output.err(BARE);
-  if (objects.serviceCIDRs.length === 0)
-    output.err(
-      "No ServiceCIDR is among the objects (kubectl get servicecidrs): which unused cluster IPs are refused is not known.\n",
-    );
+  if (isDifferent && rules !== undefined && first.isBare) output.err(BARE);
 }
 
 /** Compares two dumps, for the families that either has. */
@@ -218,6 +213,14 @@ async function* answersOn(
   const asked = options.as === undefined ? undefined : variantNamed(options.as);
   const variants = rules === undefined ? options.variants : [asked ?? rules.shown ?? usualVariant(options.mode)];
   const total = objects.services.length;
+  if (rules !== undefined) {
+    const missing = (["services", "endpointSlices"] as const).find((kind) => objects[kind].length === 0);
+    if (missing !== undefined)
+      throw new UsageError(
+        `there is no ${missing === "services" ? "Service" : "EndpointSlice"} among the objects, and every cluster has some: what the rules must do is not known`,
+        "Give what kubectl get services,endpointslices,nodes,servicecidrs -A -o yaml prints.",
+      );
+  }
   let count = 0;
   for (const variant of variants) {
     const { config, families } = await choicesFor(variant, options, objects.configuration);
@@ -245,6 +248,9 @@ async function* answersOn(
       const sides = [specification, side] as const;
       count += 1;
       const proof = await proved(family, own, sides, output, total, of);
+      const lacksRange =
+        objects.serviceCIDRs.length === 0 && variant.deviations(config).includes("unallocated-dropped");
+      if (rules !== undefined && lacksRange && proof.unprovable !== RANGE_NOT_GIVEN) warn(RANGE_NOT_GIVEN);
       yield { node: node.name, family, sides, proof };
     }
   }

@@ -16,6 +16,9 @@ export const UNTOUCHED = "left alone";
 /** The specification says nothing: every fate is allowed. */
 export const UNSAID = "not said";
 
+/** {@link UNTOUCHED}, or {@link DROPPED} as an unused cluster IP: the ranges of Services are not known. */
+export const RANGE_UNKNOWN = "left alone, unless it is an unused cluster IP";
+
 /** A way to an endpoint. @param end such as `10.0.0.1:80`; undefined: the packet's own destination. */
 export function wayTo(end: string | undefined, isMasqueraded: boolean): string {
   if (end === undefined) return isMasqueraded ? `${UNTOUCHED}, masqueraded` : UNTOUCHED;
@@ -31,6 +34,7 @@ export function thenAgain(way: string, next: Fate): string {
 /** @param isBySlots whether shares of many ways only need to be nearly equal. */
 export function isSameFate(one: Fate, other: Fate, isBySlots = false): boolean {
   if (one.has(UNSAID) || other.has(UNSAID)) return true;
+  if (one.has(RANGE_UNKNOWN) && other.get(UNTOUCHED) === 1) return true;
   if (one.size !== other.size) return false;
   const allowed = isBySlots && one.size > EXACT_WAYS ? 1 / (8 * one.size) : PRECISION;
   for (const [way, odds] of one) {

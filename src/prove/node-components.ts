@@ -32,6 +32,9 @@ function ownerOf(chain: string): string | undefined {
   return CHAINS.find(([, name]) => name.test(chain))?.[0];
 }
 
+/** Whether a place is in the proxy's own table of nftables. */
+export const isInProxyTable = (place: string | undefined): boolean => /^ip6? kube-proxy /.test(place ?? "");
+
 /** The program whose chain a place names: `iptables -t filter KUBE-FIREWALL rule 1: …`. */
 export function ownerAt(place: string): string | undefined {
   const chain = /^(?:ip6?tables -t \S+|\S+ \S+) (\S+?):? /.exec(place)?.[1];

@@ -7,7 +7,8 @@ import type { Question } from "../trace/question.ts";
 import type { Pattern } from "../trace/value.ts";
 import { classesOf, type PacketClass, type RootClass, type Subject, UnprovableError } from "./classes.ts";
 import { addressDomain, Names, onlyAddresses, PORTS } from "./domain.ts";
-import { type Fate, fateText, isSameFate } from "./fate.ts";
+import { DROPPED, type Fate, fateText, isSameFate, RANGE_UNKNOWN } from "./fate.ts";
+import { isInProxyTable } from "./node-components.ts";
 
 /** One of the two sides. */
 export interface Side {
@@ -25,8 +26,8 @@ export interface Side {
   readonly doubts?: readonly string[];
   /** What the proxy's rules do without those that other programs put on every node. @default there are no others */
   readonly proxyPart?: Subject<Fate> | undefined;
-  /** The rule that ends the packet's way, or why that is not known. */
-  whoDecides?(packet: Packet): string | undefined;
+  /** The rule that ends the packet's way. @param isOfProxy as {@link proxyPart} has it. @default false */
+  whoDecides?(packet: Packet, isOfProxy?: boolean): string | undefined;
   /** The Service that the packet addresses, if the side knows Services. */
   serviceOf?(packet: Packet): string | undefined;
   /** Why the packet has this fate: its path through the rules, or what its Service says. */
@@ -114,8 +115,9 @@ export function* proving(
   const doubts = sides.flatMap((side) => side.doubts ?? []);
   let [unprovable] = doubts;
   try {
-    for (const { example: packet, fates, unproved: because } of classesOf(family, roots, subjects)) {
+    for (const { example: packet, fates, unproved: reason } of classesOf(family, roots, subjects)) {
       classes += 1;
+      const because = reason ?? (isOfUnknownRange(sides[1], packet, fates) ? RANGE_NOT_GIVEN : undefined);
       if (because !== undefined) {
         unproved += 1;
         if (gaps.size < EXAMPLES && !gaps.has(because)) gaps.set(because, { because, packet });
@@ -133,6 +135,7 @@ export function* proving(
           byOthers.set(kind, { packet, fate: whole, by: sides[1].whoDecides?.(packet) });
       }
       if (first === undefined || second === undefined || isSameFate(first, second, isBySlots)) continue;
+      if (because !== undefined) continue;
       differing += 1;
       const kind = `${fateText(first)}\n${fateText(second)}`;
       if (examples.size < EXAMPLES && !examples.has(kind)) examples.set(kind, { packet, fates: [first, second] });
@@ -158,6 +161,16 @@ export function* proving(
     gaps: [...gaps.values()],
     others,
   };
+}
+
+/** Why a packet that the proxy drops as one to an unused cluster IP is not proved. */
+export const RANGE_NOT_GIVEN =
+  "no ServiceCIDR is among the objects (kubectl get servicecidrs): which unused cluster IPs are dropped is not known";
+
+/** Whether the proxy drops the packet as one to an unused cluster IP, and the objects do not say which these are. */
+function isOfUnknownRange({ proxyPart, whoDecides }: Side, packet: Packet, [meant, found]: readonly Fate[]): boolean {
+  if (meant?.has(RANGE_UNKNOWN) !== true || found?.get(DROPPED) !== 1) return false;
+  return isInProxyTable(whoDecides?.(packet, proxyPart !== undefined));
 }
 
 /** What is not known is a fate, too. */

@@ -7,7 +7,7 @@ import { plannedRules } from "../explain/planned-rules.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
 import { deviceAddresses } from "../trace/dump/device-addresses.ts";
-import { gapsIn, missingIn } from "../trace/dump/gaps.ts";
+import { gapsIn } from "../trace/dump/gaps.ts";
 import { programOfDumps } from "../trace/dump/program.ts";
 import type { Dump } from "../trace/dump/recognise.ts";
 import { unwalkedIn } from "../trace/dump/unwalked.ts";
@@ -47,8 +47,15 @@ export function rulesSide(
     ),
     fates: ruleFates(dumps, family, facts),
     proxyPart: isOfOthers && ruleFates(dumps, family, facts, isOfOthers),
-    whoDecides(packet) {
-      const root = walkDumps(dumps, packet, facts, { knowsClients: true, knowsDynamicSets: true, record: "ends" });
+    whoDecides(packet, isOfProxy = false) {
+      const isLeftOut = isOfProxy ? isOfOthers : undefined;
+      const options = {
+        knowsClients: true,
+        knowsDynamicSets: true,
+        record: "ends",
+        ...(isLeftOut && { isLeftOut }),
+      } as const;
+      const root = walkDumps(dumps, packet, facts, options);
       for (const { fate } of outcomesOf(root)) if ("by" in fate) return fate.by;
       return undefined;
     },
@@ -104,7 +111,7 @@ export function ruleFates(
   isLeftOut?: IsOfOthers,
 ): Subject<Fate> {
   const own = dumps.map(withoutClients);
-  const [missing] = missingIn(dumps);
+  const [missing] = gapsIn(dumps);
   const isOfHns = dumps.some(({ kind }) => kind === "walker");
   const traced = programOfDumps(own, { family, facts, knowsClients: true, knowsDynamicSets: true });
   return {

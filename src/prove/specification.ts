@@ -17,7 +17,7 @@ import { fieldsQuestion, type Question, whichOf } from "../trace/question.ts";
 import { fits, type Pattern } from "../trace/value.ts";
 import { type Ask, exactly, holds, loopbackOf, only, within } from "./asking.ts";
 import type { Subject } from "./classes.ts";
-import { DROPPED, type Fate, REFUSED, UNSAID, UNTOUCHED, wayTo } from "./fate.ts";
+import { DROPPED, type Fate, RANGE_UNKNOWN, REFUSED, UNSAID, UNTOUCHED, wayTo } from "./fate.ts";
 import { relayedNodePorts } from "./relayed-node-ports.ts";
 import {
   externalPolicyOf,
@@ -183,8 +183,10 @@ export function specification(
       if (clusterIPs.has(packet.destination)) return only(REFUSED);
     }
     const isMarked = meaning.isMarkedBySource(packet, ask) || meaning.isOwnToItself(packet, ask);
-    const isUnallocated = deviations.has("unallocated-dropped") && holds(isInServiceCIDR, packet, ask);
-    return only(isUnallocated ? DROPPED : wayTo(undefined, isMarked));
+    const dropsUnallocated = deviations.has("unallocated-dropped");
+    if (dropsUnallocated && node.serviceCIDRs.length === 0 && !isMarked && !holds(isOwnAddress, packet, ask))
+      return only(RANGE_UNKNOWN);
+    return only(dropsUnallocated && holds(isInServiceCIDR, packet, ask) ? DROPPED : wayTo(undefined, isMarked));
   }
 }
 

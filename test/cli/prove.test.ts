@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { proveCommand } from "../../src/cli/prove.ts";
 import { render } from "../../src/cli/render.ts";
+import { caseFile, caseState, SERVICE_CIDR_OBJECT } from "../conformance/conformance-case.ts";
 import { examplesAsJson, runCommand } from "./run-command.ts";
 import { runKubeProxy } from "./run-kube-proxy.ts";
 
@@ -139,6 +140,92 @@ describe("a dump", () => {
       write("addresses", addresses);
       const { status, out } = await onNode("--family", "ipv4", "--dump", folder);
       assert.equal(status, 0, out);
+    }
+  });
+
+  test("of upstream, without the ServiceCIDR: what is missing is said, the rest is proved, and strangers are found", async () => {
+    const { services, slices, node } = caseState("v1.37/cluster-ip");
+    const list = (...more: object[]) =>
+      JSON.stringify({ kind: "List", apiVersion: "v1", items: [...services, ...slices, node, ...more] });
+    const settings = { apiVersion: "kubeproxy.config.k8s.io/v1alpha1", kind: "KubeProxyConfiguration" };
+    const config = file(
+      "upstream.yaml",
+      JSON.stringify({ ...settings, ...JSON.parse(caseFile("v1.37/cluster-ip", "nftables/config.yaml")) }),
+    );
+    const path = file("upstream.json", caseFile("v1.37/cluster-ip", "nftables/nft.json"));
+    const asked = (objects: string, ...more: string[]) =>
+      runCommand(
+        proveCommand,
+        ["-f", "-", "--node", "node-a", "--family", "ipv4", "--config", config, "--dump", path, ...more],
+        objects,
+      );
+    const without = await asked(list());
+    assert.equal(without.status, 2, without.out);
+    assert.match(
+      without.out,
+      /cannot be proved: no ServiceCIDR is among the objects \(kubectl get servicecidrs\).*\n {2}such as .* to 10\.96\..*\n {2}Everything else is equal/,
+    );
+    const whole = await asked(list(SERVICE_CIDR_OBJECT));
+    assert.equal(whole.status, 0, whole.out);
+    const stranger = file(
+      "stranger.nft",
+      "table ip f {\n\tchain c {\n\t\ttype filter hook forward priority filter; policy accept;\n\t\tip daddr 198.51.100.0/24 drop\n\t}\n}\n",
+    );
+    const beside = await asked(list(), "--dump", stranger);
+    assert.equal(beside.status, 1, beside.out);
+    assert.match(beside.out, /to 198\.51\.100\.\d+/);
+    // Rules that leave unused cluster IPs alone.
+    const plain = await onNode(
+      "--family",
+      "ipv4",
+      "--dump",
+      file("plain.json", await saved("ipv4", "nftables", "json")),
+    );
+    assert.equal(plain.status, 0, plain.out);
+    assert.match(plain.err, /no ServiceCIDR is among the objects/);
+  });
+
+  test("without the EndpointSlices or Services: says so, and compares nothing", async () => {
+    const { services, slices, node } = caseState("v1.37/cluster-ip");
+    for (const [items, missing] of [
+      [[...services, node], "EndpointSlice"],
+      [[...slices, node], "Service"],
+    ] as const) {
+      const objects = JSON.stringify({ kind: "List", apiVersion: "v1", items });
+      const { status, err } = await runCommand(
+        proveCommand,
+        ["-f", "-", "--node", "node-a", "--dump", file("rules.txt", await saved())],
+        objects,
+      );
+      assert.equal(status, 2);
+      assert.match(err, new RegExp(`there is no ${missing} among the objects.*\nGive what kubectl get services,`));
+    }
+  });
+
+  test("given twice, of two nodes: named, and nothing is said of packets", async () => {
+    const twice = (...texts: string[]) => texts.flatMap((text, at) => ["--dump", file(`twice-${at}.txt`, text)]);
+    const rules = await saved();
+    const table = await saved("ipv4", "nftables", "text");
+    const ipvs = await Promise.all(["iptables-save", "ipset", "ipvsadm"].map((form) => saved("ipv4", "ipvs", form)));
+    for (const [texts, named] of [
+      [[rules, rules.replace(":8080", ":8081")], /the table \w+ of iptables .*is given twice/],
+      [[table, table.replace(":8080", ":8081")], /the table ip kube-proxy is given twice/],
+      [[...ipvs, ipvs[1] ?? ""], /the IP set KUBE-\S+ is given twice/],
+      [[...ipvs, ipvs[2] ?? ""], /what ipvsadm prints is given twice/],
+    ] as const) {
+      const { status, out } = await onNode("--family", "ipv4", ...twice(...texts));
+      assert.equal(status, 2, out);
+      assert.match(out, named);
+    }
+  });
+
+  test("of nft that is cut: no difference is claimed of what is missing", async () => {
+    const text = await saved("ipv4", "nftables", "text");
+    for (let part = 1; part < 12; part += 1) {
+      const cut = text.slice(0, Math.floor((text.length * part) / 12));
+      const { status, out } = await onNode("--family", "ipv4", "--as", "nftables", "--dump", file("cut.nft", cut));
+      assert.equal(status, 2, out);
+      assert.match(out, /cannot be proved: not all rules are known: line \d+/);
     }
   });
 

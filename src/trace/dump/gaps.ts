@@ -1,7 +1,10 @@
 /** What a node has beside its dumps, as far as the dumps tell, each with what to give. */
+
+import { isObject } from "../../kernel/nftables/json.ts";
 import { iptablesTables } from "../../kernel/nftables/listing/listing.ts";
 import type { BaseChain, Stage } from "../netfilter/program.ts";
-import type { Dump } from "./recognise.ts";
+import { backEndOf } from "./iptables-nft.ts";
+import { type Dump, listedObjects } from "./recognise.ts";
 
 const LEGACY = /^# Warning: ip6?tables-legacy tables present/m;
 const UNREADABLE = /^# Table `(\w+)' is incompatible/m;
@@ -9,16 +12,11 @@ const UNREADABLE = /^# Table `(\w+)' is incompatible/m;
 const OF_IPVS = /(?:--match-set KUBE-CLUSTER-IP|-m ipvs --ipvs|--match-set kube-router-(?:service-ips|svip)\S*) /;
 const OF_SERVICES = /^:KUBE-(?:SERVICES|ROUTER-SERVICES) /m;
 
-/** What is missing or not understood, in words. */
+/** What is missing, in words: what the rest does with a packet says nothing of what the node does with it. */
 export function gapsIn(dumps: readonly Dump[]): string[] {
-  return [...dumps.flatMap((dump) => (dump.kind === "nftables" ? (dump.gaps ?? []) : [])), ...missingIn(dumps)];
-}
-
-/** Whole parts that are missing: what the rest does with a packet says nothing of what the node does with it. */
-export function missingIn(dumps: readonly Dump[]): string[] {
   const saved = dumps.flatMap((dump) => (dump.kind === "iptables" ? [dump] : []));
   const listed = dumps.flatMap((dump) => (dump.kind === "nftables" ? [dump] : []));
-  const gaps: string[] = [];
+  const gaps = [...listed.flatMap((dump) => dump.gaps ?? []), ...givenTwice(dumps)];
   for (const { text, isPart, family } of saved) {
     const others = saved.filter((other) => other.text !== text && other.family === family);
     if (LEGACY.test(text) && !others.some((other) => !LEGACY.test(other.text)))
@@ -37,6 +35,26 @@ export function missingIn(dumps: readonly Dump[]): string[] {
   const hasServices = saved.some(({ text }) => OF_SERVICES.test(text)) || listed.length > 0;
   const isOfRules = saved.length > 0 && dumps.every(({ kind }) => kind !== "chains");
   return gaps.length > 0 && isOfRules && !hasServices ? [...gaps, "no rule for Services is in the dump"] : gaps;
+}
+
+/** One node has each of these once; iptables' back ends have tables of one name. */
+function givenTwice(dumps: readonly Dump[]): string[] {
+  const names = dumps.flatMap((dump) => {
+    if (dump.kind === "chains") return dump.tool === undefined ? [] : [`what ${dump.tool} prints`];
+    if (dump.kind === "ipset")
+      return Array.from(dump.text.matchAll(/^create (\S+)/gm), ([, set]) => `the IP set ${set}`);
+    if (dump.kind === "iptables") {
+      const backEnd = `${backEndOf(dump.text) ?? ""} ${dump.family ?? ""}`;
+      return Array.from(dump.text.matchAll(/^\*(\S+)$/gm), ([, name]) =>
+        `the table ${name} of iptables ${backEnd}`.trim(),
+      );
+    }
+    return listedObjects([dump]).flatMap((object) =>
+      isObject(object) && isObject(object.table) ? `the table ${object.table.family} ${object.table.name}` : [],
+    );
+  });
+  const twice = names.find((name, at) => names.indexOf(name) < at);
+  return twice === undefined ? [] : [`${twice} is given twice, of two nodes or times: give the dumps of one`];
 }
 
 /** Tables of iptables-nft, of which nft prints only a part. */
