@@ -1,8 +1,10 @@
 /** Every Markdown document: tables that GitHub shows as tables, and links that lead somewhere. */
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { dirname, join, normalize } from "node:path";
 import { test } from "node:test";
+import { runCommand } from "../../testkit/net/run-command.ts";
 import { anchorsOf, CHECKOUT, cellsOf, markdownFiles, proseLines, type TextLine } from "./markdown.ts";
 
 const files = markdownFiles();
@@ -55,3 +57,15 @@ for (const path of files) {
     }
   });
 }
+
+test("pictures are as their script draws them", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-pictures-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  await runCommand([process.execPath, join(CHECKOUT, "scripts/pictures.mjs"), folder]);
+  const names = readdirSync(folder);
+  assert.ok(names.length >= 3);
+  for (const name of names) {
+    const committed = readFileSync(join(CHECKOUT, "docs/pictures", name), "utf8");
+    assert.equal(committed, readFileSync(join(folder, name), "utf8"), `${name}: node scripts/pictures.mjs`);
+  }
+});
