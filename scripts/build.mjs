@@ -10,6 +10,7 @@ import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { bundle } from "./bundle.mjs";
 import { keepCompiledCode } from "./compiled-code.mjs";
+import { placePage } from "./page-files.mjs";
 import { placeFile } from "./place-files.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -30,13 +31,13 @@ export async function build(node = process.execPath, isChecked = true) {
     stdio: ["ignore", 2, "inherit"],
   });
   if (status !== 0) return false;
-  if (spawnSync(node, [join(root, "scripts/page-files.mjs")], { stdio: ["ignore", 2, "inherit"] }).status !== 0)
-    return false;
   for (const path of PROGRAMS) placeFile(join(root, "dist", path), readFileSync(join(root, "src", path)));
   const isBundled = await bundle();
+  if (isBundled) await placePage();
   // bin/kube-proxy compares it with the sources, of which one may change during the build.
   if (isBundled) utimesSync(join(root, "dist/bundle/main.js"), started, started);
-  if (!isBundled) console.error("not bundled, for esbuild is not installed (npm ci): starts take longer");
+  if (!isBundled)
+    console.error("not bundled, for esbuild is not installed (npm ci): starts take longer, and there is no page");
   else {
     const problem = keepCompiledCode();
     if (problem !== undefined) console.error(`compiled code is not kept, so starts take longer: ${problem}`);

@@ -1,18 +1,35 @@
-/** Puts the page's browser files into dist/page/client/: modules without their types, and the rest as it is. Needs the pinned Node.js. */
+/** The files that a browser loads: the client with its libraries in one module, a document, a style sheet and a picture. */
 import { readdirSync, readFileSync } from "node:fs";
-import { stripTypeScriptTypes } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { placeFiles } from "./place-files.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const from = join(root, "src/page/client");
-const to = join(root, "dist/page/client");
 
-process.removeAllListeners("warning");
-const files = readdirSync(from).map((name) => {
-  if (!name.endsWith(".ts")) return [name, readFileSync(join(from, name))];
-  const text = stripTypeScriptTypes(readFileSync(join(from, name), "utf8"));
-  return [name.replace(/ts$/, "js"), text.replaceAll(/(from "\.\/[\w-]+)\.ts"/g, '$1.js"')];
-});
-placeFiles(to, new Map(files));
+/** By name. */
+export async function pageFiles() {
+  const { build } = await import("esbuild");
+  const { outputFiles } = await build({
+    absWorkingDir: root,
+    entryPoints: [join(from, "main.ts")],
+    bundle: true,
+    minify: true,
+    format: "esm",
+    target: "es2024",
+    write: false,
+    logLevel: "warning",
+  });
+  const others = readdirSync(from).filter((name) => !name.endsWith(".ts"));
+  return new Map([
+    ...others.map((name) => [name, readFileSync(join(from, name))]),
+    ["main.js", Buffer.from(outputFiles[0].contents)],
+    [
+      "licences.txt",
+      Buffer.concat(["preact", "htm"].map((name) => readFileSync(join(root, "node_modules", name, "LICENSE")))),
+    ],
+  ]);
+}
+
+/** Puts them into dist/page/client/. */
+export const placePage = async () => placeFiles(join(root, "dist/page/client"), await pageFiles());

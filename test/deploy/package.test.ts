@@ -130,6 +130,7 @@ describe("the npm package", () => {
       "dist/kernel/bpf/socket-balancer/socket6.o",
       "dist/page/client/icon.svg",
       "dist/page/client/index.html",
+      "dist/page/client/licences.txt",
       "dist/page/client/style.css",
       "package.json",
     ]);

@@ -78,7 +78,9 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     await page.until("document.activeElement.id === 'search'");
     await page.type("web/");
     await page.until("location.hash === '#/services?search=web%2F'");
-    await page.evaluate("document.querySelector('#search').value = 'http'");
+    await page.evaluate(
+      "const q = document.querySelector('#search'); q.value = 'http'; q.dispatchEvent(new Event('input'))",
+    );
     await page.evaluate(
       "const s = document.querySelector('#namespace'); s.value = 'office'; s.dispatchEvent(new Event('change'))",
     );

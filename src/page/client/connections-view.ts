@@ -1,70 +1,53 @@
 /** Connections through this node, requested while the view is visible. */
+import { useEffect, useState } from "preact/hooks";
 import type { ConnectionsAnswer, TextTable } from "../answers.ts";
-import { Asking, ask } from "./ask.ts";
-import { el, itemsOf, labelled, plain, searchField, tableParts } from "./dom.ts";
-import type { View } from "./state.ts";
+import { html, itemsOf, searchField, tableOf, urlOf, useQuestion, type ViewProps } from "./ui.ts";
 
-export const connectionsView: View = (main, query) => {
-  let pauseMs = 2000;
-  const search = searchField(query, "Service, client, endpoint, state …", () => asking.soon(150));
-  const count = el("p", { role: "status", class: "count" }, "Loading …");
-  const flows = el("table", { class: "endpoints" });
-  const counts = el("table", { class: "endpoints" });
-  const countsHeading = el("h2", {}, "Most connections");
-  const notes = el("ul", { class: "decisions" });
-  main.append(
-    el("h1", {}, "Connections"),
-    el("form", { class: "bar", role: "search", submit: (event) => event.preventDefault() }, labelled("Search", search)),
-    ...[count, flows, countsHeading, counts, notes],
-  );
-  const asking = new Asking(load, (text) => {
-    count.textContent = text;
+export function ConnectionsView({ query }: ViewProps) {
+  const [search, setSearch] = useState(query.get("search") ?? "");
+  const question = useQuestion<ConnectionsAnswer>("api/connections", { search });
+  const { answer, failure } = question;
+  useEffect(() => history.replaceState(null, "", urlOf("connections", { search })), [search]);
+  // Only asks again while the page is visible.
+  useEffect(() => {
+    const again = () => {
+      if (!document.hidden && answer !== undefined) question.again(answer.pauseMs);
+    };
     again();
-  });
+    document.addEventListener("visibilitychange", again);
+    return () => document.removeEventListener("visibilitychange", again);
+  }, [answer]);
+  return html`
+    <h1>Connections</h1>
+    <form class="bar" role="search" onSubmit=${(event: Event) => event.preventDefault()}>
+      ${searchField(search, "Service, client, endpoint, state …", setSearch)}
+    </form>
+    <p role="status" class="count">${failure || countText(answer)}</p>
+    ${answer !== undefined && filledTable("Connections", answer.flows)}
+    ${answer !== undefined && answer.counts.rows.length > 0 && html`<h2>Most connections</h2>`}
+    ${answer !== undefined && filledTable("Service ports with most connections", answer.counts)}
+    <ul class="decisions">${itemsOf(answer?.notes ?? [])}</ul>`;
+}
 
-  async function load(signal: AbortSignal): Promise<void> {
-    const words = search.value;
-    history.replaceState(null, "", `#/connections${words === "" ? "" : `?${new URLSearchParams({ search: words })}`}`);
-    const answer = await ask<ConnectionsAnswer>("api/connections", { search: words }, signal);
-    if (signal.aborted) return;
-    const { total, matching } = answer;
-    pauseMs = answer.pauseMs;
-    const shown = answer.flows.rows.length < matching ? `, ${answer.flows.rows.length} shown` : "";
-    count.textContent = `${matching === total ? "" : `${matching} of `}${total} connection${total === 1 ? "" : "s"}${shown}`;
-    fillTable(flows, "Connections", answer.flows);
-    countsHeading.hidden = answer.counts.rows.length === 0;
-    fillTable(counts, "Service ports with most connections", answer.counts);
-    notes.replaceChildren(...itemsOf(answer.notes));
-    again();
-  }
-
-  /** Only asks again while the page is visible. */
-  function again(): void {
-    if (!document.hidden) asking.soon(pauseMs);
-  }
-
-  const onVisible = (): void => {
-    if (!document.hidden) asking.soon(0);
-  };
-  document.addEventListener("visibilitychange", onVisible);
-  void asking.now();
-  return () => {
-    document.removeEventListener("visibilitychange", onVisible);
-    asking.end();
-  };
-};
+function countText(answer: ConnectionsAnswer | undefined): string {
+  if (answer === undefined) return "Loading …";
+  const { matching, total, flows } = answer;
+  const shown = flows.rows.length < matching ? `, ${flows.rows.length} shown` : "";
+  return `${matching === total ? "" : `${matching} of `}${total} connection${total === 1 ? "" : "s"}${shown}`;
+}
 
 /** Leaves out columns without any text. */
-function fillTable(table: HTMLTableElement, caption: string, { head, rows }: TextTable): void {
+function filledTable(caption: string, { head, rows }: TextTable) {
   const used = [...head.keys()].filter((at) => rows.some((cells) => cells[at] !== ""));
   const names = used.map((at) => sentence(head[at] ?? ""));
-  const cellsOf = (cells: readonly string[]) =>
-    used.map((at, index) =>
-      el(at === 0 ? "th" : "td", at === 0 ? { scope: "row" } : { "data-head": names[index] }, plain(cells[at] ?? "")),
-    );
-  const body = rows.map((cells) => el("tr", {}, cellsOf(cells)));
-  table.hidden = rows.length === 0;
-  table.replaceChildren(...tableParts(names, el("tbody", {}, body), el("caption", { class: "hidden" }, caption)));
+  return (
+    rows.length > 0 &&
+    tableOf(
+      caption,
+      names,
+      rows.map((cells) => used.map((at) => cells[at] ?? "")),
+    )
+  );
 }
 
 /** `ASKED FOR` as `Asked for`. */

@@ -1,68 +1,95 @@
 /** The page: a header with the daemon's health, and one view at a time, chosen by the part of the URL after `#`. */
+import { type FunctionComponent, render } from "preact";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { ConnectionsView } from "./connections-view.ts";
+import { NodeView } from "./node-view.ts";
+import { ServiceView } from "./service-view.ts";
+import { ServicesView } from "./services-view.ts";
+import { State } from "./state.ts";
+import { SyncsView } from "./syncs-view.ts";
+import { TraceView } from "./trace-view.ts";
+import { ageText, html, useChanges, type ViewProps } from "./ui.ts";
 
-import { connectionsView } from "./connections-view.ts";
-import { byId, el, plain } from "./dom.ts";
-import { nodeView } from "./node-view.ts";
-import { serviceView } from "./service-view.ts";
-import { servicesView } from "./services-view.ts";
-import { State, type View } from "./state.ts";
-import { syncsView } from "./syncs-view.ts";
-import { traceView } from "./trace-view.ts";
-
-const VIEWS: Readonly<Record<string, { readonly title: string; readonly view: View }>> = {
-  "/services": { title: "Services", view: servicesView },
-  "/service": { title: "Service", view: serviceView },
-  "/connections": { title: "Connections", view: connectionsView },
-  "/trace": { title: "Packet", view: traceView },
-  "/syncs": { title: "Syncs", view: syncsView },
-  "/node": { title: "Node", view: nodeView },
-};
-
-const state = new State();
-let end: () => void = () => {};
-
-function show(isFirst: boolean): void {
-  const [path = "", query = ""] = location.hash.replace(/^#/, "").split("?", 2);
-  const { title, view } = VIEWS[path] ?? VIEWS["/services"] ?? { title: "", view: servicesView };
-  end();
-  const main = byId("main");
-  main.replaceChildren();
-  document.title = `${title} · kube-proxy`;
-  for (const link of document.querySelectorAll("nav a")) {
-    const own = path === "/service" ? "/services" : VIEWS[path] === undefined ? "/services" : path;
-    if (link.getAttribute("href") === `#${own}`) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
-  }
-  end = view(main, new URLSearchParams(query), state);
-  if (!isFirst) main.focus();
-  window.scrollTo(0, 0);
+interface Place {
+  readonly title: string;
+  readonly view: FunctionComponent<ViewProps>;
+  /** The place in the navigation. @default its own */
+  readonly under?: string;
 }
 
-function showHealth(): void {
-  const health = byId("health");
+const SERVICES: Place = { title: "Services", view: ServicesView };
+const PLACES: Readonly<Record<string, Place>> = {
+  services: SERVICES,
+  service: { title: "Service", view: ServiceView, under: "services" },
+  connections: { title: "Connections", view: ConnectionsView },
+  trace: { title: "Packet", view: TraceView },
+  syncs: { title: "Syncs", view: SyncsView },
+  node: { title: "Node", view: NodeView },
+};
+
+function Page({ state }: { readonly state: State }) {
+  // A view may write another hash without a visit: the next visit is one even to the same.
+  const [{ hash, visit }, setPlace] = useState({ hash: location.hash, visit: 0 });
+  const seeksSearch = useRef(false);
+  useLayoutEffect(() => {
+    window.addEventListener("hashchange", () => setPlace((last) => ({ hash: location.hash, visit: last.visit + 1 })));
+    document.addEventListener("keydown", (event) => {
+      const isTyping = event.target instanceof Element && event.target.matches("input, select, textarea");
+      if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || isTyping) return;
+      event.preventDefault();
+      const search = document.querySelector<HTMLElement>("#search");
+      search?.focus();
+      seeksSearch.current = search === null;
+      if (search === null) location.hash = "#/services";
+    });
+  }, []);
+  const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
+  const { title, view, under = path } = PLACES[path] ?? { ...SERVICES, under: "services" };
+  // Before the view's own, which may have a better title.
+  useLayoutEffect(() => {
+    document.title = `${title} · kube-proxy`;
+    if (visit > 0) document.querySelector<HTMLElement>(seeksSearch.current ? "#search" : "main")?.focus();
+    seeksSearch.current = false;
+    window.scrollTo(0, 0);
+  }, [visit]);
+  return html`
+    <a class="skip" href="#main" onClick=${(event: Event) => {
+      event.preventDefault();
+      document.querySelector("main")?.focus();
+    }}>Skip to the content</a>
+    <${Header} state=${state} under=${under} />
+    <main id="main" tabindex="-1"><${view} key=${visit} query=${new URLSearchParams(query)} state=${state} /></main>`;
+}
+
+function Header({ state, under }: { readonly state: State; readonly under: string }) {
+  useChanges(state);
   const { known, isSilent } = state;
-  const [kind, text] = healthText();
-  if (health.textContent !== text)
-    health.replaceChildren(el("span", { class: `dot ${kind}`, "aria-hidden": "true" }), text);
-  byId("where").textContent =
-    known === undefined ? "" : plain(`${known.answer.status.node} · ${known.answer.status.mode}`);
-  document.body.classList.toggle("silent", isSilent);
+  const [kind, text] = healthOf(state);
+  useEffect(() => void document.body.classList.toggle("silent", isSilent), [isSilent]);
+  return html`<header>
+    <p class="brand"><img src="icon.svg" alt="" width="22" height="22" /> kube-proxy ${" "}
+      <span id="where">${known !== undefined && `${known.answer.status.node} · ${known.answer.status.mode}`}</span></p>
+    <nav aria-label="Pages">${Object.entries(PLACES).map(
+      ([path, { title, under: own = path }]) =>
+        own === path && html`<a href=${`#/${path}`} aria-current=${path === under ? "page" : undefined}>${title}</a>`,
+    )}</nav>
+    <p id="health" role="status"><span class=${`dot ${kind}`} aria-hidden="true" />${text}</p>
+    <${Age} state=${state} />
+  </header>`;
 }
 
 /** How old the answer is that the page shows. */
-function showAge(): void {
+function Age({ state }: { readonly state: State }) {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const timer = window.setInterval(() => setNow(Date.now()), 1000);
+    return () => window.clearInterval(timer);
+  }, []);
   const { answeredMs } = state;
-  byId("age").textContent = answeredMs === undefined ? "" : `answer ${ageText(Date.now() - answeredMs)} old`;
+  return html`<p id="age">${answeredMs !== undefined && `answer ${ageText(now - answeredMs)} old`}</p>`;
 }
 
-function ageText(ageMs: number): string {
-  const seconds = Math.max(0, Math.round(ageMs / 1000));
-  if (seconds < 120) return `${seconds} s`;
-  return seconds < 7200 ? `${Math.floor(seconds / 60)} min` : `${Math.floor(seconds / 3600)} h`;
-}
-
-function healthText(): readonly [kind: string, text: string] {
-  const { known, isSilent } = state;
+function healthOf({ known, isSilent }: State): readonly [kind: string, text: string] {
   if (isSilent) return ["bad", "No answer: the daemon hangs, has stopped, or cannot be reached"];
   if (known === undefined) return ["", "Loading …"];
   const { isHealthy, failures } = known.answer.status;
@@ -71,18 +98,7 @@ function healthText(): readonly [kind: string, text: string] {
   return ["good", "Healthy"];
 }
 
-document.addEventListener("keydown", (event) => {
-  const isTyping = event.target instanceof Element && event.target.matches("input, select, textarea");
-  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || isTyping) return;
-  event.preventDefault();
-  if (document.querySelector("#search") === null) {
-    location.hash = "#/services";
-    window.addEventListener("hashchange", () => byId("search").focus(), { once: true });
-  } else byId("search").focus();
-});
-window.addEventListener("hashchange", () => show(false));
-state.onChange(showHealth);
-window.setInterval(showAge, 1000);
-showHealth();
-show(true);
+const state = new State();
+document.body.replaceChildren();
+render(html`<${Page} state=${state} />`, document.body);
 state.start();

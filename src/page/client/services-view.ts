@@ -1,132 +1,81 @@
 /** The service table, one page from the server at a time. */
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { ServiceFamilyRow, ServiceRow, ServiceTable } from "../answers.ts";
-import { Asking, ask, FAILED_PAUSE_MS } from "./ask.ts";
-import { badge, el, labelled, plain, searchField, tableParts } from "./dom.ts";
-import { onNewPlace, type View } from "./state.ts";
+import { badge, html, searchField, tableOf, urlOf, useQuestion, type ViewProps } from "./ui.ts";
 
 const ROWS = 100;
-/** The shortest pause between two requests for the table after changes. */
-const AGAIN_MS = 2000;
 
-export const servicesView: View = (main, query, state) => {
-  let offset = Math.max(0, Number(query.get("offset") ?? 0) || 0);
-  let isTroubled = query.get("only") === "troubled";
-  let askedMs = 0;
-
-  const search = searchField(query, "name, address, port …", restart);
-  const only = el("input", { type: "checkbox", id: "only", checked: isTroubled, change: restart });
-  const namespace = el("select", { id: "namespace", change: restart });
-  showNamespaces([], query.get("namespace") ?? "");
-  const count = el("p", { role: "status", class: "count" }, "Loading …");
-  const body = el("tbody");
-  const previous = el("button", { type: "button", click: () => turn(-ROWS) }, "Previous");
-  const next = el("button", { type: "button", click: () => turn(ROWS) }, "Next");
-  const pages = el("p", { class: "pages", hidden: true }, [previous, " ", next]);
-  const caption = el("caption", { class: "hidden" }, "Service ports that this node serves");
-  main.append(
-    el("h1", {}, "Services"),
-    el("form", { class: "bar", role: "search", submit: (event) => event.preventDefault() }, [
-      ...labelled("Search", search),
-      el("span", { class: "check" }, labelled("in", namespace)),
-      el("span", { class: "check" }, labelled("only where clients get no answer", only).toReversed()),
-    ]),
-    count,
-    el("table", { class: "services" }, tableParts(["Service port", "Addresses", "Endpoints", "State"], body, caption)),
-    pages,
-  );
-  const asking = new Asking(load, (text) => {
-    say(text);
-    asking.soon(FAILED_PAUSE_MS);
+export function ServicesView({ query, state }: ViewProps) {
+  const [asked, setAsked] = useState({
+    search: query.get("search") ?? "",
+    namespace: query.get("namespace") ?? "",
+    only: query.get("only") === "troubled" ? "troubled" : "",
+    offset: Number(query.get("offset")) > 0 ? `${Number(query.get("offset"))}` : "",
   });
-
-  function restart(): void {
-    offset = 0;
-    isTroubled = only.checked;
-    // Drops the answer to the previous search.
-    asking.end();
-    asking.soon(150);
-  }
-
-  function showNamespaces(names: readonly string[], chosen: string): void {
-    const shown = [...new Set(["", ...names, chosen])];
-    if (namespace.options.length === shown.length && shown.every((name, at) => namespace.options[at]?.value === name))
-      return;
-    const texts = shown.map((name) => el("option", { value: name }, name === "" ? "all namespaces" : plain(name)));
-    namespace.replaceChildren(...texts);
-    namespace.value = chosen;
-  }
-
-  function turn(by: number): void {
-    offset = Math.max(0, offset + by);
-    void asking.now().then(() => main.querySelector("h1")?.scrollIntoView());
-  }
-
-  async function load(signal: AbortSignal): Promise<void> {
-    askedMs = Date.now();
-    const question = {
-      search: search.value,
-      namespace: namespace.value,
-      only: isTroubled ? "troubled" : "",
-      offset: offset === 0 ? "" : `${offset}`,
-    };
-    // The back button and shared links return to what is shown now.
-    const said = new URLSearchParams(Object.entries(question).filter(([, value]) => value !== ""));
-    history.replaceState(null, "", said.size === 0 ? "#/services" : `#/services?${said}`);
-    const table = await ask<ServiceTable>("api/services", { ...question, limit: `${ROWS}` }, signal);
-    if (signal.aborted) return;
-    showNamespaces(table.namespaces, namespace.value);
-    if (table.rows.length > 0 || offset === 0) {
-      showTable(table);
-      return;
-    }
+  const change = (changes: Partial<typeof asked>) => setAsked({ ...asked, offset: "", ...changes });
+  const heading = useRef<HTMLHeadingElement>(null);
+  const question = useQuestion<ServiceTable>("api/services", { ...asked, limit: `${ROWS}` }, state);
+  // The back button and shared links return to what is shown now.
+  useEffect(() => history.replaceState(null, "", urlOf("services", asked)), [asked]);
+  const { answer, failure } = question;
+  const offset = Number(asked.offset);
+  const { matching = 0, rows = [] } = answer ?? {};
+  useEffect(() => {
     // The current page no longer exists.
-    offset = Math.max(0, Math.ceil(table.matching / ROWS) - 1) * ROWS;
-    await load(signal);
+    if (answer !== undefined && rows.length === 0 && offset > 0)
+      turn(Math.max(0, Math.ceil(matching / ROWS) - 1) * ROWS);
+  }, [answer]);
+  function turn(to: number): void {
+    change({ offset: to > 0 ? `${to}` : "" });
+    heading.current?.scrollIntoView();
   }
+  return html`
+    <h1 ref=${heading}>Services</h1>
+    <form class="bar" role="search" onSubmit=${(event: Event) => event.preventDefault()}>
+      ${searchField(asked.search, "name, address, port …", (search) => change({ search }))}
+      <span class="check"><label for="namespace">in</label>
+        <select id="namespace" onChange=${(event: Event) => change({ namespace: (event.target as HTMLSelectElement).value })}>
+          ${["", ...new Set([...(answer?.namespaces ?? []), ...(asked.namespace === "" ? [] : [asked.namespace])])].map(
+            (name) =>
+              html`<option value=${name} selected=${name === asked.namespace}>${name || "all namespaces"}</option>`,
+          )}
+        </select></span>
+      <span class="check"><input type="checkbox" id="only" checked=${asked.only !== ""}
+          onChange=${() => change({ only: asked.only === "" ? "troubled" : "" })} />
+        <label for="only">only where clients get no answer</label></span>
+    </form>
+    <p role="status" class="count">${failure || countText(answer)}</p>
+    ${answer !== undefined && tableOf("Service ports that this node serves", NAMES, rows.map(cellsOf), "services")}
+    ${answer !== undefined && rows.length === 0 && html`<p class="empty">Nothing matches.</p>`}
+    <p class="pages" hidden=${matching <= ROWS}>
+      <button type="button" disabled=${offset === 0} onClick=${() => turn(offset - ROWS)}>Previous</button>${" "}
+      <button type="button" disabled=${offset + rows.length >= matching} onClick=${() => turn(offset + ROWS)}>Next</button>
+    </p>`;
+}
 
-  /** Leaves an unchanged status alone, so that screen readers do not repeat it. */
-  function say(text: string): void {
-    if (count.textContent !== text) count.textContent = text;
-  }
+const NAMES = ["Service port", "Addresses", "Endpoints", "State"];
 
-  function showTable({ total, matching, rows }: ServiceTable): void {
-    const range = matching > ROWS ? `, ${offset + 1} to ${offset + rows.length} shown` : "";
-    say(`${matching === total ? "" : `${matching} of `}${total} service port${total === 1 ? "" : "s"}${range}`);
-    // Keeps the keyboard focus on its row.
-    const focused = body.contains(document.activeElement) ? document.activeElement?.getAttribute("href") : undefined;
-    body.replaceChildren(...rows.map(rowOf));
-    if (rows.length === 0) body.append(el("tr", {}, el("td", { colspan: 4, class: "empty" }, "Nothing matches.")));
-    for (const link of body.querySelectorAll("a")) if (link.getAttribute("href") === focused) link.focus();
-    previous.disabled = offset === 0;
-    next.disabled = offset + rows.length >= matching;
-    pages.hidden = matching <= ROWS;
-  }
+function countText(answer: ServiceTable | undefined): string {
+  if (answer === undefined) return "Loading …";
+  const { total, matching, offset, rows } = answer;
+  if (rows.length === 0 && offset > 0) return "Loading …";
+  const range = matching > ROWS ? `, ${offset + 1} to ${offset + rows.length} shown` : "";
+  return `${matching === total ? "" : `${matching} of `}${total} service port${total === 1 ? "" : "s"}${range}`;
+}
 
-  const stopListening = onNewPlace(state, () => asking.soon(Math.max(0, askedMs + AGAIN_MS - Date.now())));
-  void asking.now();
-  return () => {
-    stopListening();
-    asking.end();
-  };
-};
-
-function rowOf({ key, service, portName, protocol, families, trouble }: ServiceRow): HTMLElement {
-  const name = portName === "" ? service : `${service}:${portName}`;
+function cellsOf({ key, service, portName, protocol, families, trouble }: ServiceRow) {
   const counts = families.map(({ used, endpoints }) => (used === endpoints ? `${used}` : `${used} of ${endpoints}`));
   const isSame = new Set(counts).size === 1;
-  const endpoints = isSame ? counts[0] : families.map(({ family }, index) => `${family}: ${counts[index]}`).join(", ");
-  const link = el("a", { href: `#/service?${new URLSearchParams({ key })}` }, plain(name));
-  return el("tr", {}, [
-    el("th", { scope: "row" }, [link, " ", el("small", {}, protocol)]),
-    el("td", { class: "addresses" }, families.flatMap(addressesOf)),
-    el("td", { class: "number" }, endpoints),
-    el("td", {}, trouble === null ? badge("good", "answers") : badge("bad", trouble)),
-  ]);
+  return [
+    html`<a href=${urlOf("service", { key })}>${portName === "" ? service : `${service}:${portName}`}</a> <small>${protocol}</small>`,
+    html`<span class="addresses">${families.flatMap(addressesOf).map((text) => html`<code>${text}</code>`)}</span>`,
+    isSame ? counts[0] : families.map(({ family }, index) => `${family}: ${counts[index]}`).join(", "),
+    trouble === null ? badge("good", "answers") : badge("bad", trouble),
+  ];
 }
 
 /** Node ports are the same for both families. */
-function addressesOf({ clusterIP, others, nodePort }: ServiceFamilyRow, index: number): HTMLElement[] {
+function addressesOf({ clusterIP, others, nodePort }: ServiceFamilyRow, index: number): string[] {
   const texts = [clusterIP, ...others.slice(0, 2), ...(others.length > 2 ? [`and ${others.length - 2} more`] : [])];
-  if (nodePort !== 0 && index === 0) texts.push(`node port ${nodePort}`);
-  return texts.map((text) => el("code", {}, plain(text)));
+  return nodePort !== 0 && index === 0 ? [...texts, `node port ${nodePort}`] : texts;
 }

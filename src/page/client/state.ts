@@ -1,6 +1,6 @@
 /** The state of the daemon, kept up to date; notifies views when it changes. */
 import type { StateAnswer, ToldSync } from "../answers.ts";
-import { FAILED_PAUSE_MS } from "./ask.ts";
+import { FAILED_PAUSE_MS, REQUEST_LIMIT_MS } from "./question.ts";
 
 /** How many syncs the page keeps. */
 const KEPT_SYNCS = 300;
@@ -8,8 +8,6 @@ const KEPT_SYNCS = 300;
 const PAUSE_MS = 2000;
 /** A daemon that hangs answers nothing, and its connection stays open: this long after the last answer it counts as silent. */
 const SILENT_MS = 5000;
-/** A busy daemon may still answer until then. */
-const REQUEST_LIMIT_MS = 30_000;
 
 export interface Known {
   readonly answer: StateAnswer;
@@ -94,16 +92,3 @@ export class State {
     for (const listener of this.#listeners) listener();
   }
 }
-
-/** Notifies when the daemon may serve something else. @returns a function that unsubscribes. */
-export function onNewPlace(state: Pick<State, "place" | "onChange">, listener: () => void): () => void {
-  let seen = state.place;
-  return state.onChange(() => {
-    if (state.place === seen) return;
-    seen = state.place;
-    listener();
-  });
-}
-
-/** Fills the main part. @param query from the URL. @returns a function that ends the view. */
-export type View = (main: HTMLElement, query: URLSearchParams, state: State) => () => void;

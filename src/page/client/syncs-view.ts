@@ -1,119 +1,76 @@
 /** The timeline of syncs, newest first: why each ran, what it wrote, how long its parts took. */
+import { useState } from "preact/hooks";
 import type { CauseWords } from "../../daemon/sync-words.ts";
 import type { ToldSync } from "../answers.ts";
-import { badge, el, itemsOf, labelled, msText, plain, timeText } from "./dom.ts";
-import type { View } from "./state.ts";
+import { badge, html, itemsOf, msText, timeText, urlOf, useChanges, type ViewProps } from "./ui.ts";
 
 const SHOWN = 100;
-export const syncsView: View = (main, _query, state) => {
-  const list = el("ol", { class: "syncs" });
-  const pause = el("input", { type: "checkbox", id: "pause", change: () => show() });
-  const count = el("p", { class: "count" });
-  const only = el("select", { id: "kind", change: () => show() });
-  only.append(el("option", { value: "all" }, "all syncs"), el("option", { value: "trouble" }, "repairs and refusals"));
-  const parts = ["waited", "model", "rules", "kernel", "after"];
-  main.append(
-    el("h1", {}, "Syncs"),
-    el(
-      "p",
-      { class: "legend" },
-      parts.map((part) => el("span", {}, [el("i", { class: part }), part])),
-    ),
-    el("div", { class: "bar" }, [
-      ...labelled("Show", only),
-      el("span", { class: "check" }, labelled("pause", pause).toReversed()),
-    ]),
-    count,
-    list,
-  );
-  // Entries never change, so their elements stay, and with them the reader's place and selection.
-  const items = new Map<string, HTMLElement>();
+const PARTS = ["waited", "model", "rules", "kernel", "after"];
 
-  function show(): void {
-    const { known } = state;
-    if (known === undefined || (pause.checked && list.childElementCount > 0 && document.activeElement !== only)) return;
-    const wanted = known.syncs.filter((sync) => only.value === "all" || isTrouble(sync)).slice(0, SHOWN);
-    count.textContent = wanted.length === 0 ? "None yet." : `The last ${wanted.length} of ${known.answer.lastSync}`;
-    const kept = new Set<string>();
-    for (const [index, sync] of wanted.entries()) {
-      // A restarted daemon counts from 1.
-      const key = `${known.answer.startedMs} ${sync.number}`;
-      kept.add(key);
-      let item = items.get(key);
-      if (item === undefined) {
-        item = itemOf(sync);
-        items.set(key, item);
-      }
-      if (list.children[index] !== item) list.insertBefore(item, list.children[index] ?? null);
-    }
-    for (const [key, item] of items) {
-      if (kept.has(key)) continue;
-      item.remove();
-      items.delete(key);
-    }
-  }
-  show();
-  return state.onChange(show);
-};
+export function SyncsView({ state }: ViewProps) {
+  useChanges(state);
+  const [only, setOnly] = useState("all");
+  const [paused, setPaused] = useState<typeof state.known>();
+  const known = paused ?? state.known;
+  if (known === undefined) return html`<h1>Syncs</h1><p>Loading …</p>`;
+  const wanted = known.syncs.filter((sync) => only === "all" || isTrouble(sync)).slice(0, SHOWN);
+  return html`
+    <h1>Syncs</h1>
+    <p class="legend">${PARTS.map((part) => html`<span><i class=${part} />${part}</span>`)}</p>
+    <div class="bar">
+      <label for="kind">Show</label>
+      <select id="kind" onChange=${(event: Event) => setOnly((event.target as HTMLSelectElement).value)}>
+        <option value="all">all syncs</option><option value="trouble">repairs and refusals</option>
+      </select>
+      <span class="check"><input type="checkbox" id="pause" onChange=${() => setPaused(paused === undefined ? known : undefined)} />
+        <label for="pause">pause</label></span>
+    </div>
+    <p class="count">${wanted.length === 0 ? "None yet." : `The last ${wanted.length} of ${known.answer.lastSync}`}</p>
+    <ol class="syncs">${wanted.map((sync) => syncItem(sync, `${known.answer.startedMs} ${sync.number}`))}</ol>`;
+}
 
 function isTrouble({ result, causes }: ToldSync): boolean {
   return result !== "done" || causes.some(({ kind }) => kind === "repair");
 }
 
-function itemOf(sync: ToldSync): HTMLElement {
+/** @param key a restarted daemon counts from 1. */
+function syncItem(sync: ToldSync, key: string) {
   const { family, endedMs, causes, furtherCauses, result, failures, furtherFailures, words } = sync;
-  const time = new Date(endedMs);
   const isRepair = causes.some(({ kind }) => kind === "repair");
   const refusals = failures.map(({ subject, reason }) => `${subject}: ${reason}`);
-  return el("li", { class: result === "done" ? (isRepair ? "repair" : "") : "trouble" }, [
-    el("p", { class: "when" }, [
-      el("time", { datetime: time.toISOString() }, timeText(endedMs)),
-      ` ${family} `,
-      result !== "done" ? badge("bad", result) : isRepair && badge("warn", "repaired"),
-    ]),
-    el("div", {}, [
-      el("ul", { class: "causes" }, [
-        ...words.causes.map((cause) => el("li", {}, causeParts(cause))),
-        ...furtherItems(furtherCauses),
-      ]),
-      el("p", { class: "wrote" }, plain(`${sync.isFullSync ? "Full sync: " : ""}${words.written}`)),
-      refusals.length > 0 && el("ul", { class: "failures" }, [...itemsOf(refusals), ...furtherItems(furtherFailures)]),
-    ]),
-    stagesPart(sync),
-  ]);
+  return html`<li key=${key} class=${result === "done" ? (isRepair ? "repair" : "") : "trouble"}>
+    <p class="when"><time datetime=${new Date(endedMs).toISOString()}>${timeText(endedMs)}</time> ${family} ${" "}
+      ${result !== "done" ? badge("bad", result) : isRepair && badge("warn", "repaired")}</p>
+    <div>
+      <ul class="causes">${itemsOf([...words.causes.map(causeParts), ...further(furtherCauses)])}</ul>
+      <p class="wrote">${`${sync.isFullSync ? "Full sync: " : ""}${words.written}`}</p>
+      ${refusals.length > 0 && html`<ul class="failures">${itemsOf([...refusals, ...further(furtherFailures)])}</ul>`}
+    </div>
+    ${stagesPart(sync)}
+  </li>`;
 }
 
-const furtherItems = (count: number) => itemsOf(count > 0 ? [`and ${count} more`] : []);
+const further = (count: number): string[] => (count > 0 ? [`and ${count} more`] : []);
 
-function causeParts({ before, object, service, after }: CauseWords): (Node | string)[] {
-  if (object === "") return [plain(before)];
-  const search = new URLSearchParams({ search: service === "" ? object : service });
-  return [before, el("a", { href: `#/services?${search}` }, plain(object)), plain(after)];
+function causeParts({ before, object, service, after }: CauseWords) {
+  if (object === "") return before;
+  return html`${before}<a href=${urlOf("services", { search: service || object })}>${object}</a>${after}`;
 }
 
 /** The length of the bar is the logarithm of the time, so that a millisecond and a minute are both visible. */
-function stagesPart({ stages: { waiting, model, rules, kernel, after } }: ToldSync): HTMLElement {
-  const parts = [
-    ["waited", waiting],
-    ["model", model],
-    ["rules", rules - (kernel ?? 0)],
-    ["kernel", kernel ?? 0],
-    ["after", after],
-  ] as const;
+function stagesPart({ stages: { waiting, model, rules, kernel, after } }: ToldSync) {
+  const values = [waiting, model, rules - (kernel ?? 0), kernel ?? 0, after];
+  const parts = PARTS.map((name, index) => ({ name, value: values[index] ?? 0 }));
   const total = waiting + model + rules + after;
-  const width = Math.min(100, 12 + 18 * Math.max(0, Math.log10(Math.max(total, 0.1)) + 1));
-  const bar = el("span", { class: "bar-parts", "aria-hidden": "true" });
-  bar.style.width = `${width}%`;
-  for (const [name, value] of parts) {
-    if (value <= 0) continue;
-    const part = el("i", { class: name });
-    part.style.flexGrow = `${value}`;
-    bar.append(part);
-  }
+  const width = `${Math.min(100, 12 + 18 * Math.max(0, Math.log10(Math.max(total, 0.1)) + 1))}%`;
   const text = parts
-    .filter(([, value]) => value >= 0.005)
-    .map(([name, value]) => `${name} ${msText(value)}`)
+    .filter(({ value }) => value >= 0.005)
+    .map(({ name, value }) => `${name} ${msText(value)}`)
     .join(", ");
-  const times = el("span", {}, [el("b", {}, `${msText(total)} ms`), text === "" ? "" : ` ${text}`]);
-  return el("p", { class: "stages" }, [bar, times]);
+  return html`<p class="stages">
+    <span class="bar-parts" aria-hidden="true" style=${{ width }}>${parts
+      .filter(({ value }) => value > 0)
+      .map(({ name, value }) => html`<i class=${name} style=${{ flexGrow: value }} />`)}</span>
+    <span><b>${msText(total)} ms</b> ${text}</span>
+  </p>`;
 }

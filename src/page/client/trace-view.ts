@@ -1,99 +1,78 @@
 /** A packet's path through the planned rules, step by step. */
+import { useRef } from "preact/hooks";
 import type { TraceAnswer, TraceStep, TraceSteps } from "../answers.ts";
-import { ask, failureText } from "./ask.ts";
-import { el, itemsOf, labelled, plain } from "./dom.ts";
-import type { View } from "./state.ts";
+import { html, itemsOf, urlOf, useQuestion, type ViewProps, waiting } from "./ui.ts";
 
-export const traceView: View = (main, query) => {
-  const field = (id: string, attributes: Record<string, string | number | boolean>) =>
-    el("input", { id, name: id, required: true, autocomplete: "off", spellcheck: "false", ...attributes });
-  const from = field("from", { value: query.get("from") ?? "pod", list: "clients", size: 24 });
-  const to = field("to", { value: query.get("to") ?? "", size: 24, placeholder: "10.96.0.10" });
-  const port = field("port", { value: query.get("port") ?? "", size: 6, inputmode: "numeric" });
-  const protocol = el("select", { id: "protocol", name: "protocol" });
-  for (const name of ["tcp", "udp", "sctp"])
-    protocol.append(el("option", { selected: query.get("protocol") === name }, name));
-  const verbose = el("input", { type: "checkbox", id: "verbose", name: "verbose", checked: query.has("verbose") });
-  const result = el("div", { "aria-live": "polite" });
-  main.append(
-    el("h1", {}, "A packet's path"),
-    el("p", { class: "facts" }, "Through the rules that this node has planned. Nothing is sent."),
-    el("form", { class: "bar", submit }, [
-      el("p", {}, labelled("From", from)),
-      el(
-        "datalist",
-        { id: "clients" },
-        ["pod", "node", "outside"].map((value) => el("option", { value })),
-      ),
-      el("p", {}, labelled("To address", to)),
-      el("p", {}, labelled("Port", port)),
-      el("p", {}, labelled("Protocol", protocol)),
-      el("p", { class: "check" }, labelled("also rules that do not match", verbose).toReversed()),
-      el("p", {}, el("button", { type: "submit", class: "main" }, "Follow it")),
-    ]),
-    el("p", { class: "facts" }, "From: an address, or pod, node, outside."),
-    result,
-  );
-
+export function TraceView({ query }: ViewProps) {
+  const form = useRef<HTMLFormElement>(null);
+  const asked = { from: "pod", to: "", port: "", protocol: "tcp", ...Object.fromEntries(query) };
+  const question = useQuestion<TraceAnswer>("api/trace", asked.to === "" ? undefined : asked);
   /** The URL of the view holds the question. */
   function submit(event: Event): void {
     event.preventDefault();
-    const question = new URLSearchParams({
-      ...{ from: from.value, to: to.value, port: port.value, protocol: protocol.value },
-      ...(verbose.checked && { verbose: "1" }),
-    });
-    if (location.hash === `#/trace?${question}`) void load();
-    else location.hash = `#/trace?${question}`;
+    const fields = form.current === null ? [] : [...new FormData(form.current)];
+    const said = Object.fromEntries(fields.map(([name, value]) => [name, String(value)]));
+    if (location.hash === urlOf("trace", said)) question.ask(said);
+    else location.hash = urlOf("trace", said);
   }
-
-  async function load(): Promise<void> {
-    result.replaceChildren(el("p", {}, "Following …"));
-    const initial = { from: "pod", to: "", port: "", protocol: "tcp" };
-    try {
-      const answer = await ask<TraceAnswer>("api/trace", { ...initial, ...Object.fromEntries(query) });
-      result.replaceChildren(...answerParts(answer));
-    } catch (error) {
-      result.replaceChildren(el("p", { role: "alert", class: "error" }, failureText(error)));
-    }
-  }
-  if (query.has("to")) void load();
-  return () => {};
-};
-
-function answerParts({ packet, rules, notes, outcomes, steps }: TraceAnswer): HTMLElement[] {
-  return [
-    el("h2", {}, "What becomes of it"),
-    el("p", { class: "facts" }, plain(`${packet}; ${rules}`)),
-    el("ul", { class: "outcomes" }, outcomes.map(outcomeItem)),
-    el("h2", {}, "Step by step"),
-    stepList(steps),
-    el("ul", { class: "facts" }, itemsOf(notes)),
-  ];
+  const field = (name: "from" | "to" | "port", attributes: Record<string, string | number | boolean>) =>
+    html`<input id=${name} name=${name} required autocomplete="off" spellcheck="false" value=${asked[name]} ...${attributes} />`;
+  const { answer } = question;
+  return html`
+    <h1>A packet's path</h1>
+    <p class="facts">Through the rules that this node has planned. Nothing is sent.</p>
+    <form class="bar" ref=${form} onSubmit=${submit}>
+      <p><label for="from">From</label>${field("from", { list: "clients", size: 24 })}</p>
+      <datalist id="clients">${["pod", "node", "outside"].map((value) => html`<option value=${value} />`)}</datalist>
+      <p><label for="to">To address</label>${field("to", { size: 24, placeholder: "10.96.0.10" })}</p>
+      <p><label for="port">Port</label>${field("port", { size: 6, inputmode: "numeric" })}</p>
+      <p><label for="protocol">Protocol</label><select id="protocol" name="protocol">${["tcp", "udp", "sctp"].map(
+        (name) => html`<option selected=${asked.protocol === name}>${name}</option>`,
+      )}</select></p>
+      <p class="check"><input type="checkbox" id="verbose" name="verbose" value="1" checked=${query.has("verbose")} />
+        <label for="verbose">also rules that do not match</label></p>
+      <p><button type="submit" class="main">Follow it</button></p>
+    </form>
+    <p class="facts">From: an address, or pod, node, outside.</p>
+    <div aria-live="polite">${asked.to !== "" && (waiting(question) ?? (answer !== undefined && answerParts(answer)))}</div>`;
 }
 
-function outcomeItem({ odds, text, assumptions }: TraceAnswer["outcomes"][number]): HTMLElement {
+function answerParts({ packet, rules, notes, outcomes, steps }: TraceAnswer) {
+  return html`
+    <h2>What becomes of it</h2>
+    <p class="facts">${`${packet}; ${rules}`}</p>
+    <ul class="outcomes">${outcomes.map(outcomeItem)}</ul>
+    <h2>Step by step</h2>
+    ${stepList(steps)}
+    <ul class="facts">${itemsOf(notes)}</ul>`;
+}
+
+function outcomeItem({ odds, text, assumptions }: TraceAnswer["outcomes"][number]) {
   const condition = assumptions.length > 0 ? `, if ${assumptions.join(", and ")}` : "";
-  return el("li", {}, [el("b", {}, odds), plain(` ${text}${condition}`)]);
+  return html`<li><b>${odds}</b> ${text}${condition}</li>`;
 }
 
-function stepList({ steps, fate, isGood, question, branches }: TraceSteps): HTMLElement {
-  return el("ol", { class: "steps" }, [
-    ...steps.map(stepItem),
-    fate !== null && el("li", { class: `fate ${isGood ? "good" : "bad"}` }, plain(fate)),
-    question !== null &&
-      el("li", {}, [el("span", { class: "question" }, plain(question)), ...branches.map(branchPart)]),
-  ]);
-}
+const stepList = ({
+  steps,
+  fate,
+  isGood,
+  question,
+  branches,
+}: TraceSteps): ReturnType<typeof html> => html`<ol class="steps">
+  ${steps.map(stepItem)}
+  ${fate !== null && html`<li class=${`fate ${isGood ? "good" : "bad"}`}>${fate}</li>`}
+  ${question !== null && html`<li><span class="question">${question}</span>${branches.map(branchPart)}</li>`}
+</ol>`;
 
-function branchPart({ odds, label, way }: TraceSteps["branches"][number], index: number): HTMLElement {
-  const summary = el("summary", {}, [odds !== null && el("b", {}, `${odds} `), plain(label)]);
-  return el("details", { open: index === 0 }, [summary, stepList(way)]);
-}
+const branchPart = (
+  { odds, label, way }: TraceSteps["branches"][number],
+  index: number,
+) => html`<details open=${index === 0}>
+  <summary>${odds !== null && html`<b>${odds}</b> `}${label}</summary>
+  ${stepList(way)}
+</details>`;
 
-function stepItem({ kind, text, said }: TraceStep): HTMLElement {
-  const isRule = kind === "match" || kind === "no-match";
-  return el("li", { class: kind }, [
-    isRule ? el("code", {}, plain(text)) : plain(text),
-    said !== null && el("small", {}, plain(kind === "match" ? `→ ${said}` : said)),
-  ]);
-}
+const stepItem = ({ kind, text, said }: TraceStep) => html`<li class=${kind}>
+  ${kind === "match" || kind === "no-match" ? html`<code>${text}</code>` : text}
+  ${said !== null && html`<small>${kind === "match" ? `→ ${said}` : said}</small>`}
+</li>`;
