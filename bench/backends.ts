@@ -29,6 +29,7 @@ import { openNetlinkRuleset } from "../src/kernel/nftables/netlink-nftables.ts";
 import type { Nftables } from "../src/kernel/nftables/nftables.ts";
 import { type Exec, execProcess } from "../src/kernel/process.ts";
 import { localAddresses } from "../src/kernel/route/addresses.ts";
+import { udpPeers } from "../src/kernel/sock-diag/client-sockets.ts";
 import { udpDisconnector } from "../src/kernel/sock-diag/disconnect-udp.ts";
 import { type Logger, silentLogger } from "../src/logging/logger.ts";
 import { detectorFor } from "../src/model/local-traffic-detector.ts";
@@ -139,6 +140,7 @@ export function ebpfBackend(packetPath: Backend, cgroup: string, bpf: Bpf = kern
     programs: () => ({ hostCookie: ownNetnsCookie() }),
     pods: allLinked(),
     disconnector: udpDisconnector(),
+    udpPeers,
     localAddresses,
     addressWatch: { watch: () => Promise.resolve() },
     clock: systemClock,

@@ -48,7 +48,7 @@ export interface NamespaceUser {
   readonly endpoints: () => ReadonlyMap<string, readonly Endpoint[]>;
 }
 
-interface NamespaceMaps {
+export interface NamespaceMaps {
   readonly flows: BpfMap;
   readonly ledNamespaces: BpfMap;
   readonly otherNamespaces: BpfMap;
@@ -255,19 +255,32 @@ function reportsOf({ maps }: NamespaceUser): ReadonlyMap<bigint, bigint> {
 
 /** As many as fit. A namespace that was led before may have flows, which count. @throws BpfError */
 function leadNamespaces({ maps, family }: NamespaceUser, cookies: ReadonlySet<bigint>): void {
-  const { ledNamespaces, flows } = maps() ?? {};
-  if (ledNamespaces === undefined || flows === undefined) return;
-  const there = new Set(ledNamespaces.entries().map(([key]) => takeWide(key, u64(0))));
-  for (const cookie of there.difference(cookies)) ledNamespaces.delete(bytesOf(cookie));
-  const added = cookies.difference(there);
-  if (added.size === 0) return;
-  const { netns } = UDP_FLOW[family].fields;
-  const counts = Map.groupBy(flows.entries(), ([, value]) => takeWide(value, netns));
+  const those = maps();
+  if (those === undefined) return;
+  const there = ledIn(those);
+  for (const cookie of there.difference(cookies)) those.ledNamespaces.delete(bytesOf(cookie));
   try {
-    for (const cookie of added) ledNamespaces.update(bytesOf(cookie), bytesOf(BigInt(counts.get(cookie)?.length ?? 0)));
+    countFlows(those, family, cookies.difference(there));
   } catch (error) {
     if (!hasBpfCode(error, "E2BIG")) throw error;
   }
+}
+
+/** Cookies of the network namespaces whose sockets are redirected, beside the host's. */
+export function ledIn({ ledNamespaces }: Pick<NamespaceMaps, "ledNamespaces">): ReadonlySet<bigint> {
+  return new Set(ledNamespaces.entries().map(([key]) => takeWide(key, u64(0))));
+}
+
+/** Leads these network namespaces, each with the number of its flows. What programs add meanwhile may not be counted. @throws BpfError */
+export function countFlows(
+  { ledNamespaces, flows }: NamespaceMaps,
+  family: IpFamily,
+  cookies: ReadonlySet<bigint>,
+): void {
+  if (cookies.size === 0) return;
+  const { netns } = UDP_FLOW[family].fields;
+  const counts = Map.groupBy(flows.entries(), ([, value]) => takeWide(value, netns));
+  for (const cookie of cookies) ledNamespaces.update(bytesOf(cookie), bytesOf(BigInt(counts.get(cookie)?.length ?? 0)));
 }
 
 const bytesOf = (word: bigint): Uint8Array => new Uint8Array(BigUint64Array.of(word).buffer);

@@ -11,6 +11,7 @@ import { otherNamespaces, outputInterfaces, whyNoneIsEntered } from "../../kerne
 import { ownNetnsCookie } from "../../kernel/netns-cookie.ts";
 import { AddressWatch } from "../../kernel/route/address-watch.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
+import { udpPeers } from "../../kernel/sock-diag/client-sockets.ts";
 import { udpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
@@ -76,6 +77,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
         rememberedSockets: powerOfTwo(config.ebpf.rememberedSockets),
         validForMs: config.ebpf.validForMs,
         disconnector: udpDisconnector(),
+        udpPeers,
         localAddresses,
         addressWatch: node.addressWatch,
         clock: node.clock,

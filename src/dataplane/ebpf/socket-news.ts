@@ -110,6 +110,12 @@ export class SocketNews {
     });
   }
 
+  /** @returns whether there is any. */
+  tellDamage(servicePorts: number): boolean {
+    if (servicePorts > 0) this.#log.warn("Another program has changed the maps: repairing", { servicePorts });
+    return servicePorts > 0;
+  }
+
   tellOrphaned(wereDetached: boolean, cgroup: string): void {
     const cause = wereDetached ? "Another program has detached those" : "The cgroup is gone, and with it the programs";
     this.#log.error(`${cause} that decided at the socket`, undefined, { cgroup });

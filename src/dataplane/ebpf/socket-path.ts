@@ -12,6 +12,7 @@ import { FolderInUse } from "../../kernel/folder-lock.ts";
 import { KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { AddressWatch } from "../../kernel/route/address-watch.ts";
 import type { LocalAddresses } from "../../kernel/route/addresses.ts";
+import type { udpPeers } from "../../kernel/sock-diag/client-sockets.ts";
 import type { UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
 import { attempt } from "../../logging/attempt.ts";
 import type { Logger } from "../../logging/logger.ts";
@@ -20,6 +21,7 @@ import type { Endpoint } from "../../model/endpoint.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
 import { type IpAddress, type IpFamily, isLoopback } from "../../net/ip.ts";
 import type { LedConnections, SyncFailure, SyncInput } from "../../sync/backend.ts";
+import { ClosedSockets } from "./closed-sockets.ts";
 import { endLedSockets, readLedSockets } from "./led-sockets.ts";
 import type { EbpfMetrics } from "./metrics.ts";
 import type { PodNamespaces } from "./pod-namespaces.ts";
@@ -44,6 +46,7 @@ interface SocketPathOptions {
   readonly pods: PodNamespaces;
   /** Tells connected UDP sockets that their endpoint is gone. */
   readonly disconnector: UdpDisconnector;
+  readonly udpPeers: typeof udpPeers;
   readonly localAddresses: LocalAddresses;
   readonly addressWatch: Pick<AddressWatch, "watch">;
   readonly metrics: EbpfMetrics;
@@ -73,6 +76,7 @@ interface Sockets {
   readonly maps: SocketMaps;
   readonly programs: SocketPrograms;
   readonly stale: StaleConnections;
+  readonly closed: ClosedSockets;
 }
 
 export class SocketPath {
@@ -194,10 +198,11 @@ export class SocketPath {
     if (!this.#hasBegun) return;
     // Pins stay in force, and the next process tells connected UDP sockets when their endpoint goes.
     if (this.#sockets?.programs.release() !== true) return this.#end();
-    const { maps } = this.#sockets;
+    const { maps, stale, closed } = this.#sockets;
     attempt(() => maps.endBeat());
-    this.#sockets.stale.close();
-    this.#sockets.maps.close();
+    stale.close();
+    closed.close();
+    maps.close();
     this.#sockets = undefined;
   }
 
@@ -218,16 +223,10 @@ export class SocketPath {
         this.#renew(this.#sockets.maps);
         this.#sockets.programs.keep();
         this.#news.tellPinProblem(this.#options.pins);
-        if (looks % LOOKS_FOR_DAMAGE === 0 && this.#isDamaged(this.#sockets.maps)) onLost();
+        if (looks % LOOKS_FOR_DAMAGE === 0 && this.#news.tellDamage(this.#sockets.maps.findDamage())) onLost();
         if (this.#news.last("connected UDP") !== "" && (await this.#canDisconnect())) requestSync();
       } else if (await this.#hasObstacleGone(cgroup, signal)) onLost();
     }
-  }
-
-  #isDamaged(maps: SocketMaps): boolean {
-    const servicePorts = maps.findDamage();
-    if (servicePorts > 0) this.#options.log.warn("Another program has changed the maps: repairing", { servicePorts });
-    return servicePorts > 0;
   }
 
   async #hasObstacleGone(cgroup: string, signal: AbortSignal): Promise<boolean> {
@@ -275,7 +274,7 @@ export class SocketPath {
       programs.close();
       programs.load(maps.open);
     }
-    if (!programs.isAttached) await this.#attach(programs, cgroup);
+    if (!programs.isAttached) await this.#attach(this.#sockets, cgroup);
     else if (input.isFullSync) programs.keep();
     this.#news.tellPinProblem(this.#options.pins);
     this.#news.tellRefusals(maps.refused);
@@ -289,7 +288,7 @@ export class SocketPath {
 
   #open({ services, endpointCount }: SyncInput, cgroup: string, leadsConnectedUdp: boolean): Sockets {
     const { family, bpf, pins, clock, leastRoom: least, disconnector, metrics, log, pods } = this.#options;
-    const { rememberedSockets: remembered = REMEMBERED, assemble } = this.#options;
+    const { rememberedSockets: remembered = REMEMBERED, assemble, udpPeers: peers, identity } = this.#options;
     // Fail before maps are created for nothing.
     bpf.cgroupId(cgroup);
     pins?.hold();
@@ -312,7 +311,9 @@ export class SocketPath {
     }
     const onDisconnected = (count: number): void => metrics.disconnected.inc(count);
     const told = { connections: maps.connections, disconnector, onDisconnected, onUnreachable: pods.request };
-    return { maps, programs, stale: new StaleConnections({ ...told, log, clock }) };
+    const stale = new StaleConnections({ ...told, log, clock });
+    const closed = new ClosedSockets({ family, maps: () => maps.memory, peers, identity, stale, log, clock });
+    return { maps, programs, stale, closed };
   }
 
   /** Whether connected UDP sockets can be told that their endpoint is gone. */
@@ -321,11 +322,11 @@ export class SocketPath {
     return this.#news.last("connected UDP") === "";
   }
 
-  async #attach(programs: SocketPrograms, cgroup: string): Promise<void> {
+  async #attach({ programs, closed }: Sockets, cgroup: string): Promise<void> {
     const { pins, disconnector, log, pods } = this.#options;
     await pods.look();
     const former = pins?.formerSockets() ?? [];
-    programs.attach(cgroup);
+    if (programs.attach(cgroup)) void closed.look();
     if (former.length > 0) void disconnector.disconnect(former).catch((error: unknown) => log.error(UNTOLD, error));
     this.#mayEnd = false;
     this.#mayBeOrphaned = false;
@@ -361,9 +362,8 @@ export class SocketPath {
   async #giveUp(error: unknown): Promise<void> {
     await this.#end();
     const cgroup = this.#cgroup;
-    const areAddressesUnread = this.#news.last("addresses") !== "";
     const isAway = cgroup !== undefined && !this.#isThere(cgroup);
-    this.#mayEnd = error instanceof FolderInUse || areAddressesUnread || isAway;
+    this.#mayEnd = error instanceof FolderInUse || this.#news.last("addresses") !== "" || isAway;
     this.#news.tellOff(error);
   }
 
@@ -373,8 +373,9 @@ export class SocketPath {
     const sockets = this.#sockets;
     this.#sockets = undefined;
     if (sockets !== undefined) {
-      const { maps, programs, stale } = sockets;
+      const { maps, programs, stale, closed } = sockets;
       programs.close();
+      closed.close();
       await stale.disconnectAll();
       maps.close();
     }

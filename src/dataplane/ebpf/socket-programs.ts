@@ -76,13 +76,18 @@ export class SocketPrograms {
   /**
    * Attaches all programs to the cgroup, or none. Reuses a link that an earlier process left there, and its program if
    * that is the same.
-   * @throws BpfError
+   * @returns whether none of them was attached, or not all. @throws BpfError
    */
-  attach(cgroup: string): void {
+  attach(cgroup: string): boolean {
     const cgroupId = this.#bpf.cgroupId(cgroup);
     const attached: Attached[] = [];
+    let isNew = false;
     try {
-      for (const one of this.#all) attached.push(this.#takeOver(one, cgroupId) ?? this.#attach(one, cgroup));
+      for (const one of this.#all) {
+        const found = this.#takeOver(one, cgroupId);
+        isNew ||= found === undefined;
+        attached.push(found ?? this.#attach(one, cgroup));
+      }
     } catch (error) {
       closeAll(attached.flatMap(({ link }) => link ?? []));
       throw error;
@@ -90,6 +95,7 @@ export class SocketPrograms {
     this.#all = attached;
     this.#cgroupId = cgroupId;
     this.keep();
+    return isNew;
   }
 
   /** Pins maps, programs and links that are not pinned yet. */

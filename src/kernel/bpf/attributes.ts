@@ -14,6 +14,7 @@ export const COMMANDS = {
   MAP_GET_FD_BY_ID: 14,
   OBJ_GET_INFO_BY_FD: 15,
   PROG_QUERY: 16,
+  MAP_LOOKUP_AND_DELETE_ELEM: 21,
   MAP_LOOKUP_BATCH: 24,
   MAP_UPDATE_BATCH: 26,
   LINK_CREATE: 28,
@@ -41,6 +42,7 @@ export const MAP_ELEMENT = layout("MAP_ELEM", ATTRIBUTE_BYTES, {
   mapFd: u32(0),
   key: u64(8),
   value: u64(16),
+  flags: u64(24),
 });
 
 export const MAP_BATCH = layout("MAP_BATCH", ATTRIBUTE_BYTES, {

@@ -13,6 +13,10 @@ export interface BpfMap {
   update(key: Uint8Array, value: Uint8Array): void;
   /** Returns whether it existed. @throws BpfError `EINVAL` for arrays. */
   delete(key: Uint8Array): boolean;
+  /** Deletes an element. @returns the value that it had; undefined if there was none. */
+  take(key: Uint8Array): Uint8Array | undefined;
+  /** As {@link update}, but leaves an existing element as it is. @returns whether there was none. */
+  add(key: Uint8Array, value: Uint8Array): boolean;
   /** Writes many elements in few calls; keys and values are concatenated. Stops at the first error; elements before it are written. */
   updateAll(keys: Uint8Array, values: Uint8Array): void;
   /** Copies of all elements, unordered. May miss elements that change meanwhile. */

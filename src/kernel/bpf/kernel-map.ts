@@ -4,14 +4,15 @@ import { constants } from "node:os";
 import { MAP_BATCH, MAP_CREATE, MAP_ELEMENT } from "./attributes.ts";
 import type { BpfMap } from "./bpf.ts";
 import { BpfError } from "./bpf-error.ts";
-import { encode, takeNumber } from "./layout.ts";
+import { encode, putNumber, takeNumber } from "./layout.ts";
 import { arrayBytes, type MapDefinition, mapFields } from "./map-definition.ts";
 import { addressOf, bpf, failure, fixedBytes, fixedCopy, type MappedMemory, mapMemory, tryBpf } from "./system-call.ts";
 
 const BATCH = 4096;
 /** Size of the kernel's cursor: hashes use 4 bytes, arrays a key. */
 const CURSOR_BYTES = 8;
-const { ENOENT, ENOSPC } = constants.errno;
+const BPF_NOEXIST = 1;
+const { EEXIST, ENOENT, ENOSPC } = constants.errno;
 
 export class KernelMap implements BpfMap {
   readonly definition: MapDefinition;
@@ -35,10 +36,7 @@ export class KernelMap implements BpfMap {
   }
 
   lookup(key: Uint8Array): Uint8Array | undefined {
-    const { result, errno } = tryBpf("MAP_LOOKUP_ELEM", this.#element(key));
-    if (result >= 0) return this.#value.slice();
-    if (errno === ENOENT) return undefined;
-    throw failure("MAP_LOOKUP_ELEM", errno, this.#what);
+    return this.#read("MAP_LOOKUP_ELEM", key);
   }
 
   update(key: Uint8Array, value: Uint8Array): void {
@@ -56,6 +54,21 @@ export class KernelMap implements BpfMap {
     if (result >= 0) return true;
     if (errno === ENOENT) return false;
     throw failure("MAP_DELETE_ELEM", errno, this.#what);
+  }
+
+  take(key: Uint8Array): Uint8Array | undefined {
+    return this.#read("MAP_LOOKUP_AND_DELETE_ELEM", key);
+  }
+
+  add(key: Uint8Array, value: Uint8Array): boolean {
+    this.#demandSize("value", value, this.definition.valueSize);
+    this.#value.set(value);
+    const attributes = this.#element(key).slice();
+    putNumber(attributes, MAP_ELEMENT.fields.flags, BPF_NOEXIST);
+    const { result, errno } = tryBpf("MAP_UPDATE_ELEM", attributes);
+    if (result >= 0) return true;
+    if (errno === EEXIST) return false;
+    throw failure("MAP_UPDATE_ELEM", errno, this.#what);
   }
 
   updateAll(allKeys: Uint8Array, allValues: Uint8Array): void {
@@ -122,6 +135,13 @@ export class KernelMap implements BpfMap {
 
   get #what(): string {
     return `map ${this.definition.name}`;
+  }
+
+  #read(command: "MAP_LOOKUP_ELEM" | "MAP_LOOKUP_AND_DELETE_ELEM", key: Uint8Array): Uint8Array | undefined {
+    const { result, errno } = tryBpf(command, this.#element(key));
+    if (result >= 0) return this.#value.slice();
+    if (errno === ENOENT) return undefined;
+    throw failure(command, errno, this.#what);
   }
 
   #element(key: Uint8Array): Uint8Array {

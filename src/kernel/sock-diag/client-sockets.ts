@@ -1,8 +1,9 @@
 /** Clients' sockets in all network namespaces of this machine that this process can see. */
 import { networkInterfaces } from "node:os";
 import { attempt } from "../../logging/attempt.ts";
-import { familyOf, type IpAddress, type IpFamily, isUnspecified, parseIpAddress } from "../../net/ip.ts";
+import { familyOf, type IpAddress, type IpFamily, isUnspecified, joinHostPort, parseIpAddress } from "../../net/ip.ts";
 import { namespaces } from "../find-namespaces.ts";
+import { whyNoneIsEntered } from "../linked-namespaces.ts";
 import { AF_INET, AF_INET6 } from "../netlink/constants.ts";
 import { collectDump } from "../netlink/dump-retry.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
@@ -43,6 +44,21 @@ export async function* clientSockets<T>(
       }
     }
   }
+}
+
+/** What UDP sockets are connected to. */
+export interface UdpPeers {
+  /** By cookie, such as `10.0.0.1:53`. Has each socket with a port, so none that was disconnected from an endpoint. */
+  readonly peers: ReadonlyMap<bigint, string>;
+  /** Whether other network namespaces can be seen. */
+  readonly isOfAll: boolean;
+}
+
+export async function udpPeers(family: IpFamily): Promise<UdpPeers> {
+  const peers = new Map<bigint, string>();
+  const note = ({ cookie, remote, remotePort }: DiagSocket) => void peers.set(cookie, joinHostPort(remote, remotePort));
+  for await (const _ of clientSockets("UDP", family, note));
+  return { peers, isOfAll: whyNoneIsEntered() === undefined };
 }
 
 function dumped<T>(

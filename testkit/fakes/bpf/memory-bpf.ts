@@ -173,6 +173,19 @@ class OpenMap implements BpfMap, Pinnable {
     return true;
   }
 
+  take(key: Uint8Array): Uint8Array | undefined {
+    const value = this.lookup(key);
+    this.delete(key);
+    return value;
+  }
+
+  add(key: Uint8Array, value: Uint8Array): boolean {
+    const result = this.memory.update(key, value, 1);
+    if (result === 17) return false;
+    this.#demandDone(result);
+    return true;
+  }
+
   updateAll(keys: Uint8Array, values: Uint8Array): void {
     const { keySize, valueSize } = this.definition;
     for (let index = 0; index * keySize < keys.length; index++) {

@@ -44,6 +44,8 @@ export class EbpfRig {
   /** Cookies of pods' network namespaces, and why none can be entered; tests may change them. */
   pods: readonly bigint[] = [];
   podObstacle: string | undefined;
+  /** What UDP sockets are connected to; tests may change it. */
+  udpPeers: ReadonlyMap<bigint, string> = new Map();
   /** The outcome for each socket to be disconnected. */
   disconnects: (socket: StaleSocket) => Disconnection = () => "disconnected";
   readonly disconnections: StaleSocket[] = [];
@@ -95,6 +97,7 @@ export class EbpfRig {
           return sockets.map(this.disconnects);
         },
       },
+      udpPeers: async () => ({ peers: this.udpPeers, isOfAll: true }),
       localAddresses: async () => {
         const code = this.faults.addresses?.();
         if (code !== undefined) throw new Error(`addresses: as the test wants it: ${code}`);

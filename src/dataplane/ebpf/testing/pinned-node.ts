@@ -132,6 +132,7 @@ export class PinnedNode {
           return sockets.map(() => "disconnected");
         },
       },
+      udpPeers: async () => ({ peers: new Map(), isOfAll: false }),
       log: recordingLogger(log),
       assemble: (_, maps) => NODE_HOOKS.map((hook) => [hook, shortProgram(hook, maps, build)]),
       leastRoom: { frontends: 8, slots: 16, backends: 16 },

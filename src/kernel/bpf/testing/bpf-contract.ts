@@ -81,6 +81,18 @@ export function bpfContract(subject: BpfSubject): void {
       assert.deepEqual(map.entries(), []);
     });
 
+    check("an element is taken with the value that it had, and added only where there is none", (rig, t) => {
+      const map = mapOf(rig, t, HASH);
+      assert.equal(map.take(key(1)), undefined);
+      assert.deepEqual([map.add(key(1), value(10)), map.add(key(1), value(11))], [true, false]);
+      assert.deepEqual([map.take(key(1)), map.lookup(key(1))], [value(10), undefined]);
+      for (const content of [1, 2, 3]) map.add(key(content), value(content));
+      assert.throws(
+        () => map.add(key(4), value(4)),
+        (error) => hasBpfCode(error, "E2BIG"),
+      );
+    });
+
     check("a full hash refuses a new element, and keeps the others", (rig, t) => {
       const map = mapOf(rig, t, HASH);
       for (const content of [1, 2, 3]) map.update(key(content), value(content));
