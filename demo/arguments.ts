@@ -1,6 +1,6 @@
 /** The demo's command line. */
 import { UsageError } from "../src/cli/output.ts";
-import { flagReader } from "../src/cli/subcommand-options.ts";
+import { commandLine, readLine, usageOf } from "../src/cli/subcommand-options.ts";
 import { DEFAULT_MODE, isProxyMode, modeNamed, modesOn, type ProxyMode, runsOn } from "../src/dataplane/registry.ts";
 
 export interface DemoOptions {
@@ -24,24 +24,32 @@ const MODE_NAMES = modesOn("linux")
   .map(({ name }) => name)
   .join(", ");
 
-export const helpText = `Builds a throw-away node, pods and a client in network namespaces, runs kube-proxy in the node on a folder of
+const DEMO = commandLine("npm start --", {}, [
+  `Builds a throw-away node, pods and a client in network namespaces, runs kube-proxy in the node on a folder of
 manifests, and shows what real requests meet. Everything is removed at the end. Needs root.
 
 Usage: npm start -- [options]
 
-  --manifests PATH   folder or file of Kubernetes manifests (default: the examples of this checkout); edits are followed
-  --hostname-override NAME
-                     the Node of the manifests to be (default: node-a, else the first that is not of the control plane)
-  --mode MODE        proxy mode: ${MODE_NAMES} (default: ${DEFAULT_MODE.name})
-  --layout LAYOUT    how the rules are laid out, in modes that have a choice: nftables-layout of the proxy
-  --once             verify once, print the result, exit with status 1 if an answer or a manifest is wrong
-  -h, --help         this text
-
+`,
+  {
+    "--manifests PATH":
+      "folder or file of Kubernetes manifests (default: the examples of this checkout); edits are followed",
+    "--hostname-override NAME":
+      "the Node of the manifests to be (default: node-a, else the first that is not of the control plane)",
+    "--mode MODE": `proxy mode: ${MODE_NAMES} (default: ${DEFAULT_MODE.name})`,
+    "--layout LAYOUT": "how the rules are laid out, in modes that have a choice: nftables-layout of the proxy",
+    "--once": "verify once, print the result, exit with status 1 if an answer or a manifest is wrong",
+    "-h, --help": "this text",
+  },
+  `
 With the services of a real cluster, whose endpoints are played by servers of the demo:
 
   kubectl get services,endpointslices,nodes,servicecidrs -A -o yaml > cluster.yaml
   npm start -- --manifests cluster.yaml
-`;
+`,
+]);
+
+export const helpText = usageOf(DEMO);
 
 /** Parses the demo's arguments. */
 export function parseDemoArguments(argv: readonly string[]): ParsedArguments {
@@ -54,15 +62,9 @@ export function parseDemoArguments(argv: readonly string[]): ParsedArguments {
 }
 
 function readArguments(argv: readonly string[]): ParsedArguments {
-  const { values } = flagReader("npm start --", {
-    once: { type: "boolean" },
-    mode: { type: "string" },
-    layout: { type: "string" },
-    manifests: { type: "string" },
-    "hostname-override": { type: "string" },
-    help: { type: "boolean", short: "h" },
-  })(argv);
-  if (values.help === true) return { kind: "help" };
+  const read = readLine(DEMO, argv);
+  if (read === "help") return { kind: "help" };
+  const { values } = read;
   const { mode = DEFAULT_MODE.name } = values;
   if (!isProxyMode(mode)) throw new UsageError(`--mode ${mode} is not a proxy mode; available: ${MODE_NAMES}`);
   if (!runsOn(modeNamed(mode), "linux")) {
@@ -78,7 +80,7 @@ function readArguments(argv: readonly string[]): ParsedArguments {
   return {
     kind: "run",
     options: {
-      once: values.once ?? false,
+      once: values.once,
       mode,
       ...(layout !== undefined && { layout }),
       manifests: values.manifests,

@@ -3,9 +3,11 @@ import { MODES } from "../dataplane/registry.ts";
 import { COMMANDS } from "./commands.ts";
 import { FLAGS } from "./flags/table.ts";
 import { COLOURS, EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
+import { commandLine, listedOptions, usageOf } from "./subcommand-options.ts";
 import { didYouMean } from "./suggestion.ts";
 
-export const COMPLETION_USAGE = `Usage: kube-proxy completion bash|zsh|fish
+export const COMPLETION = commandLine("kube-proxy completion", {}, [
+  `Usage: kube-proxy completion bash|zsh|fish
        kube-proxy completion kubectl WORD…
 
 Prints a script that lets the shell complete commands, flags and their values. kubectl completes the same of its plugin by itself, if
@@ -17,7 +19,8 @@ Examples:
   kube-proxy completion fish | source
 
 Exit status: 0; 1 for a shell that is not known.
-`;
+`,
+]);
 
 /** Values of flags that take only a few. */
 const VALUES: Readonly<Record<string, readonly string[]>> = {
@@ -39,7 +42,7 @@ interface Words {
 export async function completion(argv: readonly string[], output: Output): Promise<number> {
   const [shell = "", ...more] = argv;
   if (shell === "--help" || shell === "-h") {
-    output.out(COMPLETION_USAGE);
+    output.out(usageOf(COMPLETION));
     return EXIT_SUCCESS;
   }
   if (shell === "kubectl") {
@@ -60,22 +63,13 @@ export async function completion(argv: readonly string[], output: Output): Promi
 
 async function wordsOf(): Promise<Words> {
   const own = FLAGS.filter(({ deprecated }) => deprecated === undefined).map(({ name }) => `--${name}`);
-  const usages = await Promise.all(COMMANDS.map(async ({ name, load }) => [name, (await load()).usage] as const));
-  const flags = usages.map(([name, text]): [string, readonly string[]] => [name, [...flagsIn(text), "--color"]]);
-  const forms = usages.map(([name, text]) => [name, formsIn(text)] as const).filter(([, list]) => list.length > 0);
+  const lines = await Promise.all(COMMANDS.map(async ({ name, load }) => ({ ...(await load()).line, name })));
+  const flags = lines.map((line): [string, readonly string[]] => {
+    const names = listedOptions(line).map(({ name }) => `--${name}`);
+    return [line.name, [...names.sort(), "--color"]];
+  });
+  const forms = lines.flatMap(({ name, forms = [] }) => (forms.length > 0 ? [[name, forms] as const] : []));
   return { flags: new Map([["", own.sort()], ...flags]), forms: new Map(forms), commands: COMMANDS };
-}
-
-/** The values of `--output FORM`: the names before a colon or a bracket in its lines of a help text. */
-function formsIn(usage: string): readonly string[] {
-  const [, lines = ""] = /^ +-o, --output FORM +(.*(?:\n {12,}.*)*)/m.exec(usage) ?? [];
-  const lists = lines.matchAll(/(?:^|; ) *([a-z-]+(?:, [a-z-]+)*)(?=: | \(default|$)/gm);
-  return Array.from(lists, ([, list = ""]) => list.split(", ")).flat();
-}
-
-/** The flags that a help text explains: those at the start of a line. */
-function flagsIn(usage: string): readonly string[] {
-  return Array.from(usage.matchAll(/^ +(?:-\w, )?(--[a-z-]+)/gm), ([, flag = ""]) => flag).sort();
 }
 
 /** Directives to kubectl, as the library of its command line numbers them: files may follow; no files. */

@@ -28,22 +28,15 @@ import { contextOf } from "./dump-folder.ts";
 import {
   BARE,
   choicesAmong,
-  INSPECT_FLAGS,
-  INSPECT_FLAGS_HELP,
+  INSPECT_OPTIONS,
   readChoices,
   readMissing,
   warner,
   warnOfOtherMode,
 } from "./inspect-options.ts";
-import {
-  type FoundConfiguration,
-  OBJECTS_FLAGS,
-  OBJECTS_FLAGS_HELP,
-  type ReadObjects,
-  readObjects,
-} from "./objects-input.ts";
+import { type FoundConfiguration, OBJECTS_OPTIONS, type ReadObjects, readObjects } from "./objects-input.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
-import { runCommand, TEXT_OR_JSON, wordReader } from "./subcommand-options.ts";
+import { commandLine, FORM_AND_HELP, type ReadLine, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
 
 /** The pod network in rules for clients of a cluster IP that are not pods. */
 const POD_NETWORK = /(?:! -s|saddr !=) ([\da-f.:]+\/\d+)/;
@@ -55,7 +48,7 @@ export async function diff(
   input: NodeJS.ReadableStream = process.stdin,
   signal?: AbortSignal,
 ): Promise<number> {
-  return await runCommand({ argv, output, usage: DIFF_USAGE, forms: TEXT_OR_JSON, read: diffFlags }, async (given) => {
+  return await runCommand(DIFF, argv, output, async (given) => {
     const options = await readDiffOptions(given);
     const sides: ReadObjects[] = [];
     for (const side of options.sides) sides.push(await readObjects(side, output, input));
@@ -220,7 +213,8 @@ function kernelText(differences: readonly OwnedDifference[], form: string, { ter
 /** Between two comparisons of `--watch`, unless `--interval` says otherwise. */
 const WATCH_SECONDS = 10;
 
-export const DIFF_USAGE = `Usage: kube-proxy diff OLD NEW [options]
+export const DIFF = commandLine("kube-proxy diff", { forms: TEXT_OR_JSON, takesWords: true }, [
+  `Usage: kube-proxy diff OLD NEW [options]
        kube-proxy diff [-f DIR|FILE|-] --dump FILE [options]
        kube-proxy diff [-f DIR|FILE|-] --kernel [options]
 
@@ -228,19 +222,22 @@ Between two folders or files of manifests: what the change does to clients, and 
 or on --node. With --dump or --kernel: what is wanted for the manifests and is not in the kernel, and the other way round,
 each with its Service.
 
-${OBJECTS_FLAGS_HELP}
-      --dump FILE|DIR|-        what iptables-save, ip6tables-save, nft (-j) list ruleset, ipset save or ipvsadm -S -n
-                               have printed on the node (repeatable), or a sysdump: its archive, or the folder of it,
-                               with objects, node and configuration; only what the dumps tell about is compared
-      --kernel                 ask these tools on this host, and in ebpf mode read the pinned maps; needs root
-${INSPECT_FLAGS_HELP}
-      --without LIST           what the node's kernel or tools lack: ${KERNEL_FEATURES.join(", ")}
-      --rules                  between manifests: every rule that changes
-      --watch                  with --kernel: look again and again, and tell what has changed
-      --interval SECONDS       with --watch: between two looks (default ${WATCH_SECONDS})
-  -o, --output FORM            text, json (default text)
-  -h, --help                   this text
-
+`,
+  {
+    ...OBJECTS_OPTIONS,
+    "--dump FILE|DIR|-...": `what iptables-save, ip6tables-save, nft (-j) list ruleset, ipset save or ipvsadm -S -n
+        have printed on the node (repeatable), or a sysdump: its archive, or the folder of it,
+        with objects, node and configuration; only what the dumps tell about is compared`,
+    "--kernel": "ask these tools on this host, and in ebpf mode read the pinned maps; needs root",
+    "--all-nodes": "",
+    ...INSPECT_OPTIONS,
+    "--without LIST": `what the node's kernel or tools lack: ${KERNEL_FEATURES.join(", ")}`,
+    "--rules": "between manifests: every rule that changes",
+    "--watch": "with --kernel: look again and again, and tell what has changed",
+    "--interval SECONDS": `with --watch: between two looks (default ${WATCH_SECONDS})`,
+    ...FORM_AND_HELP,
+  },
+  `
 Examples:
   kube-proxy diff main/manifests branch/manifests
   ssh node-a iptables-save | kube-proxy diff -f cluster.yaml --node node-a --dump -
@@ -248,30 +245,18 @@ Examples:
   kube-proxy diff -f /etc/manifests --config /etc/kube-proxy.yaml --kernel --watch
 
 Exit status: 0 without differences, 1 with some, 2 when the input cannot be used.
-`;
+`,
+]);
 
 type DiffOptions = Awaited<ReturnType<typeof readDiffOptions>>;
 
-const diffFlags = wordReader("kube-proxy diff", {
-  ...INSPECT_FLAGS,
-  ...OBJECTS_FLAGS,
-  dump: { type: "string", multiple: true },
-  kernel: { type: "boolean" },
-  "all-nodes": { type: "boolean" },
-  without: { type: "string", default: "" },
-  rules: { type: "boolean" },
-  watch: { type: "boolean" },
-  interval: { type: "string" },
-  output: { type: "string", short: "o", default: "text" },
-});
-
 /** @throws UsageError */
-async function readDiffOptions({ values, positionals }: ReturnType<typeof diffFlags>) {
-  if (values["all-nodes"] === true)
+async function readDiffOptions({ values, positionals, form }: ReadLine<typeof DIFF>) {
+  if (values["all-nodes"])
     throw new UsageError(
       "--all-nodes works with the kubectl plugin alone: kubectl kube-proxy diff --kernel --all-nodes",
     );
-  const { filename = [], dump = [], kernel = false, watch: watches = false } = values;
+  const { filename = [], dump = [], kernel, watch: watches, family = "both" } = values;
   const mode = kernel ? "kernel" : dump.length > 0 ? "dumps" : "objects";
   const hint = "See 'kube-proxy diff --help'.";
   if (kernel && dump.length > 0) throw new UsageError("--kernel and --dump exclude each other", hint);
@@ -309,12 +294,12 @@ async function readDiffOptions({ values, positionals }: ReturnType<typeof diffFl
     dumps: dump,
     choices: await read(undefined),
     isNodeGiven: (values.node ?? values["hostname-override"]) !== undefined,
-    isFamilyGiven: values.family !== "both",
+    isFamilyGiven: family !== "both",
     isReleaseGiven: values.compatibility !== undefined,
     missing: readMissing(values.without),
-    showsRules: values.rules ?? false,
+    showsRules: values.rules,
     /** Between two comparisons; undefined: compare once. */
     watchSeconds: watches ? Number(interval ?? WATCH_SECONDS) : undefined,
-    form: values.output,
+    form,
   };
 }

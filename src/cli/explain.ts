@@ -24,26 +24,20 @@ import { contextOf } from "./dump-folder.ts";
 import { namedInDumps } from "./dumped-names.ts";
 import {
   choicesAmong,
-  INSPECT_FLAGS,
-  INSPECT_FLAGS_HELP,
+  INSPECT_OPTIONS,
   type InspectChoices,
   readChoices,
   requireMode,
   warner,
   warnOfOtherMode,
 } from "./inspect-options.ts";
-import {
-  type FoundConfiguration,
-  OBJECTS_FLAGS,
-  OBJECTS_FLAGS_HELP,
-  type ReadObjects,
-  readObjects,
-} from "./objects-input.ts";
+import { type FoundConfiguration, OBJECTS_OPTIONS, type ReadObjects, readObjects } from "./objects-input.ts";
 import { EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
-import { runCommand, TEXT_OR_JSON, wordReader } from "./subcommand-options.ts";
+import { commandLine, FORM_AND_HELP, type ReadLine, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
 import { didYouMean, namesakes, nearestWord, onlyNamed } from "./suggestion.ts";
 
-export const EXPLAIN_USAGE = `Usage: kube-proxy explain WHAT [-f DIR|FILE|-] [options]
+export const EXPLAIN = commandLine("kube-proxy explain", { forms: TEXT_OR_JSON, takesWords: true }, [
+  `Usage: kube-proxy explain WHAT [-f DIR|FILE|-] [options]
        kubectl kube-proxy explain WHAT [options]
 
 Says what WHAT is on a node: every address and what a client meets there, every endpoint and why it is used or left out,
@@ -58,22 +52,24 @@ WHAT is one of
   30080, 30080/tcp             a node port
   KUBE-SVC-…, service-…, …     a chain, a set or a map, as iptables-save, nft or ipset print it
 
-${OBJECTS_FLAGS_HELP}
-  -n, --namespace NAME         the namespace of a Service that is named without one (svc/NAME: default the context's)
-      --dump DIR|FILE|-        a sysdump, packed or not: objects, node and configuration are those in it; or
-                               rules alone (iptables-save, nft list ruleset): what their names and comments say of WHAT
-${INSPECT_FLAGS_HELP}
-      --all-nodes              on every Node: where they differ
-      --why                    every endpoint, and everything that had a say
-      --rules                  also the chains, rules, sets and servers that are in the kernel for it
-      --kernel                 also what this host's kernel has counted: connections that are open now, and those
-                               since the rules were made; and where the pinned maps of ebpf mode lead. Needs root
-      --what-if FIELD=VALUE    what would be different for clients. FIELD is one of the Service's
-                               ${WHAT_IF_FIELDS.slice(0, 4).join(", ")},
-                               ${WHAT_IF_FIELDS.slice(4).join(", ")}, or mode
-  -o, --output FORM            ${TEXT_OR_JSON.join(", ")} (default text)
-  -h, --help                   this text
-
+`,
+  {
+    ...OBJECTS_OPTIONS,
+    "-n, --namespace NAME": "the namespace of a Service that is named without one (svc/NAME: default the context's)",
+    "--dump DIR|FILE|-...": `a sysdump, packed or not: objects, node and configuration are those in it; or
+        rules alone (iptables-save, nft list ruleset): what their names and comments say of WHAT`,
+    ...INSPECT_OPTIONS,
+    "--all-nodes": "on every Node: where they differ",
+    "--why": "every endpoint, and everything that had a say",
+    "--rules": "also the chains, rules, sets and servers that are in the kernel for it",
+    "--kernel": `also what this host's kernel has counted: connections that are open now, and those
+        since the rules were made; and where the pinned maps of ebpf mode lead. Needs root`,
+    "--what-if FIELD=VALUE": `what would be different for clients. FIELD is one of the Service's
+        ${WHAT_IF_FIELDS.slice(0, 4).join(", ")},
+        ${WHAT_IF_FIELDS.slice(4).join(", ")}, or mode`,
+    ...FORM_AND_HELP,
+  },
+  `
 Examples:
   kube-proxy explain shop/web -f examples --node node-a
   kubectl kube-proxy explain svc/web -n shop --node node-a
@@ -81,20 +77,8 @@ Examples:
   kube-proxy explain shop/web --kubeconfig kubelet.conf --node node-a --kernel
 
 Exit status: 0; 2 when there is no such thing, or the input cannot be used.
-`;
-
-const parsed = wordReader("kube-proxy explain", {
-  ...INSPECT_FLAGS,
-  ...OBJECTS_FLAGS,
-  "all-nodes": { type: "boolean", default: false },
-  dump: { type: "string", multiple: true },
-  namespace: { type: "string", short: "n" },
-  "what-if": { type: "string" },
-  kernel: { type: "boolean", default: false },
-  rules: { type: "boolean", default: false },
-  why: { type: "boolean", default: false },
-  output: { type: "string", short: "o", default: "text" },
-});
+`,
+]);
 
 type ExplainOptions = Awaited<ReturnType<typeof readOptions>>;
 
@@ -104,12 +88,12 @@ export async function explain(
   output: Output,
   input: NodeJS.ReadableStream = process.stdin,
 ): Promise<number> {
-  return await runCommand({ argv, output, usage: EXPLAIN_USAGE, forms: TEXT_OR_JSON, read: parsed }, async (given) => {
+  return await runCommand(EXPLAIN, argv, output, async (given) => {
     const options = await readOptions(given);
     const { from, form, what, values } = options;
     const { "all-nodes": onAllNodes, kernel: asksKernel, "what-if": wish, rules: showsRules, why: asksWhy } = values;
     // kubectl's word for more columns.
-    const showsWhy = asksWhy || values.output === "wide";
+    const showsWhy = asksWhy || given.form === "wide";
     const { terminal } = output;
     const tell = warner(output);
     if (options.dumps.length > 0) {
@@ -364,7 +348,7 @@ async function explainedWith(
   }
 }
 
-async function readOptions({ values, positionals }: ReturnType<typeof parsed>) {
+async function readOptions({ values, positionals, form }: ReadLine<typeof EXPLAIN>) {
   const [what, ...more] = joinedKind(positionals);
   const hint = "See 'kube-proxy explain --help'.";
   if (what === undefined)
@@ -386,7 +370,7 @@ async function readOptions({ values, positionals }: ReturnType<typeof parsed>) {
   return {
     what,
     values,
-    form: values.output === "json" ? ("json" as const) : ("text" as const),
+    form: form === "json" ? ("json" as const) : ("text" as const),
     from: sysdump === undefined || isElsewhere ? values : { filename: [sysdump.objects] },
     /** From a sysdump. */
     found: sysdump?.configuration,

@@ -16,38 +16,46 @@ import { NetlinkError } from "../kernel/netlink/errors.ts";
 import { SOCKET_STATES } from "../kernel/sock-diag/sock-diag.ts";
 import { messageOf } from "../logging/message-of.ts";
 import { IP_FAMILIES, parseIpAddress } from "../net/ip.ts";
-import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { lineSink, tableSink, upTo } from "./flow-sinks.ts";
 import { type Asked, type FlowSource, type FlowTaker, FlowWatch, listFlows } from "./flows-watch.ts";
-import { askDaemon, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
-import { OBJECTS_FLAGS, readObjects } from "./objects-input.ts";
+import { askDaemon, DAEMON_OPTIONS, socketOf } from "./inspect-socket-client.ts";
+import { readObjects } from "./objects-input.ts";
 import { EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
-import { runCommand, TEXT_OR_JSON, untilInterrupted, wordReader } from "./subcommand-options.ts";
+import {
+  commandLine,
+  FORM_AND_HELP,
+  type ReadLine,
+  runCommand,
+  TEXT_OR_JSON,
+  untilInterrupted,
+} from "./subcommand-options.ts";
 import { didYouMean } from "./suggestion.ts";
 
-export const FLOWS_USAGE = `Usage: kube-proxy flows [NAMESPACE/NAME[:PORT]] [options]
+export const FLOWS = commandLine("kube-proxy flows", { forms: TEXT_OR_JSON, takesWords: true }, [
+  `Usage: kube-proxy flows [NAMESPACE/NAME[:PORT]] [options]
 
 Who talks to which Service through this node: client, what it asked for, the endpoint that answers, state, age, packets and bytes,
 of each connection. Reads connection tracking itself, as root in the daemon's network namespace. The daemon is asked which Services
 there are, and for connections that the kernel does not track whole: those that were led at the socket (ebpf mode, with round-trip
 time and retransmits), and the endpoints of those that it carries (userspace mode).
 
-      --from POD|IP    only from this client: an address, or NAMESPACE/NAME of a pod that slices or Pods name
-      --to POD|IP      only to this endpoint
-      --state STATE    only in this state: ESTABLISHED, SYN_SENT, …; with --watch also answered, refused, "never answered"
-      --stale          only to endpoints that no slice of the Service has; what is refused goes to none
-      --watch          goes on: connections as they begin, and as they end, with how
-      --export FILE|-  as JSON lines, added to a file
-      --count NUMBER   end after so many lines
-  -f, --filename DIR|FILE|-
-                       Services and EndpointSlices, and Pods for their names, from manifests; asks a daemon only with
-                       --socket (repeatable). The connections are this host's: --node is then its name
-${SOCKET_FLAG_HELP}
-${NODES_FLAGS_HELP}
-  -o, --output FORM    text, json: a line for each connection (default text)
-  -h, --help           this text
-
+`,
+  {
+    "--from POD|IP": "only from this client: an address, or NAMESPACE/NAME of a pod that slices or Pods name",
+    "--to POD|IP": "only to this endpoint",
+    "--state STATE": `only in this state: ESTABLISHED, SYN_SENT, …; with --watch also answered, refused, "never answered"`,
+    "--stale": "only to endpoints that no slice of the Service has; what is refused goes to none",
+    "--watch": "goes on: connections as they begin, and as they end, with how",
+    "--export FILE|-": "as JSON lines, added to a file",
+    "--count NUMBER": "end after so many lines",
+    "-f, --filename DIR|FILE|-...": `Services and EndpointSlices, and Pods for their names, from manifests; asks a daemon only with
+        --socket (repeatable). The connections are this host's: --node is then its name`,
+    ...DAEMON_OPTIONS,
+    ...FORM_AND_HELP,
+    "-o, --output FORM": "text, json: a line for each connection (default text)",
+  },
+  `
 A connection ends when the kernel forgets it, a minute or two after its last packet. It was answered, refused (by a reset)
 or never answered. What the kernel does not count (nf_conntrack_acct) or keep (nf_conntrack_timestamp) is a question mark. A dash: no endpoint, or
 the process that carries the connection did not say which.
@@ -60,7 +68,8 @@ Examples:
   kube-proxy flows --watch --export /var/log/flows.jsonl
 
 Exit status: 0; 2 when there is no such Service, or the kernel or the daemon does not answer.
-`;
+`,
+]);
 
 const KERNEL: FlowSource = {
   open: openConntrack,
@@ -70,21 +79,6 @@ const KERNEL: FlowSource = {
 
 type FlowsOptions = ReturnType<typeof readOptions>;
 
-const parsed = wordReader("kube-proxy flows", {
-  socket: { type: "string" },
-  filename: OBJECTS_FLAGS.filename,
-  node: { type: "string" },
-  from: { type: "string" },
-  to: { type: "string" },
-  state: { type: "string" },
-  stale: { type: "boolean", default: false },
-  watch: { type: "boolean", default: false },
-  count: { type: "string" },
-  export: { type: "string" },
-  output: { type: "string", short: "o", default: "text" },
-  help: { type: "boolean", short: "h" },
-});
-
 /** Runs `flows`. @returns the exit status. */
 export async function flows(
   argv: readonly string[],
@@ -92,7 +86,7 @@ export async function flows(
   input: NodeJS.ReadableStream = process.stdin,
   source: FlowSource = KERNEL,
 ): Promise<number> {
-  return await runCommand({ argv, output, usage: FLOWS_USAGE, forms: TEXT_OR_JSON, read: parsed }, async (given) => {
+  return await runCommand(FLOWS, argv, output, async (given) => {
     const options = readOptions(given);
     const { choice, watch: isWatching } = options;
     const asked = askedOf(options, output, input, source);
@@ -135,12 +129,13 @@ async function sinkFor(options: FlowsOptions, output: Output, note: (text: strin
 
 /** Asks a daemon or objects for names and connections. */
 function askedOf(
-  { socket, filename, node, choice }: FlowsOptions,
+  { filename, node, choice, ...options }: FlowsOptions,
   output: Output,
   input: NodeJS.ReadableStream,
   source: FlowSource,
 ): Asked {
-  const path = socket ?? DEFAULT_INSPECT_SOCKET;
+  const { socket } = options;
+  const path = socketOf(options);
   const led = async (): Promise<readonly LedFlow[]> => {
     const answer = await askDaemon(path, "/connections");
     if (Array.isArray(answer)) return answer; // from a daemon of this version
@@ -248,8 +243,8 @@ function stateNamed(text: string, { watch }: { readonly watch: boolean }): strin
   return state;
 }
 
-function readOptions({ values, positionals: words }: ReturnType<typeof parsed>) {
-  const { from, to, state, output, count } = values;
+function readOptions({ values, positionals: words, form }: ReadLine<typeof FLOWS>) {
+  const { from, to, state, count } = values;
   if (values.export === "otlp-http") {
     const hint = "A collector reads JSON lines: --export FILE, or --export - to a pipe.";
     throw new UsageError("--export otlp-http has been removed", hint);
@@ -278,7 +273,7 @@ function readOptions({ values, positionals: words }: ReturnType<typeof parsed>) 
     },
     /** Infinity: no limit. */
     count: count === undefined ? Number.POSITIVE_INFINITY : Number(count),
-    isJson: output === "json",
+    isJson: form === "json",
     /** A file, or `-`. */
     exportTo: values.export,
   };

@@ -2,9 +2,11 @@
 import { fitHelp } from "../text/fit-lines.ts";
 import { COMMANDS, findCommand } from "./commands.ts";
 import { EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
+import { commandLine, usageOf } from "./subcommand-options.ts";
 import { didYouMean } from "./suggestion.ts";
 
-export const HELP_USAGE = `Usage: kube-proxy help [COMMAND]
+export const HELP = commandLine("kube-proxy help", {}, [
+  `Usage: kube-proxy help [COMMAND]
 
 Prints the help of a command, with examples and exit status.
 
@@ -18,7 +20,8 @@ Examples:
   kube-proxy explain shop/web -f examples --node node-a --color=always | less -R
 
 Exit status: 0; 1 when there is no such command.
-`;
+`,
+]);
 
 /**
  * `kubectl kube-proxy` without a command that it has. It starts no daemon: that would be a second one beside the node's.
@@ -63,11 +66,11 @@ function commandList(): string {
 export async function help(argv: readonly string[], output: Output): Promise<number> {
   const [word, ...more] = argv;
   if (word === "-h" || word === "--help") {
-    output.out(fitHelp(HELP_USAGE, output.terminal?.width));
+    output.out(fitHelp(usageOf(HELP), output.terminal?.width));
     return EXIT_SUCCESS;
   }
   if (word === undefined) {
-    const all = `${HELP_USAGE}\nCommands:\n${commandList()}\n\nkube-proxy --help lists the flags of the proxy itself.\n`;
+    const all = `${usageOf(HELP)}\nCommands:\n${commandList()}\n\nkube-proxy --help lists the flags of the proxy itself.\n`;
     output.out(fitHelp(all, output.terminal?.width));
     return EXIT_SUCCESS;
   }
@@ -79,6 +82,6 @@ export async function help(argv: readonly string[], output: Output): Promise<num
       didYouMean(word, known, "kube-proxy help ") ?? `There is help for ${known.join(", ")}.`,
     );
   }
-  output.out(fitHelp(found.usage, output.terminal?.width));
+  output.out(fitHelp(usageOf(found.line), output.terminal?.width));
   return EXIT_SUCCESS;
 }

@@ -13,31 +13,22 @@ import type { IpFamily } from "../net/ip.ts";
 import { isStandardInput, readBounded } from "./bounded-input.ts";
 import type { FoundConfiguration } from "./objects-input.ts";
 import { type Output, UsageError } from "./output.ts";
+import type { OptionValues } from "./subcommand-options.ts";
 import { didYouMean } from "./suggestion.ts";
-
-/** Flags of every command that looks at a node and its configuration. */
-export const NODE_FLAGS = {
-  mode: { type: "string" },
-  config: { type: "string" },
-  compatibility: { type: "string" },
-  node: { type: "string" },
-  "hostname-override": { type: "string" },
-  help: { type: "boolean", short: "h" },
-} as const;
 
 /** Said after differences that a missing configuration may explain. */
 export const BARE =
   "The node's configuration is not known (--config): clusterCIDR or another setting may be the reason.\n";
 
-/** Flags of commands that look at both families. */
-export const INSPECT_FLAGS = { ...NODE_FLAGS, family: { type: "string", default: "both" } } as const;
-
-/** Their lines in a command's help. */
-export const INSPECT_FLAGS_HELP = `      --node NAME              the node to look from (default: the only Node, this host, or the first by name)
-      --mode MODE              ${MODES.map(({ name }) => name).join(", ")} (default: the configuration's mode)
-      --family ipv4|ipv6|both  address family (default both)
-      --config FILE            the node's KubeProxyConfiguration (default: the cluster's or the sysdump's)
-      --compatibility RELEASE  whose rules: ${releaseNames()} (default: the configuration's)`;
+/** Options of every command that looks at a node and its configuration. */
+export const INSPECT_OPTIONS = {
+  "--node NAME": "the node to look from (default: the only Node, this host, or the first by name)",
+  "--hostname-override NAME": "",
+  "--mode MODE": `${MODES.map(({ name }) => name).join(", ")} (default: the configuration's mode)`,
+  "--family ipv4|ipv6|both": "address family (default both)",
+  "--config FILE": "the node's KubeProxyConfiguration (default: the cluster's or the sysdump's)",
+  "--compatibility RELEASE": `whose rules: ${releaseNames()} (default: the configuration's)`,
+};
 
 type Adjust = (draft: DraftConfig) => DraftConfig;
 
@@ -56,14 +47,7 @@ const FAMILIES: Readonly<Record<string, readonly IpFamily[]>> = {
   both: ["IPv4", "IPv6"],
 };
 
-interface InspectValues {
-  readonly mode?: string | undefined;
-  readonly family: string;
-  readonly config?: string | undefined;
-  readonly compatibility?: string | undefined;
-  readonly node?: string | undefined;
-  readonly "hostname-override"?: string | undefined;
-}
+type InspectValues = Partial<OptionValues<typeof INSPECT_OPTIONS>>;
 
 /**
  * @param adjust applies further flags to the configuration.
@@ -75,10 +59,10 @@ export async function readChoices(
   adjust?: Adjust,
   found?: FoundConfiguration,
 ): Promise<InspectChoices> {
-  const word = values.family.toLowerCase();
+  const { config: file, mode, compatibility, family = "both" } = values;
+  const word = family.toLowerCase();
   const families = Object.hasOwn(FAMILIES, word) ? FAMILIES[word] : undefined;
-  if (families === undefined) throw new UsageError(`--family must be ipv4, ipv6 or both, got "${values.family}"`);
-  const { config: file, mode, compatibility } = values;
+  if (families === undefined) throw new UsageError(`--family must be ipv4, ipv6 or both, got "${family}"`);
   const node = values.node ?? values["hostname-override"];
   const change = asRelease(compatibility);
   const config = await readSettings(file ?? found, mode, node, (draft) => change(adjust?.(draft) ?? draft));
@@ -192,7 +176,7 @@ export function warner(output: Output): (message: string) => void {
 }
 
 /** Reads a comma-separated list; empty words do not count. @throws UsageError for a word that is not a feature. */
-export function readMissing(list: string): ReadonlySet<KernelFeature> {
+export function readMissing(list = ""): ReadonlySet<KernelFeature> {
   const words = list.split(",").filter((word) => word !== "");
   return new Set(
     words.map((word) => {

@@ -3,22 +3,26 @@ import { connect } from "node:net";
 import { messageOf } from "../logging/message-of.ts";
 import { DEFAULT_INSPECT_SOCKET } from "../program/program-identity.ts";
 import { UsageError } from "./output.ts";
+import type { OptionValues } from "./subcommand-options.ts";
 
-/** The flags of a command that queries a daemon and prints its answer. */
-export const DAEMON_FLAGS = {
-  socket: { type: "string", default: DEFAULT_INSPECT_SOCKET },
-  output: { type: "string", short: "o", default: "text" },
-  help: { type: "boolean", short: "h" },
-} as const;
+/** The options of a command that queries a daemon; on-nodes.ts takes those after the first. */
+export const DAEMON_OPTIONS = {
+  "--socket FILE": `the daemon's --inspect-socket (default ${DEFAULT_INSPECT_SOCKET})`,
+  "--node NAME": "ask the daemon of that node of a cluster, through kubectl exec",
+  "--all-nodes": "ask those of all nodes",
+  "--context NAME": "in which cluster, as kubectl takes it; only with --node or --all-nodes",
+  "--kubeconfig FILE": "the same",
+};
 
-/** The flag in the help of every command that queries a daemon. */
-export const SOCKET_FLAG_HELP = `      --socket FILE    the daemon's --inspect-socket (default ${DEFAULT_INSPECT_SOCKET})`;
-
-/** The flags of on-nodes.ts in their help. That module loads more than a single answer needs. */
-export const NODES_FLAGS_HELP = `      --node NAME      ask the daemon of that node of a cluster, through kubectl exec
-      --all-nodes      ask those of all nodes
-      --context NAME, --kubeconfig FILE
-                       which cluster, as kubectl takes them; only with --node or --all-nodes`;
+/** The socket to ask. @throws UsageError for options that choose a cluster, where no node of it is named */
+export function socketOf({ socket, context, kubeconfig }: Partial<OptionValues<typeof DAEMON_OPTIONS>>): string {
+  if ((context ?? kubeconfig) !== undefined)
+    throw new UsageError(
+      `--${context === undefined ? "kubeconfig" : "context"} is only for --node and --all-nodes`,
+      "Without them the daemon on this host is asked.",
+    );
+  return socket ?? DEFAULT_INSPECT_SOCKET;
+}
 
 /** What to do when no daemon answers at a socket. */
 export function silentDaemonHint(socketPath: string): string {

@@ -7,23 +7,26 @@ import { safe } from "../explain/safe-text.ts";
 import { request } from "../kernel/node-http.ts";
 import { jsonIn } from "../logging/attempt.ts";
 import { escapeJson } from "../logging/escape.ts";
-import { DAEMON_FLAGS, NODES_FLAGS_HELP, SOCKET_FLAG_HELP, silentDaemonHint } from "./inspect-socket-client.ts";
+import { DAEMON_OPTIONS, silentDaemonHint, socketOf } from "./inspect-socket-client.ts";
 import { EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
-import { flagReader, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
+import { commandLine, FORM_AND_HELP, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
 
-export const MONITOR_USAGE = `Usage: kube-proxy monitor [options]
+export const MONITOR = commandLine("kube-proxy monitor", { forms: TEXT_OR_JSON }, [
+  `Usage: kube-proxy monitor [options]
 
 Prints every sync of a running daemon as it happens: which objects changed or what else was the cause, what was written,
 and how many milliseconds each part took. Ends when the daemon ends. If its reader is too slow, a line says how many
 syncs were missed; the daemon never waits.
 
-${SOCKET_FLAG_HELP}
-${NODES_FLAGS_HELP}
-      --last NUMBER    first so many syncs from before, as far as the daemon remembers them (default 0)
-      --count NUMBER   end after so many syncs
-  -o, --output FORM    text, json: a line for each sync (default text)
-  -h, --help           this text
-
+`,
+  {
+    ...DAEMON_OPTIONS,
+    "--last NUMBER": "first so many syncs from before, as far as the daemon remembers them (default 0)",
+    "--count NUMBER": "end after so many syncs",
+    ...FORM_AND_HELP,
+    "-o, --output FORM": "text, json: a line for each sync (default text)",
+  },
+  `
 The parts: waiting (from the change to the sync), model (what it means for services and endpoints), rules (planned,
 compared and written; of which the kernel or its tools), after (health-check ports, stale flows).
 
@@ -32,26 +35,23 @@ Examples:
   kube-proxy monitor -o json --count 100 > syncs.jsonl
 
 Exit status: 0 when the daemon has ended or --count is reached; 2 when no daemon answers.
-`;
+`,
+]);
 
 const ANSWER_LIMIT_MS = 5_000;
 
 /** Runs `monitor`. @returns the exit status. */
 export async function monitor(argv: readonly string[], output: Output): Promise<number> {
-  const flags = { ...DAEMON_FLAGS, last: { type: "string", default: "0" }, count: { type: "string" } } as const;
-  const read = flagReader("kube-proxy monitor", flags);
-  return await runCommand({ argv, output, usage: MONITOR_USAGE, forms: TEXT_OR_JSON, read }, async ({ values }) => {
-    const last = numberOf("--last", values.last);
+  return await runCommand(MONITOR, argv, output, async ({ values, form }) => {
+    const last = numberOf("--last", values.last ?? "0");
     let left = values.count === undefined ? Number.POSITIVE_INFINITY : numberOf("--count", values.count);
-    const response = await openJournal(values.socket, last);
+    const response = await openJournal(socketOf(values), last);
     // An idle daemon syncs seldom.
     if (output.terminal?.width !== undefined)
       output.err(`Waiting for syncs${last === 0 ? " (--last 5 shows the last ones too)" : ""}; Ctrl-C ends it.\n`);
     for await (const line of linesOf(response)) {
       output.out(
-        values.output === "json"
-          ? `${escapeJson(JSON.stringify(line))}\n`
-          : painted(safe(lineText(line)), output.terminal),
+        form === "json" ? `${escapeJson(JSON.stringify(line))}\n` : painted(safe(lineText(line)), output.terminal),
       );
       if (!("missed" in line)) left -= 1;
       if (left <= 0) return EXIT_SUCCESS;

@@ -18,18 +18,13 @@ import { askDaemon } from "./inspect-socket-client.ts";
 import { type Output, UsageError } from "./output.ts";
 
 /** Flags that say where the objects come from. */
-export const OBJECTS_FLAGS = {
-  filename: { type: "string", short: "f", multiple: true },
-  kubeconfig: { type: "string" },
-  context: { type: "string" },
-} as const;
+export const OBJECTS_OPTIONS = {
+  "-f, --filename DIR|FILE|-...": "manifests: Services, EndpointSlices, Nodes; - reads standard input (repeatable)",
+  "--kubeconfig FILE": "without -f, the cluster to ask (default: $KUBECONFIG, ~/.kube/config, or the pod's own)",
+  "--context NAME": "the context in it (default: the current one)",
+};
 
-/** Their lines in a command's help. */
-export const OBJECTS_FLAGS_HELP = `  -f, --filename DIR|FILE|-    manifests: Services, EndpointSlices, Nodes; - reads standard input (repeatable)
-      --kubeconfig FILE        without -f, the cluster to ask (default: $KUBECONFIG, ~/.kube/config, or the pod's own)
-      --context NAME           the context in it (default: the current one)`;
-
-/** What was given for {@link OBJECTS_FLAGS}. */
+/** What was given for {@link OBJECTS_OPTIONS}. */
 export interface ObjectsChoice {
   readonly filename?: readonly string[] | undefined;
   readonly kubeconfig?: string | undefined;

@@ -64,10 +64,10 @@ export function isForNodes(command: string, argv: readonly string[], env: NodeJS
 /** Takes `--node`, `--all-nodes` and kubectl's flags out of a command line. @throws UsageError */
 function takeNodes(argv: readonly string[]): NodesAsked {
   const { values, rest } = takeOptions(argv, {
-    node: { type: "string" },
-    "all-nodes": { type: "boolean", default: false },
-    context: { type: "string" },
-    kubeconfig: { type: "string" },
+    "--node NAME": "",
+    "--all-nodes": "",
+    "--context NAME": "",
+    "--kubeconfig FILE": "",
   });
   const { node, "all-nodes": isAll, ...own } = values;
   if (node !== undefined && isAll) throw new UsageError("--node and --all-nodes exclude each other");
@@ -168,10 +168,7 @@ function podCommand(
 
 /** Writes the nodes' archives to local files, as `sysdump` does. @returns the highest exit status. */
 async function fetchArchives(asked: NodesAsked, pods: readonly NodePod[], output: Output): Promise<number> {
-  const { values, rest } = takeOptions(asked.rest, {
-    output: { type: "string", short: "o" },
-    force: { type: "boolean", default: false },
-  });
+  const { values, rest } = takeOptions(asked.rest, { "-o, --output FILE": "", "--force": "" });
   if (values.output !== undefined && asked.node === undefined)
     throw new UsageError("-o names one archive, and each node has its own", "Without it each is named for its node.");
   const ends: number[] = [];
@@ -213,10 +210,7 @@ async function fetchArchive(
 
 /** `flows --export FILE`: appends the lines of all nodes to a local file. @returns undefined if no file was named. */
 async function exportFlows(asked: NodesAsked, pods: readonly NodePod[], output: Output): Promise<number | undefined> {
-  const { values, rest } = takeOptions(asked.rest, {
-    export: { type: "string" },
-    filename: { type: "string", short: "f" },
-  });
+  const { values, rest } = takeOptions(asked.rest, { "--export FILE": "", "-f, --filename FILE": "" });
   if (values.filename !== undefined)
     throw new UsageError("-f reads files here, but flows runs in the pod: leave -f out");
   const { export: path = "-" } = values;

@@ -11,21 +11,8 @@ import { type Proof, proving, RANGE_NOT_GIVEN } from "../prove/proof.ts";
 import { planSide, specificationSide } from "../prove/sides.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { contextOf } from "./dump-folder.ts";
-import {
-  BARE,
-  INSPECT_FLAGS,
-  INSPECT_FLAGS_HELP,
-  type InspectChoices,
-  readChoices,
-  warner,
-} from "./inspect-options.ts";
-import {
-  type FoundConfiguration,
-  OBJECTS_FLAGS,
-  OBJECTS_FLAGS_HELP,
-  type ReadObjects,
-  readObjects,
-} from "./objects-input.ts";
+import { BARE, INSPECT_OPTIONS, type InspectChoices, readChoices, warner } from "./inspect-options.ts";
+import { type FoundConfiguration, OBJECTS_OPTIONS, type ReadObjects, readObjects } from "./objects-input.ts";
 import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
 import { type Answer, answerData, answerText, resultOf } from "./prove-answer.ts";
 import {
@@ -37,11 +24,12 @@ import {
   type Variant,
   variantNamed,
 } from "./prove-rules.ts";
-import { flagReader, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
+import { commandLine, FORM_AND_HELP, type ReadLine, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
 
 const NAMES = VARIANTS.map(({ name }) => name);
 
-export const PROVE_USAGE = `Usage: kube-proxy prove -f DIR|FILE|- [--modes LIST] [options]
+export const PROVE = commandLine("kube-proxy prove", { forms: TEXT_OR_JSON }, [
+  `Usage: kube-proxy prove -f DIR|FILE|- [--modes LIST] [options]
        kube-proxy prove --kubeconfig FILE [--modes LIST] [options]
        kube-proxy prove (-f DIR|FILE|- | --kubeconfig FILE) (--dump FILE|DIR|- | --kernel) [options]
        kube-proxy prove --dump FILE|DIR --against FILE|DIR --local ADDRESS... [options]
@@ -51,42 +39,31 @@ packets with finitely many values, so packets fall into finitely many classes; o
 The other side is a specification written from Kubernetes' documents, or other rules. Where the two differ, a packet is
 shown, and its way. Nothing is sent.
 
-${OBJECTS_FLAGS_HELP}
-      --modes LIST             whose rules are planned and compared: ${NAMES.join(", ")} (default all)
-      --dump FILE|DIR|-        rules of a node instead of a plan, of any version of any kube-proxy, as for trace (repeatable);
-                               a sysdump has the objects, too
-      --against FILE|DIR|-     other rules instead of the specification (repeatable)
-      --kernel                 the rules of this node's kernel instead of a plan; needs root
-      --as MODE                whose documented differences these rules have (default: the mode that they show)
-      --local ADDRESS          an address of the node, where no objects say it (repeatable)
-      --whole-node             compares what the node does, with the rules that kubelet, CNI plugins and others put on it
-      --all-nodes              every Node of the objects
-${INSPECT_FLAGS_HELP}
-      --differences            what each mode does otherwise than the documents say, and is compared with, and end
-  -o, --output FORM            ${TEXT_OR_JSON.join(", ")} (default text)
-
+`,
+  {
+    ...OBJECTS_OPTIONS,
+    "--modes LIST": `whose rules are planned and compared: ${NAMES.join(", ")} (default all)`,
+    "--dump FILE|DIR|-...": `rules of a node instead of a plan, of any version of any kube-proxy, as for trace (repeatable);
+        a sysdump has the objects, too`,
+    "--against FILE|DIR|-...": "other rules instead of the specification (repeatable)",
+    "--kernel": "the rules of this node's kernel instead of a plan; needs root",
+    "--as MODE": "whose documented differences these rules have (default: the mode that they show)",
+    "--local ADDRESS...": "an address of the node, where no objects say it (repeatable)",
+    "--whole-node": "compares what the node does, with the rules that kubelet, CNI plugins and others put on it",
+    "--all-nodes": "every Node of the objects",
+    ...INSPECT_OPTIONS,
+    "--differences": "what each mode does otherwise than the documents say, and is compared with, and end",
+    ...FORM_AND_HELP,
+  },
+  `
 Examples:
   kube-proxy prove -f examples --node node-a
   kube-proxy prove -f cluster.yaml --node node-a --dump iptables.txt --as iptables
   kube-proxy prove --dump before.txt --against after.txt --local 192.168.0.2
 
 Exit status: 0 when both do the same with all packets, 1 when not, 2 when that cannot be proved or the input cannot be used.
-`;
-
-const parsed = flagReader("kube-proxy prove", {
-  ...INSPECT_FLAGS,
-  ...OBJECTS_FLAGS,
-  modes: { type: "string" },
-  dump: { type: "string", multiple: true },
-  against: { type: "string", multiple: true },
-  kernel: { type: "boolean", default: false },
-  as: { type: "string" },
-  local: { type: "string", multiple: true, default: [] },
-  "all-nodes": { type: "boolean", default: false },
-  "whole-node": { type: "boolean", default: false },
-  differences: { type: "boolean", default: false },
-  output: { type: "string", short: "o", default: "text" },
-});
+`,
+]);
 
 /** @param argv without the word `prove`. @param input what `-` reads. @returns the exit status. */
 export async function proveCommand(
@@ -94,28 +71,25 @@ export async function proveCommand(
   output: Output,
   input: NodeJS.ReadableStream = process.stdin,
 ): Promise<number> {
-  return await runCommand(
-    { argv, output, usage: PROVE_USAGE, forms: TEXT_OR_JSON, read: parsed },
-    async ({ values }) => {
-      const options = readOptions(values);
-      if (options.differences) {
-        for (const variant of options.variants)
-          output.out(painted(await differencesText(variant, options), output.terminal));
-        return EXIT_SUCCESS;
-      }
-      // Keeps no answer: its sides hold whole rule sets, and there is one answer per mode and node.
-      const results = new Set<ReturnType<typeof resultOf>>();
-      const data: ReturnType<typeof answerData>[] = [];
-      for await (const answer of answersTo(options, output, input)) {
-        results.add(resultOf(answer.proof));
-        if (options.output === "json") data.push(answerData(answer));
-        else output.out(painted(safe(answerText(answer)), output.terminal));
-      }
-      if (options.output === "json") output.out(jsonText(data));
-      if (results.has("cannot be proved")) return EXIT_BAD_INPUT;
-      return results.has("different") ? EXIT_FAILURE : EXIT_SUCCESS;
-    },
-  );
+  return await runCommand(PROVE, argv, output, async ({ values, form }) => {
+    const options = readOptions(values);
+    if (options.differences) {
+      for (const variant of options.variants)
+        output.out(painted(await differencesText(variant, options), output.terminal));
+      return EXIT_SUCCESS;
+    }
+    // Keeps no answer: its sides hold whole rule sets, and there is one answer per mode and node.
+    const results = new Set<ReturnType<typeof resultOf>>();
+    const data: ReturnType<typeof answerData>[] = [];
+    for await (const answer of answersTo(options, output, input)) {
+      results.add(resultOf(answer.proof));
+      if (form === "json") data.push(answerData(answer));
+      else output.out(painted(safe(answerText(answer)), output.terminal));
+    }
+    if (form === "json") output.out(jsonText(data));
+    if (results.has("cannot be proved")) return EXIT_BAD_INPUT;
+    return results.has("different") ? EXIT_FAILURE : EXIT_SUCCESS;
+  });
 }
 
 type Options = ReturnType<typeof readOptions>;
@@ -287,12 +261,12 @@ async function differencesText(variant: Variant, options: Options): Promise<stri
   return `${[`${variant.name}:`, ...(lines.length > 0 ? lines : ["  none"])].join("\n")}\n`;
 }
 
-function readOptions(values: ReturnType<typeof parsed>["values"]) {
-  const { dump = [], against = [], kernel, filename = [] } = values;
+function readOptions(values: ReadLine<typeof PROVE>["values"]) {
+  const { dump = [], against = [], kernel, filename = [], local = [] } = values;
   if (kernel && dump.length > 0) throw new UsageError("--kernel and --dump exclude each other");
   if (against.length > 0 && dump.length === 0)
     throw new UsageError("--against needs --dump: the rules that it is compared with");
-  if (against.length > 0 && values.local.length === 0)
+  if (against.length > 0 && local.length === 0)
     throw new UsageError("two dumps do not say which addresses belong to the node: give them with --local");
   if ([...dump, ...against, ...filename].filter((path) => path === "-").length > 1)
     throw new UsageError("standard input can be read only once: give files for the others");
@@ -302,5 +276,5 @@ function readOptions(values: ReturnType<typeof parsed>["values"]) {
     throw new UsageError("--modes is for plans; for rules of a node give --as MODE");
   if (!isOfRules && values.as !== undefined)
     throw new UsageError("--as is for rules of --dump or --kernel; for plans give --modes LIST");
-  return { ...values, variants: (values.modes ?? values.mode ?? NAMES.join(",")).split(",").map(variantNamed) };
+  return { ...values, local, variants: (values.modes ?? values.mode ?? NAMES.join(",")).split(",").map(variantNamed) };
 }

@@ -6,7 +6,6 @@ import type { ClusterRecords } from "../cluster/manifests/read-manifests.ts";
 import { objectKeyText } from "../cluster/objects.ts";
 import type { DraftConfig, KubeProxyConfig } from "../config/config.ts";
 import type { AnyFlag } from "../config/flag.ts";
-import { releaseNames } from "../config/release.ts";
 import { MODES, modeNamed } from "../dataplane/registry.ts";
 import { joinFamilies, KERNEL_FEATURES } from "../dataplane/rendering.ts";
 import { isKnownService, whyNotServed } from "../explain/find.ts";
@@ -14,52 +13,62 @@ import { serviceTyped } from "../explain/target.ts";
 import { offlineNode } from "../inspect/offline-node.ts";
 import { escapeLine } from "../logging/escape.ts";
 import { messageOf } from "../logging/message-of.ts";
+import { fitHelp } from "../text/fit-lines.ts";
 import { chosenNode } from "./chosen-node.ts";
-import { INSPECT_FLAGS, type InspectChoices, readChoices, readMissing, warner } from "./inspect-options.ts";
-import {
-  type FoundConfiguration,
-  OBJECTS_FLAGS,
-  OBJECTS_FLAGS_HELP,
-  type ReadObjects,
-  readObjects,
-} from "./objects-input.ts";
+import { INSPECT_OPTIONS, type InspectChoices, readChoices, readMissing, warner } from "./inspect-options.ts";
+import { type FoundConfiguration, OBJECTS_OPTIONS, type ReadObjects, readObjects } from "./objects-input.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
-import { flagReader } from "./subcommand-options.ts";
+import { commandLine, readLine, usageOf } from "./subcommand-options.ts";
 import { didYouMean, onlyNamed } from "./suggestion.ts";
 
 const MODE_FLAGS: readonly AnyFlag[] = MODES.flatMap((mode): readonly AnyFlag[] =>
   "renderFlags" in mode ? mode.renderFlags : [],
 );
 
-function modeFlagHelp({ name, defaultText, bareText }: AnyFlag): string {
-  const value = bareText === undefined ? name.split("-").at(-1)?.toUpperCase() : "true|false";
-  const otherwise = defaultText === "" ? "" : `, or ${defaultText}`;
-  return `      --${`${name} ${value}`.padEnd(22)} as the proxy's own flag (default: the configuration's${otherwise})\n`;
+/** Their values are looked up by name. */
+const MODE_OPTIONS: Readonly<Record<never, string>> = Object.fromEntries(
+  MODE_FLAGS.map(({ name, defaultText, bareText }) => {
+    const value = bareText === undefined ? name.split("-").at(-1)?.toUpperCase() : "true|false";
+    const otherwise = defaultText === "" ? "" : `, or ${defaultText}`;
+    return [`--${name} ${value}`, `as the proxy's own flag (default: the configuration's${otherwise})`];
+  }),
+);
+
+function modesWith(form: string): string {
+  return MODES.flatMap(({ name, renderForms }) => (renderForms.includes(form) ? [name] : [])).join(", ");
 }
 
-export const RENDER_USAGE = `Usage: kube-proxy render -f DIR|FILE|- [options]
+const OUTPUT_FORMS: readonly string[] = [...new Set(MODES.flatMap(({ renderForms }) => renderForms))];
+
+export const RENDER = commandLine("kube-proxy render", { forms: OUTPUT_FORMS }, [
+  `Usage: kube-proxy render -f DIR|FILE|- [options]
        kubectl kube-proxy render [options]
 
 Prints the rules that the node service proxy would program for these objects. Needs neither root nor a kernel.
 
-${OBJECTS_FLAGS_HELP}
-      --mode MODE              ${MODES.map(({ name }) => name).join(", ")} (default: the configuration's mode)
-      --family ipv4|ipv6|both  address family (default both)
-      --service NS/NAME        only what is there for this Service
-      --config FILE            KubeProxyConfiguration to render with (default: the cluster's)
-      --compatibility RELEASE  whose rules: ${releaseNames()} (default: the configuration's)
-      --node NAME              the node to render for (default: the only Node, this host, or the first by name);
-                               also --hostname-override NAME
-${MODE_FLAGS.map(modeFlagHelp).join("")}      --without LIST           what the node's kernel or tools lack: ${KERNEL_FEATURES.join(", ")}
-  -o, --output FORM            text: input of iptables-restore or nft; for ipvs of all four tools (default)
-                               json: the plan as data, of both families as a list; for nftables in libnftables' schema
-                               (in userspace mode the proxy's ports are counted; the daemon takes any that is free)
-                               iptables-save: as that tool prints it, to compare with a node (${modesWith("iptables-save")})
-                               netlink: the messages to the kernel (${modesWith("netlink")})
-                               sockets: what the node's sockets connect to; programs: what redirects them (${modesWith("sockets")})
-                               ip, ipset, ipvsadm, iptables: input of that tool alone (${modesWith("ipset")})
-  -h, --help                   this text
-
+`,
+  {
+    ...OBJECTS_OPTIONS,
+    "--mode MODE": INSPECT_OPTIONS["--mode MODE"],
+    "--family ipv4|ipv6|both": INSPECT_OPTIONS["--family ipv4|ipv6|both"],
+    "--service NS/NAME": "only what is there for this Service",
+    "--config FILE": "KubeProxyConfiguration to render with (default: the cluster's)",
+    "--compatibility RELEASE": INSPECT_OPTIONS["--compatibility RELEASE"],
+    "--node NAME": `the node to render for (default: the only Node, this host, or the first by name);
+        also --hostname-override NAME`,
+    "--hostname-override NAME": "",
+    ...MODE_OPTIONS,
+    "--without LIST": `what the node's kernel or tools lack: ${KERNEL_FEATURES.join(", ")}`,
+    "-o, --output FORM": `text: input of iptables-restore or nft; for ipvs of all four tools (default)
+        json: the plan as data, of both families as a list; for nftables in libnftables' schema
+        (in userspace mode the proxy's ports are counted; the daemon takes any that is free)
+        iptables-save: as that tool prints it, to compare with a node (${modesWith("iptables-save")})
+        netlink: the messages to the kernel (${modesWith("netlink")})
+        sockets: what the node's sockets connect to; programs: what redirects them (${modesWith("sockets")})
+        ip, ipset, ipvsadm, iptables: input of that tool alone (${modesWith("ipset")})`,
+    "-h, --help": "this text",
+  },
+  `
 Examples:
   kube-proxy render -f examples --node node-a --mode nftables
   kube-proxy render -f examples --node node-a --service shop/web --family ipv4
@@ -73,13 +82,8 @@ From a cluster, for one node, and compared with what that node has:
 
 Exit status: 0; 1 when a document could not be used (the others are rendered; without any, nothing is printed) or the
 command line is wrong.
-`;
-
-function modesWith(form: string): string {
-  return MODES.flatMap(({ name, renderForms }) => (renderForms.includes(form) ? [name] : [])).join(", ");
-}
-
-const OUTPUT_FORMS: readonly string[] = [...new Set(MODES.flatMap(({ renderForms }) => renderForms))];
+`,
+]);
 
 type RenderOptions = Exclude<Awaited<ReturnType<typeof readOptions>>, "help">;
 
@@ -91,7 +95,7 @@ export async function render(
 ): Promise<number> {
   const options = await readOptions(argv);
   if (options === "help") {
-    output.out(RENDER_USAGE);
+    output.out(fitHelp(usageOf(RENDER), output.terminal?.width));
     return EXIT_SUCCESS;
   }
   const cluster = await readObjects(options.from, output, input);
@@ -147,16 +151,9 @@ function knownService(service: string, cluster: ReadObjects): string {
 }
 
 async function readOptions(argv: readonly string[]) {
-  const { values } = flagReader("kube-proxy render", {
-    ...Object.fromEntries(MODE_FLAGS.map(({ name }) => [name, { type: "string" }] as const)),
-    ...INSPECT_FLAGS,
-    ...OBJECTS_FLAGS,
-    service: { type: "string" },
-    without: { type: "string", default: "" },
-    output: { type: "string", short: "o", default: "text" },
-  })(argv);
-  if (values.help === true) return "help";
-  const form = values.output;
+  const line = readLine(RENDER, argv);
+  if (line === "help") return "help";
+  const { values, form } = line;
   if (!OUTPUT_FORMS.includes(form)) {
     throw new UsageError(`--output must be ${OUTPUT_FORMS.join(", ")}, got "${form}"`);
   }

@@ -9,30 +9,33 @@ import { tableText } from "../explain/table.ts";
 import { joinedKind, serviceTyped } from "../explain/target.ts";
 import { countText, shareText, turnedAwayText } from "../explain/text.ts";
 import { readTraffic } from "../explain/traffic.ts";
-import { askDaemon, DAEMON_FLAGS, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
+import { askDaemon, DAEMON_OPTIONS, socketOf } from "./inspect-socket-client.ts";
 import { EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
-import { runCommand, TEXT_OR_JSON, wordReader } from "./subcommand-options.ts";
+import { commandLine, FORM_AND_HELP, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
 import { didYouMean } from "./suggestion.ts";
 
-export const SERVICES_USAGE = `Usage: kube-proxy services [NAMESPACE/NAME|NAME] [options]
+export const SERVICES = commandLine("kube-proxy services", { forms: TEXT_OR_JSON, takesWords: true }, [
+  `Usage: kube-proxy services [NAMESPACE/NAME|NAME] [options]
 
 The service table of a running daemon: addresses, endpoints, and the part of the connections that each gets on this node. As
 root in the daemon's network namespace also what the kernel knows: connections that are open now (of conntrack or IPVS), and
 those that were counted (by iptables' rules, by IPVS, by nftables with connections.count). What cannot be known is said.
 
-${SOCKET_FLAG_HELP}
-${NODES_FLAGS_HELP}
-  -n, --namespace NAME only the Services of this namespace
-      --no-traffic     only the table: read nothing in the kernel
-  -o, --output FORM    text, json (default text)
-  -h, --help           this text
-
+`,
+  {
+    ...DAEMON_OPTIONS,
+    "-n, --namespace NAME": "only the Services of this namespace",
+    "--no-traffic": "only the table: read nothing in the kernel",
+    ...FORM_AND_HELP,
+  },
+  `
 Examples:
   kube-proxy services
   kube-proxy services shop/web -o json
 
 Exit status: 0; 2 when the daemon does not answer, or has no such Service.
-`;
+`,
+]);
 
 /** One line with its traffic, as `-o json` prints it. */
 type CountedLine = Omit<ServiceLine, "frontends" | "endpoints"> & {
@@ -55,32 +58,19 @@ export async function services(
   _input?: NodeJS.ReadableStream,
   readFlows?: FlowReader,
 ): Promise<number> {
-  const flags = {
-    ...DAEMON_FLAGS,
-    namespace: { type: "string", short: "n" },
-    "no-traffic": { type: "boolean", default: false },
-  } as const;
-  const read = wordReader("kube-proxy services", flags);
-  return await runCommand(
-    { argv, output, usage: SERVICES_USAGE, forms: TEXT_OR_JSON, read },
-    async ({ values, positionals }) => {
-      const { socket } = values;
-      const [given, ...more] = joinedKind(positionals);
-      if (more.length > 0) throw new UsageError(`unexpected "${more.at(-1)}"`, "See 'kube-proxy services --help'.");
-      const lines = await linesOf(socket, given, values.namespace);
-      const report = !values["no-traffic"]
-        ? ((await askDaemon(socket, "/status")) as Partial<StatusReport>)
-        : undefined;
-      const { counted, notes } =
-        report === undefined ? { counted: lines, notes: [] } : await withTraffic(lines, socket, report, readFlows);
-      const { terminal } = output;
-      output.out(
-        values.output === "json" ? jsonText(counted) : painted(safe(servicesText(counted, terminal?.width)), terminal),
-      );
-      for (const note of notes) output.err(safe(`note: ${note}\n`));
-      return EXIT_SUCCESS;
-    },
-  );
+  return await runCommand(SERVICES, argv, output, async ({ values, positionals, form }) => {
+    const socket = socketOf(values);
+    const [given, ...more] = joinedKind(positionals);
+    if (more.length > 0) throw new UsageError(`unexpected "${more.at(-1)}"`, "See 'kube-proxy services --help'.");
+    const lines = await linesOf(socket, given, values.namespace);
+    const report = !values["no-traffic"] ? ((await askDaemon(socket, "/status")) as Partial<StatusReport>) : undefined;
+    const { counted, notes } =
+      report === undefined ? { counted: lines, notes: [] } : await withTraffic(lines, socket, report, readFlows);
+    const { terminal } = output;
+    output.out(form === "json" ? jsonText(counted) : painted(safe(servicesText(counted, terminal?.width)), terminal));
+    for (const note of notes) output.err(safe(`note: ${note}\n`));
+    return EXIT_SUCCESS;
+  });
 }
 
 /** @param given a Service in any form that people use. @throws UsageError if it does not exist */

@@ -1,37 +1,36 @@
 /** `kube-proxy status`: the state of a running daemon at a glance, from its inspect socket. */
 import type { StatusReport } from "../daemon/inspect-report.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
-import { askDaemon, DAEMON_FLAGS, NODES_FLAGS_HELP, SOCKET_FLAG_HELP } from "./inspect-socket-client.ts";
+import { askDaemon, DAEMON_OPTIONS, socketOf } from "./inspect-socket-client.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
-import { flagReader, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
+import { commandLine, FORM_AND_HELP, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
 
-export const STATUS_USAGE = `Usage: kube-proxy status [options]
+export const STATUS = commandLine("kube-proxy status", { forms: TEXT_OR_JSON }, [
+  `Usage: kube-proxy status [options]
 
 State of a running daemon at a glance: mode, health, syncs, what was refused, and what this node cannot do and why. Needs the
 daemon's user.
 
-${SOCKET_FLAG_HELP}
-${NODES_FLAGS_HELP}
-  -o, --output FORM    text, json (default text)
-  -h, --help           this text
-
+`,
+  { ...DAEMON_OPTIONS, ...FORM_AND_HELP },
+  `
 Examples:
   kube-proxy status
   kube-proxy status -o json
 
 Exit status: 0 when the daemon is healthy and nothing was refused, 1 otherwise, 2 when it does not answer.
-`;
+`,
+]);
 
 /** Runs `status`. @returns the exit status. */
 export async function status(argv: readonly string[], output: Output): Promise<number> {
-  const read = flagReader("kube-proxy status", DAEMON_FLAGS);
-  return await runCommand({ argv, output, usage: STATUS_USAGE, forms: TEXT_OR_JSON, read }, async ({ values }) => {
+  return await runCommand(STATUS, argv, output, async ({ values, form }) => {
     // A daemon of another version may lack fields, which print as "?".
-    const report = await askDaemon(values.socket, "/status", () => {
+    const report = await askDaemon(socketOf(values), "/status", () => {
       output.err("The daemon has not answered for 5 s: it hangs, or the node is too busy for it. Waiting 10 s more.\n");
     });
     if (!isReport(report)) throw new UsageError("the daemon did not answer with its state: it is of another version");
-    output.out(values.output === "json" ? jsonText(report) : painted(safe(statusText(report)), output.terminal));
+    output.out(form === "json" ? jsonText(report) : painted(safe(statusText(report)), output.terminal));
     return report.isHealthy === true && (report.failures ?? []).length === 0 ? EXIT_SUCCESS : EXIT_FAILURE;
   });
 }

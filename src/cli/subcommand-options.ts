@@ -9,35 +9,141 @@ import { nearestWord } from "./suggestion.ts";
 /** The values of `--output` in most commands, the default first. */
 export const TEXT_OR_JSON = ["text", "json"];
 
-type Read = { readonly values: { readonly help?: boolean | undefined; readonly output?: string } };
+/**
+ * Options as help texts write them, with what they mean: `"-f, --filename FILE..."` can be given several times, `"--mode MODE"` once,
+ * `"--kernel"` is a switch. An option without a meaning is accepted, and not listed.
+ */
+export type OptionTable = Readonly<Record<string, string>>;
 
-interface Call<R extends Read> {
-  readonly argv: readonly string[];
-  readonly output: Output;
-  readonly usage: string;
-  /** The values of `--output`. @default any */
+/** A command's help is texts and tables of options in this order; from the tables come parser, help, completion and manual page. */
+export type HelpPart = string | OptionTable;
+
+type Long<Key> = Key extends `-${string}, --${infer Long}` ? Long : Key extends `--${infer Long}` ? Long : never;
+type NameOf<Key> = Long<Key> extends `${infer Name} ${string}` ? Name : Long<Key>;
+type ValueOf<Key> = Key extends `${string}...`
+  ? readonly string[] | undefined
+  : Long<Key> extends `${string} ${string}`
+    ? string | undefined
+    : boolean;
+type KeyOf<Part> = Part extends string ? never : keyof Part & string;
+
+/** The values of a command line, by the options' long names. */
+export type OptionValues<Part> = { readonly [Key in KeyOf<Part> as NameOf<Key>]: ValueOf<Key> };
+
+/** How a command is called. */
+export interface CommandLine<Part extends HelpPart = HelpPart> {
+  readonly name: string;
+  readonly parts: readonly Part[];
+  /** The values of `--output`, the default first. @default any */
   readonly forms?: readonly string[];
-  readonly read: (argv: readonly string[]) => R;
+  /** Whether it also takes words. @default false */
+  readonly takesWords?: boolean;
+}
+
+/** The values that a command line gives, and its words. */
+export interface ReadLine<Line> {
+  readonly values: Line extends CommandLine<infer Part> ? OptionValues<Part> : never;
+  readonly positionals: string[];
+  /** The value of `--output`, or its default. */
+  readonly form: string;
+}
+
+/** @param name as it is typed. @param parts of its help, with the options. */
+export function commandLine<const Part extends HelpPart>(
+  name: string,
+  more: Pick<CommandLine, "forms" | "takesWords">,
+  parts: readonly Part[],
+): CommandLine<Part> {
+  return { name, parts, ...more };
+}
+
+/** The last options of most commands. */
+export const FORM_AND_HELP = { "-o, --output FORM": "text, json (default text)", "-h, --help": "this text" };
+
+interface Option {
+  /** As the help writes it. */
+  readonly label: string;
+  readonly name: string;
+  readonly meaning: readonly string[];
+  readonly parse: ParseArgsOptionsConfig[string];
+}
+
+/** What a table says of each option. */
+function optionsIn(table: OptionTable): readonly Option[] {
+  return Object.entries(table).map(([key, meaning]) => {
+    const [, short, name = "", value, multiple] = /^(?:-(\w), )?--([\w-]+)( .*?)?(\.{3})?$/.exec(key) ?? [];
+    const type = value === undefined ? ({ type: "boolean", default: false } as const) : ({ type: "string" } as const);
+    return {
+      label: key.replace(/\.{3}$/, ""),
+      name,
+      meaning: meaning === "" ? [] : meaning.split("\n").map((line) => line.trimStart()),
+      parse: { ...type, ...(short !== undefined && { short }), ...(multiple !== undefined && { multiple: true }) },
+    };
+  });
+}
+
+/** The listed options of a command. */
+export function listedOptions({ parts }: CommandLine): readonly Option[] {
+  return tablesOf(parts)
+    .flatMap(optionsIn)
+    .filter(({ meaning }) => meaning.length > 0);
+}
+
+function tablesOf(parts: readonly HelpPart[]): readonly OptionTable[] {
+  return parts.filter((part) => typeof part !== "string");
+}
+
+/** Where meanings begin in a help text. */
+const MEANINGS = 31;
+
+/** The text of `--help`. */
+export function usageOf({ parts }: CommandLine): string {
+  return parts.map((part) => (typeof part === "string" ? part : optionsIn(part).map(optionText).join(""))).join("");
+}
+
+function optionText({ label, meaning }: Option): string {
+  if (meaning.length === 0) return "";
+  const head = label.startsWith("--") ? `      ${label}` : `  ${label}`;
+  const text = meaning.join(`\n${" ".repeat(MEANINGS)}`);
+  return head.length < MEANINGS ? `${head.padEnd(MEANINGS)}${text}\n` : `${head}\n${" ".repeat(MEANINGS)}${text}\n`;
 }
 
 /** Runs a command whose exit status 1 is an answer: prints its help, and returns status 2 if its flags are wrong. */
-export async function runCommand<R extends Read>(
-  { argv, output, usage, forms, read }: Call<R>,
-  run: (options: R) => Promise<number>,
+export async function runCommand<Line extends CommandLine>(
+  line: Line,
+  argv: readonly string[],
+  output: Output,
+  run: (read: ReadLine<Line>) => Promise<number>,
 ): Promise<number> {
   return await inspecting(output, async () => {
-    const options = read(argv);
-    const { help, output: form = "" } = options.values;
-    if (help === true) {
-      output.out(fitHelp(usage, output.terminal?.width));
+    const read = readLine(line, argv);
+    if (read === "help") {
+      output.out(fitHelp(usageOf(line), output.terminal?.width));
       return EXIT_SUCCESS;
     }
-    if (forms !== undefined && !forms.includes(form) && form !== "wide") {
-      const hint = form === "svg" ? "Pictures are on the page of --inspect-bind-address." : undefined;
-      throw new UsageError(`--output must be ${forms.join(forms.length > 2 ? ", " : " or ")}, got "${form}"`, hint);
+    const { forms } = line;
+    if (forms !== undefined && !forms.includes(read.form) && read.form !== "wide") {
+      const hint = read.form === "svg" ? "Pictures are on the page of --inspect-bind-address." : undefined;
+      throw new UsageError(
+        `--output must be ${forms.join(forms.length > 2 ? ", " : " or ")}, got "${read.form}"`,
+        hint,
+      );
     }
-    return await run(options);
+    return await run(read);
   });
+}
+
+/** @returns `help` if that is asked for. @throws UsageError */
+export function readLine<Line extends CommandLine>(line: Line, argv: readonly string[]): ReadLine<Line> | "help" {
+  const { name, parts, forms = [], takesWords = false } = line;
+  const { values, positionals } = readWords(name, argv, parserOf(tablesOf(parts)), takesWords);
+  if (values.help === true) return "help";
+  const form = typeof values.output === "string" ? values.output : (forms[0] ?? "");
+  return { values: values as ReadLine<Line>["values"], positionals, form }; // by the same names
+}
+
+function parserOf(tables: readonly OptionTable[]): ParseArgsOptionsConfig {
+  return Object.fromEntries(tables.flatMap(optionsIn).map(({ name, parse }) => [name, parse]));
 }
 
 /** Runs something that Ctrl-C or SIGTERM ends cleanly. */
@@ -53,22 +159,12 @@ export async function untilInterrupted<T>(run: (signal: AbortSignal) => Promise<
   }
 }
 
-/** Makes a parser for a command that takes only flags; it throws UsageError. @param command as typed, for hints. */
-export function flagReader<const T extends ParseArgsOptionsConfig>(command: string, options: T) {
-  return (argv: readonly string[]) => readWords(command, argv, options, false);
-}
-
-/** The same for a command that also takes words. */
-export function wordReader<const T extends ParseArgsOptionsConfig>(command: string, options: T) {
-  return (argv: readonly string[]) => readWords(command, argv, options, true);
-}
-
 const ALL_NAMESPACES: ReadonlySet<string> = new Set(["-A", "--all-namespaces"]);
 
-function readWords<const T extends ParseArgsOptionsConfig>(
+function readWords(
   command: string,
   argv: readonly string[],
-  options: T,
+  options: ParseArgsOptionsConfig,
   allowPositionals: boolean,
 ) {
   // What kubectl's users type: all namespaces are looked at anyway.
@@ -100,8 +196,9 @@ export function refuseOneWord(word: string, isFlag: (name: string) => boolean, h
  *
  * @returns the flags' values, and the remaining words. @throws UsageError for a flag without its value.
  */
-export function takeOptions<const T extends ParseArgsOptionsConfig>(argv: readonly string[], options: T) {
+export function takeOptions<const Table extends OptionTable>(argv: readonly string[], table: Table) {
   const args = [...argv];
+  const options = parserOf([table]);
   const { tokens } = parseArgs({ args, options, allowPositionals: true, strict: false, tokens: true });
   const taken: string[] = [];
   const rest = new Map(args.entries());
@@ -115,15 +212,19 @@ export function takeOptions<const T extends ParseArgsOptionsConfig>(argv: readon
       rest.delete(at);
     }
   }
-  return { values: readWords("", taken, options, false).values, rest: [...rest.values()] };
+  const { values } = readWords("", taken, options, false);
+  return { values: values as OptionValues<Table>, rest: [...rest.values()] }; // by the same names
 }
 
 /** Takes `--color` out of a command's arguments. @throws UsageError */
 export function takeColour(argv: readonly string[]) {
-  const { values, rest } = takeOptions(argv, { color: { type: "string", default: "auto" } });
-  const choice = COLOURS.find((one) => one === values.color);
+  const {
+    values: { color = "auto" },
+    rest,
+  } = takeOptions(argv, { "--color WHEN": "" });
+  const choice = COLOURS.find((one) => one === color);
   if (choice !== undefined) return { argv: rest, choice };
-  throw new UsageError(`--color must be ${COLOURS.join(", ")}, got "${values.color}"`, "For example: --color=always");
+  throw new UsageError(`--color must be ${COLOURS.join(", ")}, got "${color}"`, "For example: --color=always");
 }
 
 function refusal(command: string, error: unknown, names: readonly string[]): unknown {

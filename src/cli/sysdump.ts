@@ -6,35 +6,39 @@ import type { StatusReport } from "../daemon/inspect-report.ts";
 import { safe } from "../explain/safe-text.ts";
 import { execProcess } from "../kernel/process.ts";
 import { DEFAULT_INSPECT_SOCKET, identityLine, programIdentity } from "../program/program-identity.ts";
-import { INSPECT_FLAGS, INSPECT_FLAGS_HELP } from "./inspect-options.ts";
+import { INSPECT_OPTIONS } from "./inspect-options.ts";
 import { askDaemon } from "./inspect-socket-client.ts";
-import { OBJECTS_FLAGS, OBJECTS_FLAGS_HELP, readObjects } from "./objects-input.ts";
+import { OBJECTS_OPTIONS, readObjects } from "./objects-input.ts";
 import { EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
-import { flagReader, runCommand } from "./subcommand-options.ts";
+import { commandLine, type ReadLine, runCommand } from "./subcommand-options.ts";
 import { type Archive, type ArchiveIndex, type SysdumpPart, writeArchive } from "./sysdump/archive.ts";
 import { daemonFacts } from "./sysdump/daemon-facts.ts";
 import { hostFacts } from "./sysdump/host-facts.ts";
 import { objectsList } from "./sysdump/objects-list.ts";
 import { type HttpPlaces, httpPlaces, logParts, settingsParts } from "./sysdump/settings.ts";
 
-export const SYSDUMP_USAGE = `Usage: kube-proxy sysdump [-o FILE] [options]
+export const SYSDUMP = commandLine("kube-proxy sysdump", {}, [
+  `Usage: kube-proxy sysdump [-o FILE] [options]
 
 Writes one archive (tar.gz) for support: versions, configuration, what a running daemon says of itself, the rules and
 settings of this host's kernel, and the objects. Works without a daemon, and without root; what could not be read is in its
 index, with the reason. Secrets are left out: tokens, passwords, keys, certificates, the
 environment of exec plugins. Names of Services and addresses are in it.
 
-  -o, --output FILE|-          the archive, readable by its owner alone; - is standard output
-                               (default kube-proxy-sysdump-NODE-TIME.tar.gz)
-      --force                  replace a file that is there
-      --socket FILE            the daemon's --inspect-socket (default ${DEFAULT_INSPECT_SOCKET})
-      --metrics HOST:PORT      where it serves metrics (default: of --config, or 127.0.0.1:10249)
-      --healthz HOST:PORT      where it serves healthz (default: of --config, or 127.0.0.1:10256)
-      --log FILE               the end of a log file (repeatable)
-${OBJECTS_FLAGS_HELP}
-${INSPECT_FLAGS_HELP}
-  -h, --help                   this text
-
+`,
+  {
+    "-o, --output FILE|-": `the archive, readable by its owner alone; - is standard output
+        (default kube-proxy-sysdump-NODE-TIME.tar.gz)`,
+    "--force": "replace a file that is there",
+    "--socket FILE": `the daemon's --inspect-socket (default ${DEFAULT_INSPECT_SOCKET})`,
+    "--metrics HOST:PORT": "where it serves metrics (default: of --config, or 127.0.0.1:10249)",
+    "--healthz HOST:PORT": "where it serves healthz (default: of --config, or 127.0.0.1:10256)",
+    "--log FILE...": "the end of a log file (repeatable)",
+    ...OBJECTS_OPTIONS,
+    ...INSPECT_OPTIONS,
+    "-h, --help": "this text",
+  },
+  `
 The other commands read the archive, or what is unpacked of it: objects, node, configuration and rules.
 
   kube-proxy explain shop/web --dump FILE
@@ -47,19 +51,8 @@ Examples:
   kubectl exec -n kube-system kube-proxy-abcde -- kube-proxy sysdump -o - > node-a.tar.gz
 
 Exit status: 0; 2 when the archive cannot be written, or the command line is wrong.
-`;
-
-const parsed = flagReader("kube-proxy sysdump", {
-  ...INSPECT_FLAGS,
-  ...OBJECTS_FLAGS,
-  output: { type: "string", short: "o" },
-  force: { type: "boolean", default: false },
-  socket: { type: "string", default: DEFAULT_INSPECT_SOCKET },
-  metrics: { type: "string" },
-  healthz: { type: "string" },
-  log: { type: "string", multiple: true },
-});
-type SysdumpValues = ReturnType<typeof parsed>["values"];
+`,
+]);
 
 /** @param stream the target of `-o -`. @returns the exit status. */
 export async function sysdump(
@@ -68,7 +61,7 @@ export async function sysdump(
   input: NodeJS.ReadableStream = process.stdin,
   stream: NodeJS.WritableStream = process.stdout,
 ): Promise<number> {
-  return await runCommand({ argv, output, usage: SYSDUMP_USAGE, read: parsed }, async ({ values }) => {
+  return await runCommand(SYSDUMP, argv, output, async ({ values }) => {
     const options = readOptions(values);
     const { path, folder, createdMs } = options;
     const report = await reportOf(options.socket);
@@ -136,7 +129,7 @@ async function reportOf(socket: string): Promise<Partial<StatusReport> | undefin
   }
 }
 
-function readOptions(values: SysdumpValues) {
+function readOptions(values: ReadLine<typeof SYSDUMP>["values"]) {
   for (const [flag, address] of Object.entries({ metrics: values.metrics, healthz: values.healthz })) {
     if (address !== undefined && !/^[\w.:[\]-]+:\d{1,5}$/.test(address))
       throw new UsageError(`--${flag} must be HOST:PORT, got "${address}"`);
@@ -146,5 +139,13 @@ function readOptions(values: SysdumpValues) {
   const time = new Date(createdMs).toISOString().replaceAll(/[-:]|\.\d+/g, "");
   const folder = `kube-proxy-sysdump-${node.replaceAll(/[^\w.-]/g, "_").slice(0, 40)}-${time}`;
   const path = values.output ?? `${folder}.tar.gz`;
-  return { values, node, folder, createdMs, path, socket: values.socket, replaces: values.force };
+  return {
+    values,
+    node,
+    folder,
+    createdMs,
+    path,
+    socket: values.socket ?? DEFAULT_INSPECT_SOCKET,
+    replaces: values.force,
+  };
 }

@@ -3,8 +3,6 @@
  * node's kernel; nothing is sent.
  */
 
-import { releaseNames } from "../config/release.ts";
-import { MODES } from "../dataplane/registry.ts";
 import { jsonText } from "../explain/safe-text.ts";
 import { withoutUrl } from "../explain/target.ts";
 import { type IpAddress, parseIpAddress } from "../net/ip.ts";
@@ -19,15 +17,23 @@ import { type TraceReport, traceText } from "../trace/report/text.ts";
 import { seededRandom } from "../trace/seeded-random.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { contextOf, dumpFiles, type SysdumpContext } from "./dump-folder.ts";
-import { asRelease, choicesAmong, NODE_FLAGS, originOf, readSettings, warner } from "./inspect-options.ts";
+import { asRelease, choicesAmong, INSPECT_OPTIONS, originOf, readSettings, warner } from "./inspect-options.ts";
 import type { ReadObjects } from "./objects-input.ts";
 import { EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
-import { runCommand, TEXT_OR_JSON, untilInterrupted, wordReader } from "./subcommand-options.ts";
+import {
+  commandLine,
+  FORM_AND_HELP,
+  type ReadLine,
+  runCommand,
+  TEXT_OR_JSON,
+  untilInterrupted,
+} from "./subcommand-options.ts";
 import { type ParsedTarget, POSITIONS, packetQuestion, parseTarget } from "./trace-packet.ts";
 import { inNamespace, mentionedPods, needsObjects, type ResolvedEnds, resolvePods } from "./trace-pods.ts";
 import { dumpedRules, placesOn, rulesForObjects, type TracedRules } from "./trace-rules.ts";
 
-export const TRACE_USAGE = `Usage: kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] -f DIR|FILE|- [options]
+export const TRACE = commandLine("kube-proxy trace", { forms: TEXT_OR_JSON, takesWords: true }, [
+  `Usage: kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] -f DIR|FILE|- [options]
        kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] --kubeconfig FILE --node NAME [options]
        kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] --dump FILE|- [options]
        kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] [options]
@@ -38,44 +44,49 @@ endpoint with which source, refused or dropped by which rule. Where chance decid
 where something is not known, both. Nothing is sent. With --live, the kernel itself says what it does with real packets,
 beside what is simulated for them.
 
-      --from CLIENT            ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT; or pod, node, outside, with :PORT behind it;
-                               or a pod by its name, NAMESPACE/NAME or NAMESPACE/NAME:PORT
-      --to ADDRESS:PORT/PROTO  where the packet goes; tcp (default), udp, sctp. NAMESPACE/NAME:PORT/PROTO is a pod,
-                               or a Service at its cluster IP: shop/web:http, web.shop.svc.cluster.local:80;
-                               with objects a port may be its name: 10.96.0.10:http
-  -n, --namespace NAME         of what --from and --to name without one
-      --in INTERFACE           where it comes in (default: not known, for packets of the node itself none)
-      --mark NUMBER            the packet's mark (default 0)
-      --state STATE            of its connection: new (default), established, related, invalid, untracked
-      --seed NUMBER            takes one way at each random choice, the same for the same number
-      --new-client             takes for granted that no session affinity holds for the client
-
-Rules, of one of these; without any, those in this node's kernel are walked, which needs root:
-  -f, --filename DIR|FILE|-    manifests, as in render: the plan for them is walked (repeatable)
-      --kubeconfig FILE        a cluster: the plan for it is walked
-      --context NAME           the context in it (default: the current one), or in the kubeconfig that kubectl would read
-      --mode MODE              ${MODES.map(({ name }) => name).join(", ")} (default: the configuration's mode)
-      --node NAME              the node to plan for (default: the only Node, this host, or the first by name)
-      --config FILE            the node's KubeProxyConfiguration (default: the cluster's or the sysdump's)
-      --compatibility RELEASE  whose rules: ${releaseNames()} (default: the configuration's)
-      --dump FILE|DIR|-        what iptables-save, ip6tables-save, nft (-j) list ruleset, ipset save or ipvsadm -S -n print
-                               on a node (repeatable), or a sysdump, packed or not; of other
-                               programs' rules what is not understood is shown as such. Of Windows, what render prints
-      --kernel                 this node's kernel, also where --kubeconfig is given; the pinned maps of ebpf mode are
-                               read, too (--config where pinFolder is set)
-      --local ADDRESS          an address of the node; with --dump all of them should be given, unless it is a sysdump (repeatable)
-                               Names of pods are looked up in -f, or in the cluster: that of --kubeconfig, else that of kubectl
-
-      --live                   waits for real packets of the flow, and shows their way through this node's kernel: nftables,
-                               and the nft variant of iptables. Needs root, and a kernel from 5.12 on; what it installs
-                               goes with the command
-      --count NUMBER           with --live: how many packets (default 1)
-      --timeout SECONDS        with --live: how long (default 30)
-
-  -v, --verbose                rules that do not match, too, and why
-  -o, --output FORM            ${TEXT_OR_JSON.join(", ")} (default text)
-  -h, --help                   this text
-
+`,
+  {
+    "--from CLIENT": `ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT; or pod, node, outside, with :PORT behind it;
+        or a pod by its name, NAMESPACE/NAME or NAMESPACE/NAME:PORT`,
+    "--to ADDRESS:PORT/PROTO": `where the packet goes; tcp (default), udp, sctp. NAMESPACE/NAME:PORT/PROTO is a pod,
+        or a Service at its cluster IP: shop/web:http, web.shop.svc.cluster.local:80;
+        with objects a port may be its name: 10.96.0.10:http`,
+    "-n, --namespace NAME": "of what --from and --to name without one",
+    "--in INTERFACE": "where it comes in (default: not known, for packets of the node itself none)",
+    "--mark NUMBER": "the packet's mark (default 0)",
+    "--state STATE": "of its connection: new (default), established, related, invalid, untracked",
+    "--seed NUMBER": "takes one way at each random choice, the same for the same number",
+    "--new-client": "takes for granted that no session affinity holds for the client",
+  },
+  "\nRules, of one of these; without any, those in this node's kernel are walked, which needs root:\n",
+  {
+    "-f, --filename DIR|FILE|-...": "manifests, as in render: the plan for them is walked (repeatable)",
+    "--kubeconfig FILE": "a cluster: the plan for it is walked",
+    "--context NAME": "the context in it (default: the current one), or in the kubeconfig that kubectl would read",
+    "--mode MODE": INSPECT_OPTIONS["--mode MODE"],
+    "--node NAME": "the node to plan for (default: the only Node, this host, or the first by name)",
+    "--hostname-override NAME": "",
+    "--config FILE": INSPECT_OPTIONS["--config FILE"],
+    "--compatibility RELEASE": INSPECT_OPTIONS["--compatibility RELEASE"],
+    "--dump FILE|DIR|-...": `what iptables-save, ip6tables-save, nft (-j) list ruleset, ipset save or ipvsadm -S -n print
+        on a node (repeatable), or a sysdump, packed or not; of other
+        programs' rules what is not understood is shown as such. Of Windows, what render prints`,
+    "--kernel": `this node's kernel, also where --kubeconfig is given; the pinned maps of ebpf mode are
+        read, too (--config where pinFolder is set)`,
+    "--local ADDRESS...": `an address of the node; with --dump all of them should be given, unless it is a sysdump (repeatable)
+        Names of pods are looked up in -f, or in the cluster: that of --kubeconfig, else that of kubectl`,
+  },
+  "\n",
+  {
+    "--live": `waits for real packets of the flow, and shows their way through this node's kernel: nftables,
+        and the nft variant of iptables. Needs root, and a kernel from 5.12 on; what it installs
+        goes with the command`,
+    "--count NUMBER": "with --live: how many packets (default 1)",
+    "--timeout SECONDS": "with --live: how long (default 30)",
+  },
+  "\n",
+  { "-v, --verbose": "rules that do not match, too, and why", ...FORM_AND_HELP },
+  `
 Examples:
   kube-proxy trace --from pod --to 10.96.0.10:80 -f examples --node node-a
   kube-proxy trace --from shop/web-1 --to 10.96.0.53:53/udp -f examples --node node-a
@@ -86,30 +97,10 @@ Examples:
   nft list ruleset | kube-proxy trace --from 10.0.0.9 --to 10.96.0.10:53/udp --dump - --local 192.168.0.2
 
 Exit status: 0; with --live 1 when no packet came, or when the kernel did something else than the simulation; 2 when the packet cannot be understood or the rules cannot be used.
-`;
+`,
+]);
 
-const parsed = wordReader("kube-proxy trace", {
-  ...NODE_FLAGS,
-  from: { type: "string" },
-  to: { type: "string" },
-  namespace: { type: "string", short: "n" },
-  in: { type: "string" },
-  mark: { type: "string" },
-  state: { type: "string", default: "new" },
-  seed: { type: "string" },
-  "new-client": { type: "boolean", default: false },
-  filename: { type: "string", short: "f", multiple: true },
-  dump: { type: "string", multiple: true },
-  local: { type: "string", multiple: true, default: [] },
-  kernel: { type: "boolean", default: false },
-  kubeconfig: { type: "string" },
-  context: { type: "string" },
-  live: { type: "boolean", default: false },
-  count: { type: "string" },
-  timeout: { type: "string" },
-  verbose: { type: "boolean", short: "v", default: false },
-  output: { type: "string", short: "o", default: "text" },
-});
+type TraceValues = ReadLine<typeof TRACE>["values"];
 
 /** @param input what `-f -` or `--dump -` reads. @param signal ends `--live`. @default Ctrl-C @returns the exit status. */
 export async function trace(
@@ -118,27 +109,24 @@ export async function trace(
   input: NodeJS.ReadableStream = process.stdin,
   signal?: AbortSignal,
 ): Promise<number> {
-  return await runCommand(
-    { argv, output, usage: TRACE_USAGE, forms: TEXT_OR_JSON, read: parsed },
-    async ({ values, positionals }) => {
-      refuseWords(positionals, values);
-      const options = readOptions(values);
-      const sysdump = await contextOf(options.dump ?? []);
-      const objects = await objectsFor(options, sysdump, output, input);
-      const ends = objects === undefined ? undefined : resolvePods(options.ends, objects);
-      if (options.live !== undefined) {
-        const { liveTrace } = await import("./trace-live.ts");
-        const { from, to } = ends ?? options.ends;
-        const packet = { ...options, from, to };
-        const live = { ...options.live, target: parseTarget(to), packet, form: options.output };
-        if (signal !== undefined) return await liveTrace(live, output, signal);
-        return await untilInterrupted((interruption) => liveTrace(live, output, interruption));
-      }
-      const report = await traced(options, { objects, ends, sysdump }, input, warner(output));
-      output.out(options.output === "json" ? jsonText(traceData(report)) : painted(traceText(report), output.terminal));
-      return EXIT_SUCCESS;
-    },
-  );
+  return await runCommand(TRACE, argv, output, async ({ values, positionals, form }) => {
+    refuseWords(positionals, values);
+    const options = readOptions(values);
+    const sysdump = await contextOf(options.dump ?? []);
+    const objects = await objectsFor(options, sysdump, output, input);
+    const ends = objects === undefined ? undefined : resolvePods(options.ends, objects);
+    if (options.live !== undefined) {
+      const { liveTrace } = await import("./trace-live.ts");
+      const { from, to } = ends ?? options.ends;
+      const packet = { ...options, from, to };
+      const live = { ...options.live, target: parseTarget(to), packet, form };
+      if (signal !== undefined) return await liveTrace(live, output, signal);
+      return await untilInterrupted((interruption) => liveTrace(live, output, interruption));
+    }
+    const report = await traced(options, { objects, ends, sysdump }, input, warner(output));
+    output.out(form === "json" ? jsonText(traceData(report)) : painted(traceText(report), output.terminal));
+    return EXIT_SUCCESS;
+  });
 }
 
 type TraceOptions = ReturnType<typeof readOptions>;
@@ -259,7 +247,7 @@ async function rulesFor(
 }
 
 /** @throws UsageError for a word without a flag, with the flag that it probably needs. */
-function refuseWords([word]: readonly string[], { from, to, live }: ReturnType<typeof parsed>["values"]): void {
+function refuseWords([word]: readonly string[], { from, to, live }: TraceValues): void {
   if (word === undefined) return;
   const client = from === undefined && !live ? " --from pod" : "";
   const meant = to === undefined ? `--to ${word}${client}` : client === "" ? undefined : `--from ${word}`;
@@ -268,7 +256,7 @@ function refuseWords([word]: readonly string[], { from, to, live }: ReturnType<t
   throw new UsageError(`kube-proxy trace takes flags only, got "${word}"`, hint);
 }
 
-function readOptions(values: ReturnType<typeof parsed>["values"]) {
+function readOptions(values: TraceValues) {
   const { from, filename, dump, seed, live } = values;
   const to = values.to && withoutUrl(values.to).replace(/^localhost(?=:|$)/i, "127.0.0.1");
   const missing = (what: string) => new UsageError(`trace needs to know ${what}`, "See 'kube-proxy trace --help'.");
@@ -294,19 +282,20 @@ function readOptions(values: ReturnType<typeof parsed>["values"]) {
   const isOfCluster = kubeconfig !== undefined || context !== undefined || isNamed;
   return {
     ...values,
+    state: values.state ?? "new",
     ends: inNamespace({ from, to }, values.namespace),
     /** Whether the rules are a plan for objects. */
     isPlan: filename !== undefined || (isOfCluster && !live && !kernel && dump === undefined),
     live: live ? liveChoices(values) : undefined,
     seed: seed === undefined ? undefined : Number(seed),
     isNewClient: values["new-client"],
-    local: values.local.map(localAddress),
+    local: (values.local ?? []).map(localAddress),
     node,
   };
 }
 
 /** @throws UsageError */
-function liveChoices({ filename, dump, seed, count = "1", timeout = "30" }: ReturnType<typeof parsed>["values"]) {
+function liveChoices({ filename, dump, seed, count = "1", timeout = "30" }: TraceValues) {
   if (filename !== undefined || dump !== undefined || seed !== undefined) {
     throw new UsageError("--live traces in this node's kernel: -f, --dump and --seed are for simulations alone");
   }

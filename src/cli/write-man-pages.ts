@@ -1,28 +1,28 @@
-/** Manual pages in roff (man(7)), made from the help texts. As a program it writes them into a folder: `scripts/build.mjs` runs it. */
+/** Manual pages in roff (man(7)), made from what the help texts are made from. As a program it writes them into a folder: `scripts/build.mjs` runs it. */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { programIdentity } from "../program/program-identity.ts";
 import { COMMANDS } from "./commands.ts";
-import { helpText } from "./flags/help.ts";
+import { helpParts } from "./flags/help.ts";
+import type { HelpPart, OptionTable } from "./subcommand-options.ts";
 
 interface ManSource {
   /** `kube-proxy-explain` */
   readonly name: string;
   readonly summary: string;
-  /** The text of `--help`. */
-  readonly usage: string;
+  /** Of `--help`; the first begins with the synopsis. */
+  readonly parts: readonly HelpPart[];
   /** The program's version. */
   readonly version: string;
   readonly seeAlso: readonly string[];
 }
 
-/** An option of a help text: `  -f, --filename DIR|FILE|-    manifests …`. */
-const OPTION = /^ {2,6}((?:-\w, )?--?[\w-]+(?:[ =]\S+)*?)(?: {2,}(.*))?$/;
 const HEADING = /^(?:([A-Z][^:.]{0,60}):|(Exit status): (.*))$/;
 
 /** The page, section 1. */
-export function manPage({ name, summary, usage, version, seeAlso }: ManSource): string {
-  const [synopsis, body] = synopsisOf(usage.trimEnd().split("\n"));
+export function manPage({ name, summary, parts, version, seeAlso }: ManSource): string {
+  const [first, ...others] = parts;
+  const [synopsis, body] = synopsisOf(linesOf(String(first)));
   const lines = [
     `.TH ${name.toUpperCase().replaceAll("-", "\\-")} 1 "" "kube-proxy-ts ${version}" "User Commands"`,
     ".SH NAME",
@@ -32,12 +32,16 @@ export function manPage({ name, summary, usage, version, seeAlso }: ManSource): 
     ...synopsis.map(text),
     ".fi",
     ".SH DESCRIPTION",
-    ...bodyLines(body),
+    ...textLines(body),
+    ...(typeof others[0] === "object" ? [".SH OPTIONS"] : []),
+    ...others.flatMap((part) => (typeof part === "string" ? textLines(linesOf(part)) : optionLines(part))),
     ".SH SEE ALSO",
     seeAlso.map((other) => `.BR ${text(other)} (1)`).join("\n"),
   ];
   return `${lines.join("\n")}\n`;
 }
+
+const linesOf = (part: string): readonly string[] => part.replace(/\n$/, "").split("\n");
 
 /** Splits off the start of the usage, up to the first empty line. */
 function synopsisOf(lines: readonly string[]): readonly [synopsis: readonly string[], body: readonly string[]] {
@@ -47,46 +51,35 @@ function synopsisOf(lines: readonly string[]): readonly [synopsis: readonly stri
   return [synopsis, end < 0 ? [] : lines.slice(end + 1)];
 }
 
-/** Inside a paragraph, verbatim lines, or an option. */
-type State = "text" | "verbatim" | "option";
-
-function bodyLines(lines: readonly string[]): string[] {
+function textLines(lines: readonly string[]): string[] {
   const out: string[] = [];
-  let state = "text" as State;
-  let hasHeading = false;
-  const enter = (next: State) => {
-    if (state === "verbatim" && next !== "verbatim") out.push(".fi", ".RE");
-    if (next === "verbatim" && state !== "verbatim") out.push(".RS 4", ".nf");
-    state = next;
+  let isVerbatim = false;
+  const enter = (verbatim: boolean) => {
+    if (isVerbatim !== verbatim) out.push(...(verbatim ? [".RS 4", ".nf"] : [".fi", ".RE"]));
+    isVerbatim = verbatim;
   };
   for (const line of lines) {
     const [, title, status, rest] = HEADING.exec(line) ?? [];
     const heading = title ?? status;
-    const [, option, meaning] = OPTION.exec(line) ?? [];
-    if (line === "") {
-      if (state === "verbatim") out.push("");
-      else out.push(".PP");
-    } else if (heading !== undefined) {
-      enter("text");
-      hasHeading = true;
-      out.push(`.SH ${text(heading.toUpperCase())}`);
-      if (rest !== undefined) out.push(text(rest));
-    } else if (option?.startsWith("-") === true) {
-      enter("option");
-      if (!hasHeading) out.push(".SH OPTIONS");
-      hasHeading = true;
-      out.push(".TP", `\\fB${text(option)}\\fR`, ...(meaning === undefined ? [] : [text(meaning)]));
-    } else if (line.startsWith("  ") && state === "option") out.push(text(line.trim()));
-    else if (line.startsWith("  ")) {
-      enter("verbatim");
-      out.push(text(line.slice(2)));
+    if (line === "") out.push(isVerbatim ? "" : ".PP");
+    else if (heading !== undefined) {
+      enter(false);
+      out.push(`.SH ${text(heading.toUpperCase())}`, ...(rest === undefined ? [] : [text(rest)]));
     } else {
-      enter("text");
-      out.push(text(line));
+      enter(line.startsWith("  "));
+      out.push(text(isVerbatim ? line.slice(2) : line));
     }
   }
-  enter("text");
+  enter(false);
   return out;
+}
+
+function optionLines(table: OptionTable): string[] {
+  return Object.entries(table).flatMap(([label, meaning]) => {
+    if (meaning === "") return [];
+    const lines = meaning.split("\n").map((line) => text(line.trim()));
+    return [".TP", `\\fB${text(label.replace(/\.{3}$/, ""))}\\fR`, ...lines];
+  });
 }
 
 /** Escapes a line so that roff prints it as it is. */
@@ -101,13 +94,15 @@ export async function manPages(): Promise<ReadonlyMap<string, string>> {
   const commands = COMMANDS.map(({ name }) => `kube-proxy-${name}`);
   const pages = new Map<string, string>();
   const summary = "makes the Services of a Kubernetes cluster reachable from a node and its pods";
-  // The synopsis comes first in a page.
-  const [about = "", ...rest] = helpText().split("\n\nUsage:\n");
-  const usage = `Usage: kube-proxy [flags]\n       kube-proxy COMMAND …\n\n${about}\n\nCommands:\n${rest.join("\n\n")}`;
-  pages.set("kube-proxy.1", manPage({ name: "kube-proxy", summary, usage, version, seeAlso: commands }));
+  const [about, ...parts] = helpParts();
+  const first = `Usage: kube-proxy [flags]\n       kube-proxy COMMAND …\n\n${about}`;
+  pages.set(
+    "kube-proxy.1",
+    manPage({ name: "kube-proxy", summary, parts: [first, ...parts], version, seeAlso: commands }),
+  );
   for (const { name, summary: own, load } of COMMANDS) {
     const page = { name: `kube-proxy-${name}`, summary: own, version, seeAlso: ["kube-proxy"] };
-    pages.set(`kube-proxy-${name}.1`, manPage({ ...page, usage: (await load()).usage }));
+    pages.set(`kube-proxy-${name}.1`, manPage({ ...page, parts: (await load()).line.parts }));
   }
   return pages;
 }

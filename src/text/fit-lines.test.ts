@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../testkit/support/fast-check.ts";
 import { COMMANDS } from "../cli/commands.ts";
+import { usageOf } from "../cli/subcommand-options.ts";
 import { fitHelp, fitLines } from "./fit-lines.ts";
 
 const words = (text: string): string => text.split(/\s+/).join(" ");
@@ -30,7 +31,7 @@ test("nothing is lost, and no line is longer than its longest word needs", () =>
 
 test("the help of every command fits 80 columns, but for commands to copy, and says the same", async () => {
   for (const { name, load } of COMMANDS) {
-    const { usage } = await load();
+    const usage = usageOf((await load()).line);
     const fitted = fitHelp(usage, 80);
     assert.equal(words(fitted), words(usage), name);
     const long = fitted

@@ -4,8 +4,12 @@ import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import { COMMANDS } from "../../src/cli/commands.ts";
 import { completion } from "../../src/cli/completion.ts";
+import { flows } from "../../src/cli/flows.ts";
+import { monitor } from "../../src/cli/monitor.ts";
 import { EXIT_BAD_INPUT, UsageError } from "../../src/cli/output.ts";
-import { TEXT_OR_JSON } from "../../src/cli/subcommand-options.ts";
+import { services } from "../../src/cli/services.ts";
+import { status } from "../../src/cli/status.ts";
+import { TEXT_OR_JSON, usageOf } from "../../src/cli/subcommand-options.ts";
 import { MODES } from "../../src/dataplane/registry.ts";
 import { runCommand } from "./run-command.ts";
 import { runKubeProxy } from "./run-kube-proxy.ts";
@@ -79,13 +83,21 @@ test("a mistyped command is suggested; other words are refused as kube-proxy ref
 
 test("a flag that a command does not have ends it with the status that its help names", async () => {
   for (const { name, load, badInput = EXIT_BAD_INPUT } of COMMANDS) {
-    const { run, usage } = await load();
+    const { run, line } = await load();
     const status = await runCommand(run, ["--no-such-flag"]).then(
       (ran) => ran.status,
       (error) => (error instanceof UsageError ? 1 : assert.fail(String(error))), // as main.ts ends
     );
     assert.equal(status, badInput, name);
-    const [, statuses = ""] = /^Exit status: (.*)/ms.exec(usage) ?? [];
+    const [, statuses = ""] = /^Exit status: (.*)/ms.exec(usageOf(line)) ?? [];
     assert.match(statuses, new RegExp(`\\b${badInput}\\b`), `help of ${name}`);
+  }
+});
+
+test("options that choose a cluster are refused where no node of it is named", async () => {
+  for (const command of [status, services, monitor, flows]) {
+    const { status: exit, err } = await runCommand(command, ["--context", "prod"]);
+    assert.equal(exit, EXIT_BAD_INPUT);
+    assert.match(err, /^Error: --context is only for --node and --all-nodes\n/);
   }
 });

@@ -9,7 +9,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { promisify } from "node:util";
-import { RENDER_USAGE, render } from "../../src/cli/render.ts";
+import { RENDER, render } from "../../src/cli/render.ts";
+import { usageOf } from "../../src/cli/subcommand-options.ts";
 import { KUBE_PROXY } from "../../testkit/needs/built-program.ts";
 import type { NetworkNamespace } from "../../testkit/net/network-namespace.ts";
 import { ProxyDaemon } from "../../testkit/support/proxy-daemon.ts";
@@ -115,7 +116,8 @@ test("the comparison of the help finds what differs, and nothing else", { skip: 
   await node.exec(["iptables", "-t", "nat", "-N", "KUBE-KUBELET-CANARY"]);
   await node.exec(["iptables", "-t", "nat", "-A", "POSTROUTING", "-s", "10.180.0.0/24", "-j", "MASQUERADE"]);
 
-  const recipe = RENDER_USAGE.slice(RENDER_USAGE.indexOf("ours()"), RENDER_USAGE.indexOf("\n\nExit status"));
+  const usage = usageOf(RENDER);
+  const recipe = usage.slice(usage.indexOf("ours()"), usage.indexOf("\n\nExit status"));
   writeFileSync(
     join(daemon.folder, "cluster.yaml"),
     JSON.stringify({ kind: "List", apiVersion: "v1", items: OBJECTS }),

@@ -84,10 +84,11 @@ test("help for every command, with examples; others are named", async () => {
   );
 });
 
-test("package.json names the manual pages of all commands", async () => {
-  const { man } = JSON.parse(readFileSync(`${CHECKOUT}/package.json`, "utf8"));
+test("every command has a manual page, and npm installs their folder", async () => {
+  const { directories } = JSON.parse(readFileSync(`${CHECKOUT}/package.json`, "utf8"));
   const pages = await manPages();
-  assert.deepEqual(man.sort(), [...pages.keys()].map((name) => `dist/man/${name}`).sort());
+  assert.deepEqual(directories, { man: "dist/man" });
+  assert.deepEqual([...pages.keys()], ["kube-proxy.1", ...COMMANDS.map(({ name }) => `kube-proxy-${name}.1`)]);
   for (const [name, page] of pages) {
     assert.match(page, /^\.TH \S+ 1 .*\n\.SH NAME\nkube\\-proxy\S* \\- \S/, name);
     // A line that begins with a dot or quote is a request: only intended ones occur.
@@ -107,9 +108,12 @@ test("manual pages can be shown", { skip: !hasFormatter && "no program groff" },
 });
 
 test("roff obeys no line of a help text", () => {
-  const usage =
-    "Usage: x\n\n.SH EVIL\n'evil\n\\fBbold\n\n  -f, --flag VALUE  what it is\n                    and more\n\nExamples:\n  .nf\n";
-  const page = manPage({ name: "x", summary: "y", usage, version: "1", seeAlso: [] });
+  const parts = [
+    "Usage: x\n\n.SH EVIL\n'evil\n\\fBbold\n\n",
+    { "-f, --flag VALUE...": "what it is\n  and more" },
+    "\nExamples:\n  .nf\n",
+  ];
+  const page = manPage({ name: "x", summary: "y", parts, version: "1", seeAlso: [] });
   assert.match(page, /^\\&\.SH EVIL\n\\&'evil\n\\efBbold$/m);
   assert.match(page, /^\.TP\n\\fB\\-f, \\-\\-flag VALUE\\fR\nwhat it is\nand more$/m);
   assert.match(page, /^\.SH EXAMPLES\n\.RS 4\n\.nf\n\\&\.nf\n\.fi\n\.RE$/m);

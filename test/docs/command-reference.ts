@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { COMMANDS } from "../../src/cli/commands.ts";
 import { PROCESS_FLAGS } from "../../src/cli/flags/process.ts";
 import { KERNEL_FLAGS, LOGGING_FLAGS, MODE_FLAGS, NETWORK_FLAGS } from "../../src/cli/flags/table.ts";
+import { usageOf } from "../../src/cli/subcommand-options.ts";
 import type { AnyFlag } from "../../src/config/flag.ts";
 import { CHECKOUT } from "./markdown.ts";
 
@@ -45,7 +46,9 @@ still count, as upstream. Flags marked with * are extensions of kube-proxy-ts. \
 /** The whole page. */
 export async function commandReference(): Promise<string> {
   const groups = Object.entries(FLAG_GROUPS).map(([title, flags]) => `### ${title}\n\n${flagTable(flags)}`);
-  const sections = await Promise.all(COMMANDS.map(async ({ name, load }) => usageSection(name, (await load()).usage)));
+  const sections = await Promise.all(
+    COMMANDS.map(async ({ name, load }) => usageSection(name, usageOf((await load()).line))),
+  );
   return `${[INTRODUCTION, ...groups, ...sections].join("\n")}`;
 }
 

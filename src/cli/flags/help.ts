@@ -5,39 +5,53 @@ import { KNOWN_GATES } from "../../config/known-feature-gates.ts";
 import { CURRENT_RELEASE } from "../../config/release.ts";
 import { tableText } from "../../explain/table.ts";
 import { COMMANDS } from "../commands.ts";
+import type { HelpPart } from "../subcommand-options.ts";
 import { FLAGS } from "./table.ts";
 
 const SYNOPSIS = `kube-proxy makes the Services of a Kubernetes cluster reachable from this node and its pods. It watches Services and
 EndpointSlices and programs the node's kernel so that connections to a service address end at one of its endpoints.
 
 This is kube-proxy-ts: it takes the flags and the configuration file of upstream's kube-proxy ${CURRENT_RELEASE.name} and writes the same
-rules, or those of another release that --compatibility names.`;
+rules, or those of another release that --compatibility names.
+`;
 
-const USAGE = `Usage:
+const USAGE = `
+Usage:
   kube-proxy [flags]                 runs the proxy
 ${COMMANDS.map(({ name, summary }) => `  kube-proxy ${`${name} …`.padEnd(24)}${summary}`).join("\n")}
 
-Commands are extensions of kube-proxy-ts. They need root only to ask this host's kernel. Each has its own --help.`;
+Commands are extensions of kube-proxy-ts. They need root only to ask this host's kernel. Each has its own --help.
 
-function usageText(): string {
-  return `${USAGE}\n\nFlags:\n${visibleFlags().map(flagText).join("")}`;
+Flags:
+`;
+
+/** What `--help` is made of. */
+export function helpParts(): readonly HelpPart[] {
+  const flags = FLAGS.filter((flag) => flag.deprecated === undefined).map((flag) => [labelOf(flag), flag.help]);
+  return [
+    SYNOPSIS,
+    USAGE,
+    Object.fromEntries(flags),
+    `\nFeature gates (name, default, stage):\n${gateLines().join("\n")}\n`,
+  ];
 }
 
 /** The text of `--help`. */
 export function helpText(): string {
-  return `${SYNOPSIS}\n\n${usageText()}\nFeature gates (name, default, stage):\n${gateLines().join("\n")}\n`;
+  return helpParts()
+    .map((part) => (typeof part === "string" ? part : Object.entries(part).map(flagText).join("")))
+    .join("");
 }
 
-function visibleFlags(): readonly AnyFlag[] {
-  return FLAGS.filter((flag) => flag.deprecated === undefined);
-}
-
-function flagText(flag: AnyFlag): string {
-  const short = flag.shorthand === undefined ? "    " : `-${flag.shorthand}, `;
+function labelOf(flag: AnyFlag): string {
+  const short = flag.shorthand === undefined ? "" : `-${flag.shorthand}, `;
   const word = flag.word === "" ? "" : ` ${flag.word}`;
   const initial = flag.defaultText === "" ? "" : ` (default ${shownDefault(flag)})`;
-  const extension = flag.isExtension ? " [extension of kube-proxy-ts]" : "";
-  return `  ${short}--${flag.name}${word}${initial}${extension}\n${tableText([[flag.help]], " ".repeat(10), 120)}`;
+  return `${short}--${flag.name}${word}${initial}${flag.isExtension ? " [extension of kube-proxy-ts]" : ""}`;
+}
+
+function flagText([label, help]: readonly [string, string]): string {
+  return `  ${label.startsWith("--") ? "    " : ""}${label}\n${tableText([[help]], " ".repeat(10), 120)}`;
 }
 
 function shownDefault(flag: AnyFlag): string {
