@@ -5,6 +5,7 @@
  */
 
 import { type Clock, systemClock } from "../../async/clock.ts";
+import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import {
   type Nftables,
   NftError,
@@ -17,20 +18,22 @@ import type { Logger } from "../../logging/logger.ts";
 import { someOf } from "../../logging/some-of.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { Backend, FormerEndpoint, OnLostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
+import { restAfterLook } from "../shared/look-rest.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import { UNKNOWN_ADDRESSES } from "../shared/unknown-addresses.ts";
-import { bisectPorts, commitPorts, isAttributable } from "./bisect-ports.ts";
+import { commitAccepted, isAttributable } from "./accepted-table.ts";
 import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
 import { forgetCatchAlls, forgetClients } from "./flat/clients.ts";
 import { assessDamage, ForeignWarnings, OpenDamage } from "./foreign-damage.ts";
-import { formerEndpoints, setAside } from "./last-known-good.ts";
+import { formerEndpoints } from "./former-endpoints.ts";
 import type { LayoutName } from "./layout-name.ts";
 import { LAYOUTS, type Layout } from "./layouts.ts";
 import type { LocalhostRelay } from "./localhost-relay.ts";
 import type { NftablesMetrics } from "./metrics.ts";
 import { isAffinitySet, isOfServicePort, ownerIn, TABLE, TABLE_COMMENT } from "./names.ts";
 import { NO_FACTS, type PlanConfig, planFacts } from "./plan-options.ts";
+import type { InstalledPort } from "./port-objects.ts";
 import { PORTS_AT_ONCE, readPrepared } from "./preparation.ts";
 import { foreignBaseChains, planWhole, reconcile, repairSets, type WantedTable } from "./reconcile.ts";
 import { TableState } from "./table-state.ts";
@@ -72,6 +75,7 @@ export class NftablesBackend implements Backend {
   #isKnown = false;
   /** Service ports whose rules the kernel rejected in the last sync; they keep their last known good rules, if any. */
   readonly #refused: RefusedPorts;
+  #retryAtMs = 0;
   /** Chains and sets that other programs changed since the last sync began, or that this sync failed to write. */
   readonly #damage = new OpenDamage();
   #wasWatched = false;
@@ -126,7 +130,7 @@ export class NftablesBackend implements Backend {
     try {
       // Even a needless await costs a turn of the event loop, and a stream of changes makes hundreds of syncs a second.
       const { deferred } = this.#committer;
-      const isPartial = this.#isKnown && !input.isFullSync && !this.#mustLook;
+      const isPartial = this.#isKnown && !input.isFullSync && !this.#mustLook && !this.#isRetryDue(input);
       if (isPartial && deferred.size > 0) await this.#committer.deleteDeferred();
       isDone = isPartial && (await this.#partialSync(input, damaged, signal));
       if (!isDone) await this.#fullSync(input, signal);
@@ -147,6 +151,14 @@ export class NftablesBackend implements Backend {
     const failures = [...this.#refused.failures, ...(this.#knowsAddresses ? [] : [UNKNOWN_ADDRESSES])];
     const found = { noLocalEndpoints: this.#state.lacking, formerEndpoints: this.#former?.splice(0) ?? [] };
     return { failures, ...found, ...this.#committer.take(), wasFull: !isDone };
+  }
+
+  /** Whether rejected service ports are to be tried again, which takes a comparison of everything. */
+  #isRetryDue({ changedPorts, services }: SyncInput): boolean {
+    if (this.#refused.size === 0) return false;
+    const { clock = systemClock } = this.#options;
+    const isGone = (key: string) => this.#refused.has(key) && !services.has(key);
+    return clock.monotonicMs() >= this.#retryAtMs || [...changedPorts].some(isGone);
   }
 
   /** Deletes session affinity entries that lead to endpoints that are gone; the rules no longer lead there by then. */
@@ -226,39 +238,40 @@ export class NftablesBackend implements Backend {
     onLost({ ports: isOpen ? damage.ports : new Set() }, change.by?.name);
   }
 
-  /**
-   * Commits only the changed ports. Ports that were rejected before are retried after the others, so that one bad
-   * Service does not hold up the rest. Resolves to false when a full sync must take over.
-   */
+  /** Commits only the changed ports, without those that the kernel rejects. Resolves to false when a full sync must take over. */
   async #partialSync(input: SyncInput, damaged: ReadonlySet<string>, signal: AbortSignal): Promise<boolean> {
     const { nft, metrics, log } = this.#options;
     const draft = new TransactionDraft();
-    const options = this.#commitOptions(input, signal);
-    if (damaged.size > 0 && !(await repairSets(draft, damaged, { ...options, nft }))) return false;
-    const changed = [...input.changedPorts].filter((key) => !this.#refused.has(key));
-    // Damaged ports that are not in this portion may come with a later one.
-    const ofPorts = [...damaged].filter(isOfServicePort);
-    const left = ofPorts.filter((name) => !input.changedPorts.has(ownerIn(name) ?? ""));
-    const refusal = await commitPorts(changed, { ...options, rewrites: damaged }, draft);
-    if (refusal !== undefined) {
+    const state = this.#state;
+    if (damaged.size > 0 && !(await repairSets(draft, damaged, { state, nft, signal }))) return false;
+    const before = new Map<string, InstalledPort | undefined>();
+    for (const key of input.changedPorts) {
+      if (this.#refused.has(key)) continue;
+      before.set(key, state.installed(key));
+      state.change(draft, key, input, damaged);
+      if (isTurnDue()) await giveTurn(signal);
+    }
+    state.changeStatic(draft, damaged);
+    try {
+      await this.#committer.commit(draft);
+    } catch (error) {
+      if (!isAttributable(error)) throw error;
+      for (const [key, installed] of before) state.put(key, installed);
       metrics.syncFailures.inc();
-      log.error("nftables partial sync was refused, comparing all rules with the kernel's", refusal.reason);
+      log.error("nftables partial sync was refused, comparing all rules with the kernel's", error);
       return false;
     }
-    this.#damage.add(left);
-    if (this.#refused.size === 0) return true;
-    await bisectPorts(this.#refused.owners, { ...options, rewrites: new Set(ofPorts), refused: this.#refused });
-    // The damage of a port that is still rejected is repaired when the kernel accepts its new rules.
-    if (this.#refused.size > 0) this.#damage.add(ofPorts);
+    // Damaged ports that are not in this portion may come with a later one.
+    if (damaged.size > 0) {
+      const ofPorts = [...damaged].filter(isOfServicePort);
+      this.#damage.add(ofPorts.filter((name) => !input.changedPorts.has(ownerIn(name) ?? "")));
+    }
     return true;
   }
 
-  #commitOptions(served: SyncInput, signal: AbortSignal) {
-    const commit = (draft: TransactionDraft) => this.#committer.commit(draft);
-    return { state: this.#state, served, commit, signal };
-  }
-
   async #fullSync(input: SyncInput, signal: AbortSignal): Promise<void> {
+    const { clock = systemClock, syncPeriodMs = SYNC_PERIOD_MS } = this.#options;
+    const startMs = clock.monotonicMs();
     this.#isKnown = false;
     const isLook = this.#mustLook;
     this.#mustLook = false;
@@ -278,6 +291,8 @@ export class NftablesBackend implements Backend {
       }
     }
     this.#isKnown = true;
+    const endMs = clock.monotonicMs();
+    this.#retryAtMs = endMs + restAfterLook(endMs - startMs, syncPeriodMs);
   }
 
   /** Rejects with `conflict` if another program changed the ruleset in the meantime. */
@@ -291,7 +306,7 @@ export class NftablesBackend implements Backend {
     const options = { deferred: this.#committer.deferred, signal };
     const { nft, portsAtOnce = PORTS_AT_ONCE } = this.#options;
     const read = (expected?: NftExpectation) => this.#read(expected);
-    const commit = (draft: TransactionDraft) => this.#committer.commit(draft);
+    const commit = (part: TransactionDraft) => this.#committer.commit(part);
     let content = await readPrepared(wanted, state, { ...options, commit, portsAtOnce, nft, read });
     this.#noteForeign(content);
     this.#former ??= (content && (await this.#formerEndpoints(content, wanted, input))) ?? [];
@@ -312,20 +327,19 @@ export class NftablesBackend implements Backend {
         throw new NftError("denied", message, error.operation, { cause: error });
       }
       if (!isAttributable(error)) throw error;
-      this.#options.log.error("nftables full sync was refused, searching for the service port at fault", error);
+      // Finding what rejected ports have in the kernel takes a listing of all elements.
+      const isCompared = [...(content?.sets.values() ?? [])].some(({ others }) => others !== undefined);
+      if (isCompared) content = await this.#read();
+      this.#state = await commitAccepted({ draft, state, error }, content, wanted, {
+        ...options,
+        services: input.services,
+        before: this.#state,
+        refused: this.#refused,
+        read,
+        commit: (attempt, generation) => this.#committer.commit(attempt, generation),
+      });
+      await this.#wake(content);
     }
-    // Finding what rejected ports have in the kernel takes a listing of all elements.
-    const isCompared = [...(content?.sets.values() ?? [])].some(({ others }) => others !== undefined);
-    if (isCompared) content = await this.#read();
-    const others = await setAside(draft, content, wanted, {
-      ...options,
-      services: input.services,
-      before: this.#state,
-    });
-    await this.#committer.commit(others.draft, content?.generation);
-    await this.#wake(content);
-    this.#state = others.state;
-    await bisectPorts(others.aside, { ...this.#commitOptions(input, signal), refused: this.#refused });
   }
 
   /**

@@ -12,7 +12,7 @@ import type {
   NftTableContent,
 } from "../../kernel/nftables/nftables.ts";
 import { type NftSet, targetsOf } from "../../kernel/nftables/ruleset.ts";
-import { isAttributable } from "./bisect-ports.ts";
+import { isAttributable } from "./accepted-table.ts";
 import { TransactionDraft } from "./draft.ts";
 import { SETS, TABLE_COMMENT } from "./names.ts";
 import { type DifferenceOptions, expectationOf, hasOurShape, type WantedTable } from "./reconcile.ts";

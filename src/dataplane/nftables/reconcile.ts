@@ -23,7 +23,7 @@ import type { SyncInput } from "../../sync/backend.ts";
 import { type ChainPresence, sameElement, TransactionDraft } from "./draft.ts";
 import { isOurChain, isOurSet, sharedSetOfAny } from "./layouts.ts";
 import { protocolCounted } from "./localhost-node-ports.ts";
-import { AFFINITY_SET, isAffinitySet, isServiceChain, TABLE_COMMENT } from "./names.ts";
+import { AFFINITY_SET, isAffinitySet, isServiceChain, ownerIn, TABLE_COMMENT } from "./names.ts";
 import { chainDigest, type DesiredPort, digestOf, type InstalledPort, installedPort } from "./port-objects.ts";
 import type { StaticPlan } from "./table-plan.ts";
 import { type TablePremises, TableState } from "./table-state.ts";
@@ -31,7 +31,7 @@ import { type TablePremises, TableState } from "./table-state.ts";
 /** The wanted table. A service port is in `ports` or in `kept`. */
 export interface WantedTable extends TablePremises {
   readonly ports: ReadonlyMap<string, DesiredPort>;
-  /** Service ports that for now stay as they are in the kernel. */
+  /** By key: shared elements of service ports that stay as they are in the kernel, as do chains and sets named after them. */
   readonly kept: ReadonlyMap<string, InstalledPort>;
 }
 
@@ -93,7 +93,7 @@ export function expectationOf(state: TableState): NftExpectation {
  */
 export async function reconcile(
   content: NftTableContent | undefined,
-  { ports, kept }: WantedTable,
+  { layout, ports, kept }: WantedTable,
   state: TableState,
   { deferred, signal }: ReconcileOptions,
 ): Promise<TransactionDraft> {
@@ -126,10 +126,9 @@ export async function reconcile(
     if (hasOtherPolicy(usable, chain)) draft.add("add-chains", { kind: "add-chain", chain: head });
     write(chain, digestOf(chain));
   }
-  for (const installed of kept.values()) {
-    for (const name of installed.chains.keys()) chains.add(name);
-    for (const name of installed.affinitySets.keys()) sets.add(name);
-  }
+  // What another layout has for a service port is deleted with its sets.
+  const isKept = (name: string) =>
+    layout.hasPortChains === true && kept.has(ownerIn(name) ?? "") && !deferred.has(name);
   for (const [owner, desired] of ports) {
     for (const set of desired.setObjects) {
       sets.add(set.name);
@@ -154,12 +153,12 @@ export async function reconcile(
   for (const [name, { ruleDigests }] of usable?.chains ?? []) {
     // A chain that another program renamed still has our rules.
     const isOurs = isOurChain(name) || ruleDigests.some((digest) => digest !== undefined);
-    if (!isOurs || chains.has(name)) continue;
+    if (!isOurs || chains.has(name) || isKept(name)) continue;
     if (ruleDigests.length > 0) draft.emptyChain(name);
     if (!deferred.has(name)) draft.deleteChain(name);
   }
   for (const name of usable?.sets.keys() ?? []) {
-    if (!isOurSet(name) || sets.has(name) || deferred.has(name)) continue;
+    if (!isOurSet(name) || sets.has(name) || deferred.has(name) || isKept(name)) continue;
     if (isAffinitySet(name)) draft.deleteSet(name);
     else draft.deleteSharedSet(name);
   }
@@ -171,11 +170,7 @@ export async function reconcile(
  * renamed: after a rename by another program, a rule of ours may no longer lead to the chain that it should. Targets of
  * anonymous maps are not read: the chain of such a map also has a rule to each of its targets.
  */
-export function presenceOf(
-  content: NftTableContent | undefined,
-  chain: NftChain,
-  digest: string,
-): ChainPresence | undefined {
+function presenceOf(content: NftTableContent | undefined, chain: NftChain, digest: string): ChainPresence | undefined {
   const present = content?.chains.get(chain.name);
   if (present === undefined) return "absent";
   const { ruleDigests, targets = [] } = present;

@@ -144,6 +144,42 @@ test("a refused port costs the others one small transaction of its own", async (
   assert.equal(metrics.syncFailures, 2);
 });
 
+test("a refused port is tried again in a twentieth of the time, for that compares everything", async () => {
+  const { a, b } = first();
+  const model = newModel();
+  const { rig } = model;
+  for (const one of [a, b]) model.set(one, [remote("10.180.0.1")]);
+  const allow = refuseRules(model, [clusterChain(a)]);
+  rig.kernel.afterNextRead(async () => {
+    rig.nowMs += 100;
+  });
+  await rig.sync();
+  allow();
+  rig.nowMs += 1899;
+  model.setEndpoints(b, [remote("10.180.0.2")]);
+  const { failures, wasFull } = await rig.sync();
+  assert.deepEqual([failures.length, wasFull], [1, false]);
+  rig.nowMs += 1;
+  assert.deepEqual((await rig.sync()).failures, []);
+  await assertAsFromNothing(model);
+});
+
+test("a refused port that is deleted is gone at once", async () => {
+  const { a, b } = first();
+  const model = newModel();
+  for (const one of [a, b]) model.set(one, [remote("10.180.0.1")]);
+  await model.rig.sync();
+  refuseRules(model, [clusterChain(a)]);
+  model.setEndpoints(a, [remote("10.180.0.2")]);
+  model.rig.kernel.afterNextRead(async () => {
+    model.rig.nowMs += 100;
+  });
+  assert.equal((await model.rig.sync()).failures.length, 1);
+  model.delete(a);
+  assert.deepEqual((await model.rig.sync()).failures, []);
+  await assertAsFromNothing(model);
+});
+
 test("a refused port that is deleted is a failure no more", async () => {
   const { a } = first();
   const model = newModel();

@@ -73,20 +73,16 @@ export class TableState {
   }
 
   /**
-   * Adds to a draft the static changes that follow from changed ports, and records them as installed. If the
-   * transaction is rejected and the ports are put back, the returned function undoes that too.
+   * Adds to a draft the static changes that follow from changed ports, and records them as installed.
    *
    * @param rewrites names of chains to write even if they are believed to be right.
    */
-  changeStatic(draft: TransactionDraft, rewrites: ReadonlySet<string> = NO_NAMES): () => void {
+  changeStatic(draft: TransactionDraft, rewrites: ReadonlySet<string> = NO_NAMES): void {
     const before = this.#static;
     const isNews = before?.version !== this.#owners.setsVersion;
     if (before !== undefined && (isNews || rewrites.size > 0)) {
       changeStatic(draft, before.plan, this.settleStatic(), rewrites);
     }
-    return () => {
-      this.#static = before;
-    };
   }
 
   /** Counts of the ports with a Local policy and no local endpoints. */
@@ -202,7 +198,7 @@ export class TableState {
 
   /**
    * Adds to a draft the change of one port from its installed to its wanted state, and records it as installed. If the
-   * transaction is rejected, {@link TableState.put} undoes it; several ports can be put back in any order.
+   * transaction is rejected, everything must be planned again.
    *
    * @param rewrites names of chains and affinity sets to write even if they are believed to be right.
    */
