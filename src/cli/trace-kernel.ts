@@ -88,8 +88,8 @@ export async function withLiveSockets(
     const live = await sockets?.live(family, config);
     if (sockets !== undefined && live?.ok === true) {
       const ownName = nodeNameIn([], config);
-      const podAt = (_address: unknown, podNode: string | undefined) =>
-        podNode === ownName ? { inInterface: undefined } : undefined;
+      const podAt = (address: IpAddress, podNode: string | undefined) =>
+        podNode === ownName || live.pods.has(address) ? { inInterface: undefined } : undefined;
       return { ...rules, dumps: [...rules.dumps, sockets.chain(live)], podAt };
     }
     // A failure matters only in the configured mode.

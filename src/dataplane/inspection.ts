@@ -123,6 +123,10 @@ export type LiveSockets =
       readonly own: ReadonlySet<IpAddress>;
       /** The node's addresses at which node ports answer. */
       readonly answering: readonly IpAddress[];
+      /** How many pods' network namespaces are redirected, beside the host's. */
+      readonly ledPods: number;
+      /** Addresses of the network namespaces that can be seen, and whether their sockets are redirected. */
+      readonly pods: ReadonlyMap<IpAddress, boolean>;
     }
   /** The reason in words. */
   | { readonly ok: false; readonly reason: string };

@@ -34,6 +34,8 @@ test("what is read is compared", async () => {
     sockets: new Map([["TCP 10.96.0.1:80", LED]]),
     own: new Set<never>(),
     answering: [],
+    ledPods: 3,
+    pods: new Map<never, boolean>(),
   } as const;
   const found = await differences(live);
   assert.deepEqual(found.unread, []);

@@ -1,5 +1,5 @@
 /** Where a node's sockets are redirected, against where they should be: differences, each with its service port. */
-import type { LedSocket, WantedSocket } from "../dataplane/inspection.ts";
+import type { LedSocket, LiveSockets, WantedSocket } from "../dataplane/inspection.ts";
 import { socketLines } from "../dataplane/socket-words.ts";
 import { joinHostPort } from "../net/ip.ts";
 import type { OwnedDifference } from "./diff-dumps.ts";
@@ -71,8 +71,8 @@ export async function withSockets(
   explanations: readonly PortExplanation[],
   warn: (message: string) => void,
 ): Promise<readonly PortExplanation[]> {
-  const found = new Map<string, ReadonlyMap<string, LedSocket>>();
-  for await (const { family, live } of liveSockets(cluster, warn)) found.set(family, live.sockets);
+  const found = new Map<string, Extract<LiveSockets, { ok: true }>>();
+  for await (const { family, live } of liveSockets(cluster, warn)) found.set(family, live);
   return explanations.map((own) => {
     const live = found.get(own.family);
     if (live === undefined) return own;
@@ -80,8 +80,9 @@ export async function withSockets(
       // The frontend belongs to another service port.
       if (one.owner !== null) return one;
       const place = one.address === null ? `*:${one.port}` : joinHostPort(one.address, one.port);
-      const led = live.get(`${own.protocol} ${place}`);
-      return { ...one, sockets: led === undefined ? ["takes the rules"] : socketLines(led) };
+      const led = live.sockets.get(`${own.protocol} ${place}`);
+      const whose = led?.clients === "all" ? [`for the node and ${live.ledPods} pods`] : [];
+      return { ...one, sockets: led === undefined ? ["takes the rules"] : [...socketLines(led), ...whose] };
     });
     return { ...own, frontends };
   });

@@ -49,14 +49,18 @@ async function explained(live: LiveSockets) {
 test("each address says where the kernel leads sockets", async () => {
   const port = makeService({}).ports[0]?.port;
   const sockets = new Map([[`TCP 10.96.0.1:${port}`, LED]]);
-  const { ports, warnings } = await explained({ ok: true, sockets, own: new Set(), answering: [] });
+  const rest = { own: new Set<never>(), answering: [], pods: new Map<never, boolean>() };
+  const { ports, warnings } = await explained({ ok: true, sockets, ledPods: 3, ...rest });
   assert.deepEqual(warnings, []);
   assert.deepEqual(
     ports.flatMap(({ frontends }) => frontends.map((one) => one.sockets)),
-    [["leads to 10.1.0.1:80", "leads to 10.1.0.2:80"], ["takes the rules"]],
+    [["leads to 10.1.0.1:80", "leads to 10.1.0.2:80", "for the node and 3 pods"], ["takes the rules"]],
   );
   const [text] = ports.map((one) => explanationText(one));
-  assert.match(text ?? "", /^ {4}the kernel now, at connect\(\): leads to 10\.1\.0\.1:80, 10\.1\.0\.2:80$/m);
+  assert.match(
+    text ?? "",
+    /^ {4}the kernel now, at connect\(\): leads to 10\.1\.0\.1:80, 10\.1\.0\.2:80; for the node and 3 pods$/m,
+  );
   assert.match(text ?? "", /^ {4}the kernel now, at connect\(\): takes the rules$/m);
 });
 

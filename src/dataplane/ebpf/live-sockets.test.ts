@@ -88,6 +88,31 @@ test("maps that no process has kept for long decide nothing, and that is said in
   );
 });
 
+test("pods that can be seen are led or not, as the maps have it", async (t) => {
+  const { node } = await scene(t);
+  const { pins } = memoryBpf(node.machine);
+  const others = [21n, 22n].map((cookie) => ({
+    cookie,
+    devices: [{ here: [], addresses: [ip(`10.180.0.${cookie}`)] }],
+  }));
+  const read = () => decidedBy(pins, PIN_FOLDER, "IPv4", { own: new Set(), nowNs: 0n, others });
+  const [maps] = node.mapsAt("connect4");
+  maps?.get("led_netns4")?.update(new Uint8Array(BigUint64Array.of(22n).buffer), new Uint8Array(8));
+  const live = read();
+  assert.ok(live.ok);
+  const [notLed, led] = [ip("10.180.0.21"), ip("10.180.0.22")];
+  assert.deepEqual(
+    [live.ledPods, live.pods],
+    [
+      1,
+      new Map([
+        [notLed, false],
+        [led, true],
+      ]),
+    ],
+  );
+});
+
 test("node ports are led at the addresses that the maps have, and at no others of the host", async (t) => {
   const { cluster, process: proxy, decided } = await scene(t);
   cluster.set(port("np", "10.96.0.6", { nodePort: 30_080 }), endpointsOf(7));

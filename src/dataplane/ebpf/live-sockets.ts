@@ -8,6 +8,7 @@ import type { BpfPins } from "../../kernel/bpf/bpf.ts";
 import { kernelBpf } from "../../kernel/bpf/kernel-bpf.ts";
 import { EndpointLists } from "../../kernel/bpf/socket-balancer/endpoint-lists.ts";
 import { FRONTEND_KEY, frontendWords, HOST_ONLY, NO_ENDPOINTS } from "../../kernel/bpf/socket-balancer/maps.ts";
+import { type OtherNamespace, otherNamespaces } from "../../kernel/linked-namespaces.ts";
 import { ownNetnsCookie } from "../../kernel/netns-cookie.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
 import { messageOf } from "../../logging/message-of.ts";
@@ -20,6 +21,7 @@ import { destinationsOf, LISTS } from "./installed.ts";
 import { pinFolderOf } from "./node-pins.ts";
 import { closeAll, memoryOf } from "./open-maps.ts";
 import { leadsLocalhost } from "./packet-path.ts";
+import { ledIn } from "./pod-namespaces.ts";
 import { socketChain } from "./socket-chain.ts";
 import { SocketPins } from "./socket-pins.ts";
 import { PASS_ALL, planSocket, type SocketPlan, type Treatment, treatmentOf } from "./socket-plan.ts";
@@ -29,12 +31,19 @@ type SocketNode = Pick<OfflineNode, "name" | "zone"> & {
   readonly state: Pick<OfflineNode["state"], "services" | "endpoints">;
 };
 
+interface KnownNode {
+  readonly own: ReadonlySet<IpAddress>;
+  readonly nowNs: bigint;
+  /** Other network namespaces, as far as they can be seen. */
+  readonly others?: readonly Pick<OtherNamespace, "cookie" | "devices">[];
+}
+
 /** What a family's pinned maps currently decide. @param root folder of the network namespace. */
 export function decidedBy(
   pins: BpfPins,
   root: string,
   family: IpFamily,
-  { own, nowNs }: { readonly own: ReadonlySet<IpAddress>; readonly nowNs: bigint },
+  { own, nowNs, others = [] }: KnownNode,
 ): LiveSockets {
   const folder = `${root}/${family}`;
   const maps = new SocketPins(pins, root, family).findMaps();
@@ -62,7 +71,12 @@ export function decidedBy(
         affinitySeconds,
       });
     }
-    return { ok: true, sockets, answering: memory.nodeAddresses.entries().map(([key]) => ipFromBytes(key)), own };
+    const led = ledIn(memory);
+    const pods = others.flatMap(({ cookie, devices }) =>
+      devices.flatMap(({ addresses }) => addresses.map((address) => [address, led.has(cookie)] as const)),
+    );
+    const answering = memory.nodeAddresses.entries().map(([key]) => ipFromBytes(key));
+    return { ok: true, sockets, answering, own, ledPods: led.size, pods: new Map(pods) };
   } finally {
     for (const some of Object.values(maps)) closeAll(some ?? {});
   }
@@ -141,7 +155,8 @@ async function live(family: IpFamily, config: KubeProxyConfig): Promise<LiveSock
       return { ok: false, reason: `nothing is pinned in ${folder.path}/${family}` };
     }
     const own = new Set(await localAddresses(family));
-    const live = decidedBy(pins, folder.path, family, { own, nowNs: process.hrtime.bigint() });
+    const others = await otherNamespaces().catch(() => []);
+    const live = decidedBy(pins, folder.path, family, { own, nowNs: process.hrtime.bigint(), others });
     return live.ok ? { ...live, sockets: forClients(live.sockets, config) } : live;
   } catch (error) {
     return { ok: false, reason: messageOf(error) };
@@ -169,5 +184,5 @@ export function plannedSockets(node: OfflineNode, config: KubeProxyConfig): Dump
 export const ebpfSockets: SocketInspection = {
   live,
   wanted: (node, config, own) => forClients(wantedSockets(node, config, own), config),
-  chain: ({ sockets, answering }) => socketChain(sockets, answering, "sockets, by the pinned maps"),
+  chain: ({ sockets, answering, pods }) => socketChain(sockets, answering, "sockets, by the pinned maps", pods),
 };

@@ -28,12 +28,12 @@ const sockets = new Map<string, LedSocket>([
 const NODE = ip("192.168.0.2");
 const POD = ip("10.1.0.1");
 
-function fates(place: string, more: Partial<PacketQuestion> = {}): string[] {
+function fates(place: string, more: Partial<PacketQuestion> = {}, pods?: Parameters<typeof socketChain>[3]): string[] {
   const [protocol = "", destination = "", port = ""] = place.split(" ");
   const ends = { source: NODE, sourcePort: undefined, destination: ip(destination), destinationPort: Number(port) };
   const packet = newPacket({ family: "IPv4", protocol, inInterface: "", ...ends, ...more });
   const root = walkDumps(
-    [socketChain(sockets, [NODE, ip("127.0.0.1")], "sockets")],
+    [socketChain(sockets, [NODE, ip("127.0.0.1")], "sockets", pods)],
     packet,
     nodeFacts({ addresses: [NODE] }),
     {
@@ -83,6 +83,21 @@ test("pods: what leads the host alone is not theirs, and one that gets itself se
     "50.0 % sent to 10.1.0.1:80, from 10.1.0.1 (kept)",
     "50.0 % sent to 10.1.0.2:80, from 10.1.0.1 (kept)",
   ]);
+});
+
+test("a pod whose network namespace is not led takes the rules; of one that is not seen both ways are shown", () => {
+  const ofPod = { source: POD, inInterface: "veth0", origin: "socket" } as const;
+  const led = ["50.0 % sent to 10.1.0.1:80, from 10.1.0.1 (kept)", "50.0 % sent to 10.1.0.2:80, from 10.1.0.1 (kept)"];
+  const byRules = "100.0 % sent to 10.96.0.1:80, from 10.1.0.1 (kept)";
+  for (const [pods, wanted] of [
+    [new Map([[POD, true]]), led],
+    [new Map([[POD, false]]), [byRules]],
+    [new Map(), [byRules, ...led]],
+  ] as const) {
+    assert.deepEqual(fates("tcp 10.96.0.1 80", ofPod, pods).toSorted(), wanted.toSorted());
+    assert.deepEqual(fates("tcp 10.96.0.1 80", {}, pods), LED_FATES, "the node is always led");
+  }
+  assert.match(fates("tcp 10.96.0.2 80", ofPod, new Map([[POD, false]])).join(), /sent to 10\.96\.0\.2/);
 });
 
 test("a client that may be remembered may get its old endpoint", () => {

@@ -10,11 +10,15 @@ import { whichOf } from "../../trace/question.ts";
 import type { LedSocket } from "../inspection.ts";
 import { socketText } from "../socket-words.ts";
 
-/** @param sockets by address, as in `LiveSockets`. @param answering the node's addresses that serve node ports. */
+/**
+ * @param sockets by address, as in `LiveSockets`. @param answering the node's addresses that serve node ports.
+ * @param pods whether sockets at these addresses are redirected. @default what is planned, for those that will be
+ */
 export function socketChain(
   sockets: ReadonlyMap<string, LedSocket>,
   answering: readonly IpAddress[],
   name: string,
+  pods?: ReadonlyMap<IpAddress, boolean>,
 ): Dump {
   // As in nftables mode, not at loopback addresses.
   const own = new Set(answering.filter((address) => !isLoopback(address)));
@@ -36,40 +40,55 @@ export function socketChain(
         entries: sockets,
         asks: () => asked,
         placeOf,
-        ruleOf: (place, led) => ruleOf(place, led, facts, clients),
+        ruleOf: (place, led) => ruleOf(place, led, { facts, clients, pods }),
       }),
     ],
   };
 }
 
-function ruleOf(place: string, led: LedSocket, facts: NodeFacts, clients: RememberedLists | undefined): Rule {
-  const text = `${place} ${socketText(led)}`;
-  return {
-    text,
-    steps: [{ text, asks: [], isAction: true, run: (packet) => decision(place, led, packet, facts, clients) }],
-  };
+/** What a choice at the socket depends on beside the socket. */
+interface Surroundings {
+  readonly facts: NodeFacts;
+  readonly clients: RememberedLists | undefined;
+  readonly pods: ReadonlyMap<IpAddress, boolean> | undefined;
 }
 
-function decision(
-  place: string,
-  { clients: led, isRefused, endpoints, affinitySeconds }: LedSocket,
-  packet: Packet,
-  facts: NodeFacts,
-  clients: RememberedLists | undefined,
-): StepResult {
-  const accept = { kind: "verdict", verdict: { kind: "accept" } } as const;
-  const isOfOthers = led === "none" || (led === "host" && packet.inInterface !== "");
+const ACCEPT = { kind: "verdict", verdict: { kind: "accept" } } as const;
+
+function ruleOf(place: string, led: LedSocket, around: Surroundings): Rule {
+  const text = `${place} ${socketText(led)}`;
+  return { text, steps: [{ text, asks: [], isAction: true, run: (packet) => decision(place, led, packet, around) }] };
+}
+
+function decision(place: string, led: LedSocket, packet: Packet, around: Surroundings): StepResult {
+  const isPod = packet.inInterface !== "";
+  const isOfOthers = led.clients === "none" || (led.clients === "host" && isPod);
   // The rules reject datagrams.
-  if (isOfOthers || (isRefused && packet.protocol !== "tcp"))
-    return { ...accept, said: "nothing is decided here: it takes the rules" };
+  if (isOfOthers || (led.isRefused && packet.protocol !== "tcp"))
+    return { ...ACCEPT, said: "nothing is decided here: it takes the rules" };
+  const isLed = !isPod || around.pods === undefined || around.pods.get(packet.source);
+  const no = { ...ACCEPT, said: `sockets of ${packet.source} are not redirected: it takes the rules` };
+  if (isLed === false) return no;
+  const yes = choice(place, led, packet, around);
+  return isLed === true ? yes : { kind: "unknown", question: `sockets of ${packet.source} are redirected`, yes, no };
+}
+
+function choice(
+  place: string,
+  { isRefused, endpoints, affinitySeconds }: LedSocket,
+  packet: Packet,
+  { facts, clients, pods }: Surroundings,
+): StepResult {
   if (isRefused) return { kind: "verdict", verdict: { kind: "reject", answer: "connection refused" } };
+  const isHost = packet.inInterface === "";
+  const condition = isHost || pods !== undefined ? "" : ", if its network namespace is recognised as a pod's";
   const ends = endpoints.flatMap((endpoint) => {
     const end = parseHostPort(endpoint);
     if (end === undefined) return [];
     // The node uses its address towards the endpoint as the source, if that is known.
-    const source = packet.inInterface === "" ? facts.ownAddressTowards(end.address) : undefined;
+    const source = isHost ? facts.ownAddressTowards(end.address) : undefined;
     const asking = askingFor({ ...packet, source: source ?? packet.source }, end.address, end.port);
-    const result = { ...accept, packet: asking, said: `the socket asks for ${endpoint}` };
+    const result = { ...ACCEPT, packet: asking, said: `the socket asks for ${endpoint}${condition}` };
     return [{ end: endpoint, odds: 1 / endpoints.length, result }];
   });
   if (affinitySeconds === 0) return { kind: "choice", options: ends };
