@@ -85,7 +85,11 @@ beside what is simulated for them.
     "--timeout SECONDS": "with --live: how long (default 30)",
   },
   "\n",
-  { "-v, --verbose": "rules that do not match, too, and why", ...FORM_AND_HELP },
+  {
+    "--all": "every way through the rules, step by step (default: 20 lines)",
+    "-v, --verbose": "these, with the rules that do not match, and why",
+    ...FORM_AND_HELP,
+  },
   `
 Examples:
   kube-proxy trace --from pod --to 10.96.0.10:80 -f examples --node node-a
@@ -124,7 +128,11 @@ export async function trace(
       return await untilInterrupted((interruption) => liveTrace(live, output, interruption));
     }
     const report = await traced(options, { objects, ends, sysdump }, input, warner(output));
-    output.out(form === "json" ? jsonText(traceData(report)) : painted(traceText(report), output.terminal));
+    output.out(
+      form === "json"
+        ? jsonText(traceData(report))
+        : painted(traceText(report, values.all || values.verbose), output.terminal),
+    );
     return EXIT_SUCCESS;
   });
 }

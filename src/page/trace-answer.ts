@@ -16,9 +16,10 @@ import { familyOf, type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
 import { protocolName } from "../net/protocol.ts";
 import { walkDumps } from "../trace/dump/walk-dumps.ts";
 import { nodeFacts } from "../trace/facts.ts";
-import { type Branch, outcomesOf, TooManyWaysError, type TraceEvent, type TraceNode } from "../trace/netfilter/tree.ts";
+import { type Branch, TooManyWaysError, type TraceEvent, type TraceNode } from "../trace/netfilter/tree.ts";
 import { newPacket, type PacketQuestion } from "../trace/packet.ts";
-import { fateShares, fateText, oddsText, packetText } from "../trace/report/fate-text.ts";
+import { answerOf } from "../trace/report/answer.ts";
+import { fateText, oddsText, packetText } from "../trace/report/fate-text.ts";
 import { flatBranches } from "../trace/report/flat-fork.ts";
 import { stepWords } from "../trace/report/text.ts";
 import type { TraceAnswer, TraceStep, TraceSteps } from "./answers.ts";
@@ -88,7 +89,13 @@ export async function traceAnswer<Family extends Pick<LiveFamily, "family">>(
         `addresses of the node: ${whole.hostAddresses.join(", ") || "none but loopback"}`,
         ...(await loopbackNotes(node, daemon.config, { address: destination, port, protocol })),
       ],
-      outcomes: fateShares(outcomesOf(root)).map(({ odds, ...share }) => ({ ...share, odds: oddsText(odds) })),
+      outcomes: answerOf(root).groups.flatMap(({ condition, shares }) =>
+        shares.map(({ text, odds }) => ({
+          text,
+          odds: oddsText(odds),
+          assumptions: condition === "" ? [] : [condition],
+        })),
+      ),
       steps: stepsOf(root),
     };
   } catch (error) {

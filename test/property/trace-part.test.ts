@@ -62,7 +62,7 @@ async function tracers(
     const packet = newPacket({ family, protocol, source, inInterface: source === NODE[family] ? "" : "cni0", ...ends });
     try {
       const root = walkDumps(dumps, packet, facts, { knowsClients: false, knowsDynamicSets: false, record });
-      return traceText({ packet, rules: "", notes: [], root });
+      return traceText({ packet, rules: "", notes: [], root }, true);
     } catch (error) {
       if (error instanceof TooManyWaysError) return "too many ways";
       throw error;

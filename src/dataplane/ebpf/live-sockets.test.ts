@@ -9,9 +9,8 @@ import { ip } from "../../model/testing/records.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { walkDumps } from "../../trace/dump/walk-dumps.ts";
 import { nodeFacts } from "../../trace/facts.ts";
-import { outcomesOf } from "../../trace/netfilter/tree.ts";
 import { newPacket } from "../../trace/packet.ts";
-import { fateShares } from "../../trace/report/fate-text.ts";
+import { answerOf } from "../../trace/report/answer.ts";
 import { decidedBy, ebpfSockets, wantedSockets } from "./live-sockets.ts";
 import { PIN_FOLDER, PinnedNode } from "./testing/pinned-node.ts";
 
@@ -130,7 +129,9 @@ test("node ports are led at the addresses that the maps have, and at no others o
     const packet = newPacket({ family: "IPv4", protocol: "tcp", inInterface: "", ...ends });
     const facts = nodeFacts({ addresses: [...live.own] });
     const root = walkDumps([ebpfSockets.chain(live)], packet, facts, { knowsClients: false, knowsDynamicSets: false });
-    return fateShares(outcomesOf(root)).map(({ text }) => text);
+    return answerOf(root)
+      .groups.flatMap(({ shares }) => shares)
+      .map(({ text }) => text);
   };
   assert.deepEqual(fatesAt("192.168.0.2"), ["sent to 10.180.1.7:8080, from 192.168.0.2 (kept)"]);
   assert.match(fatesAt("198.51.100.9").join(), /^delivered to a process of the node/);

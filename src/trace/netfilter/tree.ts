@@ -16,6 +16,12 @@ export type Fate =
   /** It depends on something that is not understood or not known. */
   | { readonly kind: "uncertain"; readonly because: string; readonly by?: string };
 
+/** What a match says that has no action. */
+export const IDLE = "matches, and does nothing";
+
+/** Why the fate of a client that session affinity remembers is uncertain. */
+export const EARLIER_CONNECTIONS = "it goes to the endpoint of the client's earlier connections";
+
 export type TraceEvent =
   /** `virtual switch` on Windows, which has no hooks. */
   | { readonly kind: "stage"; readonly stage: Stage | "virtual switch"; readonly packet: Packet }

@@ -1,11 +1,10 @@
 /**
- * Sends a packet through the hooks of a node as the kernel does (reference iptables.md §2, nftables.md §2): all base chains of
- * a hook in order, nat chains only for the first packet of a connection, and routing between the hooks.
+ * A packet's way through a node's hooks, as in the kernel (reference iptables.md §2, nftables.md §2). Nat chains see a connection's first packet alone.
  */
 import { isLocalQuestion, type NodeFacts } from "../facts.ts";
 import type { Packet } from "../packet.ts";
 import { whichOf } from "../question.ts";
-import { branchesOf, eitherWay } from "./branches.ts";
+import { branchesOf, denied, eitherWay } from "./branches.ts";
 import { chainName, type EffectOf, firstText, isIdle, nextChains, programOf } from "./calling-order.ts";
 import { tellOfChain, tellOfChange, tellOfStep } from "./observer.ts";
 import {
@@ -23,6 +22,7 @@ import {
 } from "./program.ts";
 import {
   type Fate,
+  IDLE,
   type Outcome,
   outcomesOf,
   TooManyWaysError,
@@ -129,7 +129,7 @@ class Machine {
           return this.#decide(walk, rule, at, result);
       }
     }
-    if (!rule.steps.some(({ isAction }) => isAction === true)) this.#noteMatch(walk, rule, "matches, and does nothing");
+    if (!rule.steps.some(({ isAction }) => isAction === true)) this.#noteMatch(walk, rule, IDLE);
     this.#nextRule(walk);
     return false;
   }
@@ -297,7 +297,7 @@ class Machine {
     if (onlyIf !== undefined && !walk.answers.has(onlyIf) && !isIdle(base, walk.packet, effectOf)) {
       const branches = [true, false].map((isYes): Branch => {
         const answers = new Map(walk.answers).set(onlyIf, isYes);
-        return { label: isYes ? onlyIf : `not: ${onlyIf}`, walk: { ...walk, answers } };
+        return { label: isYes ? onlyIf : denied(onlyIf), walk: { ...walk, answers } };
       });
       return this.#fork(walk, `whether ${onlyIf}`, branches);
     }

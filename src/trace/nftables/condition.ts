@@ -25,15 +25,18 @@ export function compileCondition({ op, left, right }: JsonObject, text: string, 
       case "none":
         return NO_MATCH;
       case "maybe":
-      case "unknown":
+      case "unknown": {
+        const place = /^the interface that (it .* by)$/.exec(reading.what)?.[1];
+        const name = textOf(right);
         if (reading.kind === "unknown" && reading.typeOf !== undefined && wanted === "local") {
-          const isLocal = isLocalQuestion(reading.typeOf);
-          return op === "!=" ? inverse(question(isLocal)) : question(isLocal);
+          return asked(op, isLocalQuestion(reading.typeOf));
         }
+        if (place !== undefined && name !== undefined && !name.startsWith("@")) return asked(op, `${place} ${name}`);
         return question(`${text} (${reading.what} is not known)`);
+      }
       case "value": {
         const holds = test(reading.parts);
-        if (typeof holds === "string") return question(holds);
+        if (typeof holds === "string") return asked(op, holds);
         return holds ? GO_ON : NO_MATCH;
       }
     }
@@ -55,6 +58,11 @@ export function compileCondition({ op, left, right }: JsonObject, text: string, 
 
 function question(text: string): StepResult & { kind: "unknown" } {
   return { kind: "unknown", question: text, yes: GO_ON, no: NO_MATCH };
+}
+
+/** The same question for a rule and its opposite, so that a walk asks it once. */
+function asked(op: unknown, statement: string): StepResult {
+  return op === "!=" ? inverse(question(statement)) : question(statement);
 }
 
 function inverse({ yes, no, ...result }: StepResult & { kind: "unknown" }): StepResult {
@@ -105,7 +113,7 @@ function comparedWith(op: unknown, pattern: Pattern): Pattern {
 function inverted(test: Test): Test {
   return (parts) => {
     const holds = test(parts);
-    return typeof holds === "string" ? `not: ${holds}` : !holds;
+    return typeof holds === "string" ? holds : !holds;
   };
 }
 
@@ -115,7 +123,7 @@ function isIn(index: SetIndex | undefined, name: string): Test {
     if (index === undefined) return `${value} is in ${name}, which was not given`;
     if (index.lookup(parts) !== undefined) return true;
     if (index.isUnclear) return `${value} is in ${name}, of which not everything is understood`;
-    return index.isUnknown ? `${value} is in ${name}, which packets fill` : false;
+    return index.mayHave(parts) ? `${value} is in ${name}, which packets fill` : false;
   };
 }
 

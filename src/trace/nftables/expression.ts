@@ -173,7 +173,8 @@ function mapLookup(body: Readonly<Record<string, unknown>>, surroundings: Surrou
       if (index === undefined) return { kind: "unknown", what: text };
       const found = index.lookup(reading.parts);
       if (found === undefined) {
-        return index.isUnknown ? { kind: "maybe", what: `${index.name} has ${reading.parts.join(" . ")}` } : NONE;
+        const { parts } = reading;
+        return index.mayHave(parts) ? { kind: "maybe", what: `${index.name} has ${parts.join(" . ")}` } : NONE;
       }
       return partsOf(found.data, text);
     },

@@ -14,7 +14,9 @@ export interface Found {
 export class SetIndex {
   readonly name: string;
   /** Whether packets fill it, so that the listed elements may not be all. */
-  readonly isUnknown: boolean;
+  readonly isFilledByPackets: boolean;
+  /** Whether a packet can have added a key. */
+  canAdd: (key: Parts) => boolean = () => true;
   readonly #isMap: boolean;
   readonly #names: readonly (Names | undefined)[];
   readonly #keys: Key[] = [];
@@ -32,10 +34,10 @@ export class SetIndex {
     isMap: boolean,
     elements: readonly unknown[],
     names: readonly (Names | undefined)[],
-    isUnknown = false,
+    isFilledByPackets = false,
   ) {
     this.name = name;
-    this.isUnknown = isUnknown;
+    this.isFilledByPackets = isFilledByPackets;
     this.#isMap = isMap;
     this.#names = names;
     this.#elements = elements;
@@ -93,6 +95,11 @@ export class SetIndex {
   forget(): void {
     for (const key of this.#remembered) this.#exact.delete(key);
     this.#remembered.clear();
+  }
+
+  /** Whether it may have a key that is not listed. */
+  mayHave(key: Parts): boolean {
+    return this.isFilledByPackets && this.canAdd(key);
   }
 
   lookup(parts: Parts): Found | undefined {

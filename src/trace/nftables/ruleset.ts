@@ -5,6 +5,7 @@ import { ruleText } from "../../kernel/nftables/json-text.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import { type BaseChain, type Chain, type Entry, HOOKS, type Hook, type Rule } from "../netfilter/program.ts";
+import { limitAddedKeys } from "./added-keys.ts";
 import { NAMES } from "./constant.ts";
 import type { Surroundings } from "./expression.ts";
 import { SetIndex } from "./named-set.ts";
@@ -104,6 +105,10 @@ function addObject(table: OpenTable, kind: string, body: JsonObject, options: Nf
 }
 
 function baseChainsOf({ label, sets, chains, onlyIf }: OpenTable, facts: NodeFacts): BaseChain[] {
+  limitAddedKeys(
+    [...chains.values()].flatMap(({ rules }) => rules),
+    sets,
+  );
   const surroundings: Surroundings = { facts, setNamed: (name) => sets.get(name) };
   const compiled = new Map<string, Chain>();
   for (const [name, { rules }] of chains) compiled.set(name, compileChain(name, rules, surroundings));

@@ -8,6 +8,7 @@ import { type IpFamily, parseIpAddress } from "../../net/ip.ts";
 import { type Action, iptablesAction, nftablesAction } from "../netfilter/actions.ts";
 import { GO_ON, NO_CONNECTION, NO_MATCH, type Step, type StepResult, type Verdict } from "../netfilter/program.ts";
 import { masquerade, redirect, translated } from "../netfilter/translations.ts";
+import { EARLIER_CONNECTIONS } from "../netfilter/tree.ts";
 import { ALL_BITS, endText, hasConnection, type Packet, UNKNOWN_MARK, withDestination, withSource } from "../packet.ts";
 import { keyText } from "../value.ts";
 import { compileCondition } from "./condition.ts";
@@ -167,7 +168,9 @@ function verdictMap(body: JsonObject, text: string, surroundings: Surroundings):
         if (map === undefined) return lost(`${text}: the map is not known`);
         const found = map.lookup(reading.parts);
         if (found === undefined) {
-          return map.isUnclear || map.isUnknown ? lost(`${text}: not everything in the map is known`) : NO_MATCH;
+          return map.isUnclear || map.mayHave(reading.parts)
+            ? lost(`${text}: not everything in the map is known`)
+            : NO_MATCH;
         }
         const verdict = verdictOf(found.data);
         // `continue`, and statements that only count.
@@ -309,7 +312,7 @@ function compileTranslation(
         (reading: Reading): StepResult => {
           if (reading.kind === "none") return NO_MATCH;
           if (reading.kind === "maybe") {
-            const yes = lost("it goes where the client's earlier connections went");
+            const yes = lost(EARLIER_CONNECTIONS);
             return { kind: "unknown", question: `${reading.what}, which packets fill`, yes, no: NO_MATCH };
           }
           const [host, number] = reading.kind === "value" ? reading.parts : [];

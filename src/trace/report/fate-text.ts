@@ -54,33 +54,3 @@ export function packetText(packet: Packet): string {
   const mark = packet.mark === 0 ? "" : `, mark 0x${packet.mark.toString(16)}`;
   return `${packet.protocol} ${from} to ${destinationText(packet)}, ${way}, connection ${packet.state}${mark}`;
 }
-
-/** Equal ends, added up. */
-interface FateShare {
-  readonly text: string;
-  readonly odds: number;
-  readonly assumptions: readonly string[];
-}
-
-export function fateShares(outcomes: Iterable<Outcome>): FateShare[] {
-  const shares = new Map<string, { text: string; odds: number; assumptions: readonly string[] }>();
-  for (const outcome of outcomes) {
-    const text = fateText(outcome);
-    const key = JSON.stringify([outcome.assumptions, text]);
-    const known = shares.get(key);
-    if (known === undefined) shares.set(key, { text, odds: outcome.odds, assumptions: outcome.assumptions });
-    else known.odds += outcome.odds;
-  }
-  // Within the same assumptions the likeliest come first, and equal shares by address: the order of slots tells a reader nothing.
-  const groups = Map.groupBy(shares.values(), ({ assumptions }) => assumptions.join("\n"));
-  return [...groups.values()].flatMap((group) => group.sort(likeliestFirst));
-}
-
-/** Odds that print the same count as equal: iptables' odds are products of rounded ones. */
-const ODDS_SHOWN = 1000;
-const { compare } = new Intl.Collator("en", { numeric: true });
-
-function likeliestFirst(left: FateShare, right: FateShare): number {
-  const shown = ({ odds }: FateShare): number => Math.round(odds * ODDS_SHOWN);
-  return shown(right) - shown(left) || compare(left.text, right.text);
-}

@@ -1,8 +1,9 @@
 /** A trace for people: the path step by step, indented where it forks, and its outcomes. */
 import { escapeLine } from "../../logging/escape.ts";
-import { type Branch, outcomesOf, ruleName, type TraceEvent, type TraceNode } from "../netfilter/tree.ts";
+import { type Branch, IDLE, ruleName, type TraceEvent, type TraceNode } from "../netfilter/tree.ts";
 import type { Packet } from "../packet.ts";
-import { fateShares, fateText, oddsText, packetText } from "./fate-text.ts";
+import { type Answer, answerOf, OTHERWISE } from "./answer.ts";
+import { fateText, oddsText, packetText } from "./fate-text.ts";
 import { flatBranches } from "./flat-fork.ts";
 
 export interface TraceReport {
@@ -14,34 +15,103 @@ export interface TraceReport {
   readonly root: TraceNode;
 }
 
-/** Further ends are only counted. */
-const SHOWN_FATES = 40;
+/** What an answer has of lines, and its list of ends. `isWhole` shows all. */
+const SHOWN_LINES = 20;
+const SHOWN_ENDS = 9;
 const SHOWN_BRANCHES = 12;
 
-/** The whole text, with a newline at its end. Text from rules and names is escaped. */
-export function traceText({ packet, rules, notes, root }: TraceReport): string {
-  const lines = [`Packet: ${packetText(packet)}`, `Rules:  ${rules}`, ...notes.map((note) => `Note:   ${note}`), ""];
-  nodeLines(root, "", lines);
-  lines.push("", "What becomes of it:", ...fateLines(root));
+/** The whole text, with a newline at its end. Text from rules and names is escaped. @param isWhole every way, step by step. */
+export function traceText({ packet, rules, notes, root }: TraceReport, isWhole = false): string {
+  const answer = answerOf(root);
+  const ends = endLines(answer, isWhole);
+  const lines = [
+    `Packet: ${packetText(packet)}`,
+    `Rules:  ${rules}`,
+    ...notes.map((note) => `Note:   ${note}`),
+    "",
+    "What becomes of it:",
+    ...(isWhole ? ends : cut(ends, SHOWN_ENDS)),
+    "",
+  ];
+  const steps: string[] = [];
+  nodeLines(root, "", steps, isWhole);
+  const room = SHOWN_LINES - lines.length;
+  if (isWhole || steps.length <= room) lines.push(...steps);
+  else lines.push("By these rules (--all shows every way, step by step):", ...decidingLines(root, answer, room - 1));
   return `${lines.map(escapeLine).join("\n")}\n`;
 }
 
-function fateLines(root: TraceNode): string[] {
-  const shares = fateShares(outcomesOf(root));
-  const lines: string[] = [];
-  let assumed = "";
-  for (const { text, odds, assumptions } of shares.slice(0, SHOWN_FATES)) {
-    const condition = assumptions.join(", and ");
-    if (condition !== assumed) lines.push(`  if ${condition}:`);
-    assumed = condition;
-    lines.push(`  ${oddsText(odds).padStart(7)}  ${text}`);
-  }
-  const hidden = shares.length - SHOWN_FATES;
-  if (hidden > 0) lines.push(`  … and ${hidden} more: --output json has all`);
-  return lines;
+function cut(lines: readonly string[], room: number): readonly string[] {
+  const kept = Math.max(room - 1, 1);
+  return lines.length <= room ? lines : [...lines.slice(0, kept), `  … and ${lines.length - kept} more lines: --all`];
 }
 
-function nodeLines(node: TraceNode, indent: string, lines: string[]): void {
+function endLines({ groups, own, remembered }: Answer, isWhole: boolean): string[] {
+  const ends = groups.flatMap(({ condition, brief, shares }) => {
+    const title = condition === OTHERWISE ? `  ${OTHERWISE}:` : `  if ${isWhole ? condition : brief}:`;
+    const lines = shares.map(({ text, odds }) => `  ${oddsText(odds).padStart(7)}  ${text}`);
+    return condition === "" ? lines : [title, ...lines];
+  });
+  const named = own.length > 3 ? "one of these endpoints" : own.join(" or ");
+  return [
+    ...ends,
+    ...(remembered.length === 0 ? [] : [`  ${affinityText(remembered)} (--new-client leaves this out).`]),
+    ...(own.length === 0
+      ? []
+      : [`  If ${named} is an address of the node (--local), a process of the node gets what is sent there.`]),
+  ];
+}
+
+function affinityText([first = "", ...others]: readonly string[]): string {
+  return others.length > 0 || !first.startsWith("sent to ")
+    ? "A client that session affinity remembers stays with its endpoint"
+    : `If session affinity remembers the client: 100.0 %  ${first}`;
+}
+
+/** For the first end of each group: what acted on the packet, with the jumps that led there and, if there is room, the rule. */
+function decidingLines(root: TraceNode, { groups }: Answer, room: number): readonly string[] {
+  const steps = groups.flatMap(({ shares: [first] }) => deciding(first === undefined ? [] : pathTo(root, first.text)));
+  const rules = new Map(steps.map(({ line, rule }) => [line, rule]));
+  const hasRoom = rules.size * 2 <= room;
+  const texts = [...rules.values()];
+  const lines = [...rules].flatMap(([line, rule], at) =>
+    hasRoom && rule !== "" && rule !== texts[at + 1] ? [line, `      ${rule}`] : [line],
+  );
+  return cut(lines, room);
+}
+
+function pathTo({ events, end }: TraceNode, text: string): readonly TraceEvent[] {
+  if (end.kind === "end") return fateText(end) === text ? [...events, END_OF_PATH] : [];
+  const isRandom = end.branches.every(({ odds }) => odds !== undefined);
+  for (const { node } of isRandom ? flatBranches(end) : end.branches) {
+    const rest = pathTo(node, text);
+    if (rest.length > 0) return [...events, ...rest];
+  }
+  return [];
+}
+
+/** So that a path without events is one. */
+const END_OF_PATH: TraceEvent = { kind: "remark", text: "" };
+
+function deciding(events: readonly TraceEvent[]): { readonly line: string; readonly rule: string }[] {
+  let table = "";
+  const ways = new Map<string, string>();
+  return events.flatMap((event) => {
+    if (event.kind === "base-chain") {
+      ({ table } = event.chain);
+      ways.clear();
+    }
+    if (event.kind === "policy") return { line: `  ${table}: ${stepWords(event).text}`, rule: "" };
+    if (event.kind !== "match") return [];
+    const name = `${ways.get(event.chain) ?? `${table} `}${ruleName(event)}`;
+    const called = /^(?:jump|goto) (.+)$/.exec(event.said)?.[1];
+    if (called !== undefined) ways.set(called, `${name} → `);
+    if (called !== undefined || event.said === "return" || event.said === IDLE) return [];
+    return { line: `  ${name}: ${event.said}`, rule: event.rule.text };
+  });
+}
+
+function nodeLines(node: TraceNode, indent: string, lines: string[], isWhole: boolean): void {
   for (const [index, event] of node.events.entries()) {
     lines.push(...eventLines(event, indent, isIdle(node, index) ? ": nothing matches" : ""));
   }
@@ -53,11 +123,11 @@ function nodeLines(node: TraceNode, indent: string, lines: string[]): void {
   const isRandom = end.branches.every(({ odds }) => odds !== undefined);
   const branches = isRandom ? flatBranches(end) : end.branches;
   lines.push(`${indent}? ${isRandom ? "at random" : `it depends on ${end.question ?? "what is not known"}`}`);
-  branchLines(branches, indent, lines);
+  branchLines(branches, indent, lines, isWhole);
 }
 
-function branchLines(branches: readonly Branch[], indent: string, lines: string[]): void {
-  const shown = branches.length > SHOWN_BRANCHES ? branches.slice(0, SHOWN_BRANCHES) : branches;
+function branchLines(branches: readonly Branch[], indent: string, lines: string[], isWhole: boolean): void {
+  const shown = !isWhole && branches.length > SHOWN_BRANCHES ? branches.slice(0, SHOWN_BRANCHES) : branches;
   const ways = new Map<string, string>();
   for (const [index, { odds, label, node }] of shown.entries()) {
     const isLast = index === branches.length - 1;
@@ -67,13 +137,13 @@ function branchLines(branches: readonly Branch[], indent: string, lines: string[
     if (earlier === undefined) {
       ways.set(way, label);
       lines.push(`${indent}${isLast ? "└" : "├"}─ ${name}`);
-      nodeLines(node, `${indent}${isLast ? "   " : "│  "}`, lines);
+      nodeLines(node, `${indent}${isLast ? "   " : "│  "}`, lines, isWhole);
     } else {
       lines.push(`${indent}${isLast ? "└" : "├"}─ ${name}: the same way as ${earlier}`);
     }
   }
   const hidden = branches.length - shown.length;
-  if (hidden > 0) lines.push(`${indent}└─ … and ${hidden} more branches: --output json has all`);
+  if (hidden > 0) lines.push(`${indent}└─ … and ${hidden} more branches: --all`);
 }
 
 /** Equal for branches with the same actions in the same stages. Chain names do not count: they differ by endpoint. */
