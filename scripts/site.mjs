@@ -1,6 +1,7 @@
 /**
- * `npm run site [FOLDER]`: the documents as a static web site without scripts: one page for each Markdown file, under
- * its path. What they link to beside each other becomes a page, too: a folder with all its files, a file with its text.
+ * `npm run site [FOLDER]`: the documents as a static web site: one page for each Markdown file, under its path. What they link to beside
+ * each other becomes a page, too: a folder with all its files, a file with its text. Everything works from a folder, and but for the search
+ * without scripts.
  */
 import {
   cpSync,
@@ -67,6 +68,43 @@ const groups = read("README.md")
   .map(([, name, links]) => ({ name, links: [...links.matchAll(/\[([^\]]+)\]\(([^)]+)\)/g)] }))
   .toArray();
 
+/** Documents in the order of the navigation: the way from the first page to the last. */
+const order = [
+  "README.md",
+  ...new Set(groups.flatMap(({ links }) => links.map(([, , href]) => href.split("#")[0]))),
+].filter((path) => PAGES.includes(path));
+
+/** Links to the pages before and after this one. */
+function neighbours(page) {
+  const index = order.findIndex((path) => pageOf(path) === page);
+  const link = (path, words, relation) =>
+    path === undefined
+      ? ""
+      : `<a rel="${relation}" href="${posix.relative(posix.dirname(page), pageOf(path))}">${words(escaped(titleOf(path)))}</a>`;
+  if (index === -1) return "";
+  return `<nav class="neighbours" aria-label="Previous and next page">${link(order[index - 1], (title) => `← ${title}`, "prev")}${link(order[index + 1], (title) => `${title} →`, "next")}</nav>`;
+}
+
+const titleOf = (path) => /^# (.*)$/m.exec(read(path))?.[1].replaceAll("`", "") ?? path;
+
+/** What the search looks through: each section of each document. */
+const searched = [];
+
+function rememberSections(page, title, body) {
+  for (const part of body.split(/(?=<h[1-6] id=")/)) {
+    const [, anchor = ""] = /^<h[1-6] id="([^"]*)"/.exec(part) ?? [];
+    const [, heading = title] = /^<h[1-6][^>]*>(.*?) <a class="anchor"/s.exec(part) ?? [];
+    const plain = (html) =>
+      html
+        .replaceAll(/<[^>]*>/g, " ")
+        .replaceAll(/&(amp|lt|gt|quot|#39);/g, (_, name) => ({ amp: "&", lt: "<", gt: ">", quot: '"' })[name] ?? "'")
+        .replaceAll(/\s+/g, " ")
+        .trim();
+    const text = plain(part.replace(/^<h[1-6].*?<\/h[1-6]>/s, ""));
+    searched.push({ page, anchor, title, heading: plain(heading), text });
+  }
+}
+
 function navigation(page) {
   const entry = ([, title, href]) => {
     const way = linkFrom(page, "README.md", href);
@@ -88,15 +126,16 @@ function write(page, { title, body, sections = [] }) {
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
 <meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'self'; img-src 'self'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'">
 <title>${escaped(title)} · kube-proxy-ts</title>
 <link rel="stylesheet" href="${up}">
+<script defer src="${posix.relative(posix.dirname(page), "search.js")}"></script>
 <a class="skip" href="#main">To the text</a>
 <header><a href="${home}">kube-proxy-ts</a></header>
 <details class="menu"><summary>All pages</summary><nav aria-label="Site">${navigation(page)}</nav></details>
 <nav class="side" aria-label="Site">${navigation(page)}</nav>
 <main id="main">
-${contents}${body}
+${contents}${body}${neighbours(page)}
 </main>
 </html>
 `;
@@ -140,6 +179,7 @@ function writeDocument(path) {
   const hasContents = text.slice(0, 2_000).includes("](#");
   const body = marked.parse(text);
   write(page, { title: title ?? path, body, sections: hasContents ? [] : sections });
+  rememberSections(page, title ?? path, body);
 }
 
 function writeOther(path) {
@@ -163,4 +203,6 @@ else if (existsSync(target) && readdirSync(target).length > 0) throw new Error(`
 for (const path of PAGES) writeDocument(path);
 for (const path of others) writeOther(path);
 cpSync(join(root, "scripts/site.css"), join(target, "style.css"));
+cpSync(join(root, "scripts/site-search.js"), join(target, "search.js"));
+writeFileSync(join(target, "search-index.js"), `globalThis.searchIndex = ${JSON.stringify(searched)};\n`);
 console.log(`${PAGES.length} documents and ${others.size} files they link to: ${join(target, "index.html")}`);

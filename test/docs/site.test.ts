@@ -43,11 +43,39 @@ describe("the site", () => {
     );
   });
 
-  test("shows its text without scripts, and asks nothing of others", () => {
+  test("shows its text without scripts but that of the search, and asks nothing of others", () => {
     for (const page of pages()) {
-      assert.match(html(page), /<title>[^<]+ · kube-proxy-ts<\/title>/, page);
-      assert.doesNotMatch(html(page), /<script|<(?:img|link)[^>]* (?:src|href)="[a-z]+:/, page);
+      const text = html(page).replace(/<script defer src="(?:\.\.\/)*search\.js"><\/script>/, "");
+      assert.match(text, /<title>[^<]+ · kube-proxy-ts<\/title>/, page);
+      assert.doesNotMatch(text, /<script|<(?:img|link)[^>]* (?:src|href)="[a-z]+:/, page);
       assert.doesNotMatch(html(page), / href="(?![a-z]+:)[^"]*\.md["#]/, page);
+    }
+  });
+
+  test("is read from page to page, each way", () => {
+    const way = ["index.html"];
+    for (const page of way) {
+      const [, next] = / rel="next" href="([^"]*)"/.exec(html(page)) ?? [];
+      if (next === undefined) continue;
+      const found = join(dirname(page), next);
+      const [, back = ""] = / rel="prev" href="([^"]*)"/.exec(html(found)) ?? [];
+      assert.equal(join(dirname(found), back), page);
+      assert.ok(!way.includes(found), `twice: ${found}`);
+      way.push(found);
+    }
+    assert.ok(way.length > 30, `${way.length} pages`);
+  });
+
+  test("has every section of every document in its search", () => {
+    const [, json = ""] =
+      /^globalThis\.searchIndex = (.*);$/m.exec(readFileSync(join(folder, "search-index.js"), "utf8")) ?? [];
+    const sections: readonly { page: string; anchor: string; heading: string; text: string }[] = JSON.parse(json);
+    for (const document of markdownFiles().filter((path) => !path.startsWith("."))) {
+      const own = sections.filter(({ page }) => page === pageOf(document));
+      const anchors = new Set(own.map(({ anchor }) => anchor));
+      for (const anchor of anchorsOf(document)) assert.ok(anchors.has(anchor), `${document}#${anchor}`);
+      for (const { heading, text } of own)
+        assert.doesNotMatch(`${heading} ${text}`, /<\/(?:code|a|td|p)>|&(?:lt|amp);/, document);
     }
   });
 });

@@ -20,7 +20,7 @@ test("the site in Chromium", { skip: await skipWithoutChromium() }, async (t) =>
   await using chromium = await Chromium.start();
   const page = await chromium.page();
   for (const [width, scheme] of [
-    [400, "dark"],
+    [390, "dark"],
     [1280, "light"],
   ] as const) {
     await page.look(width, 900, scheme);
@@ -36,5 +36,24 @@ test("the site in Chromium", { skip: await skipWithoutChromium() }, async (t) =>
         writeFileSync(`${shots}/${scheme}-${path.replaceAll("/", "-")}.png`, await page.screenshot());
     }
   }
+  // From a folder, without a server; a result leads to its section.
+  await page.goto(pathToFileURL(join(folder, "docs/operations.html")).href);
+  const ask = (words: string) => `(() => {
+    const field = document.querySelector("header input");
+    field.value = ${JSON.stringify(words)};
+    field.dispatchEvent(new Event("input"));
+  })()`;
+  await page.until(`document.querySelector("header input") !== null`);
+  for (const [question, answer] of [
+    ["which port do I open", "Configuration and ports: Ports"],
+    ["does it work on EKS", "On kind, k3s, RKE2, EKS, AKS and GKE: EKS"],
+    ["what happens when it crashes", "Operations: What happens when it crashes?"],
+    ["how do I go back", "Install and roll out: Back"],
+  ] as const) {
+    await page.evaluate(ask(question));
+    await page.until(`document.querySelector(".results a")?.textContent === ${JSON.stringify(answer)}`);
+  }
+  await page.evaluate(`document.querySelector(".results a").click()`);
+  await page.until(`location.pathname.endsWith("/docs/install.html") && location.hash === "#back"`);
   assert.deepEqual(page.complaints, []);
 });
