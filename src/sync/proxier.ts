@@ -288,7 +288,7 @@ export class Proxier {
     } finally {
       const elapsedMs = clock.monotonicMs() - startMs;
       metrics.observeSync(elapsedMs / 1000, wasFull);
-      this.#log.v(2, "SyncProxyRules complete", { elapsed: formatMs(elapsedMs) });
+      if (this.#log.isVerbose(2)) this.#log.v(2, "SyncProxyRules complete", { elapsed: formatMs(elapsedMs) });
     }
   }
 
@@ -305,6 +305,7 @@ export class Proxier {
   async #applyChanges(): Promise<AppliedChanges> {
     this.#options.metrics.resetPending();
     const applied = await runInTurns(this.state.applyingChanges());
+    if (applied.conflicts.length === 0) return applied;
     const conflicts = summariesOf(applied.conflicts);
     logConflicts(conflicts, this.#log);
     for (const conflict of conflicts) this.#options.onConflict?.(conflict);

@@ -139,8 +139,9 @@ export class NftablesBackend implements Backend {
       const doubtful = this.#state.takeDoubtfulMaps();
       const maps = isDone ? doubtful : (this.#layout.clientMaps?.(this.#state.planStatic()) ?? []);
       if (maps.length > 0) await this.#forgetClients(maps);
-      const affinitySets = isDone ? [...damaged].filter(isAffinitySet) : this.#state.affinitySets();
-      await this.#forgetCatchAlls(affinitySets);
+      if (!isDone || damaged.size > 0) {
+        await this.#forgetCatchAlls(isDone ? [...damaged].filter(isAffinitySet) : this.#state.affinitySets());
+      }
       await this.#options.localhost?.sync(input);
     } catch (error) {
       this.#isKnown = false;
@@ -270,7 +271,7 @@ export class NftablesBackend implements Backend {
   }
 
   async #fullSync(input: SyncInput, signal: AbortSignal): Promise<void> {
-    const { clock = systemClock, syncPeriodMs = SYNC_PERIOD_MS } = this.#options;
+    const { clock = systemClock } = this.#options;
     const startMs = clock.monotonicMs();
     this.#isKnown = false;
     const isLook = this.#mustLook;
@@ -292,7 +293,7 @@ export class NftablesBackend implements Backend {
     }
     this.#isKnown = true;
     const endMs = clock.monotonicMs();
-    this.#retryAtMs = endMs + restAfterLook(endMs - startMs, syncPeriodMs);
+    this.#retryAtMs = endMs + restAfterLook(endMs - startMs, Number.POSITIVE_INFINITY);
   }
 
   /** Rejects with `conflict` if another program changed the ruleset in the meantime. */
