@@ -221,7 +221,9 @@ function unanswered(
       const isNowhere =
         frontend.kind === "node-port" && nodePortIPs.kind === "ips" && nodePortIPs.ips.every(isLoopback);
       if (isNowhere) return { outcome: "passed-by", reason: "no-node-port-address" };
-      return { outcome: "passed-by", reason: words.notTaken(position, isBarred, protocol) };
+      const reason = words.notTaken(position, isBarred, protocol);
+      const isLeft = reason === "protocol-not-served" && fate.kind === "delivered";
+      return { outcome: "passed-by", reason: isLeft ? "left-to-the-node" : reason };
     }
     default:
       return { outcome: "passed-by", reason: "not-known" };

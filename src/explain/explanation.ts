@@ -15,6 +15,7 @@ export type ReachReason =
   | "answers-lost"
   | "not-by-bridge"
   | "no-node-port-address"
+  | "left-to-the-node"
   | "no-cluster-cidr"
   | "other-frontend"
   | "not-known"

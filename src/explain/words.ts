@@ -58,6 +58,8 @@ const REACH_WORDS: Readonly<Record<ReachReason, string>> = {
   "no-cluster-cidr": "depends on clusterCIDR, which is not known",
   "not-by-bridge": "not if the pod is behind a bridge whose packets pass the node's rules (br_netfilter)",
   "protocol-not-served": "userspace mode does not serve SCTP",
+  "left-to-the-node":
+    "userspace mode does not serve SCTP: the node itself refuses it, unless a process of its own listens there",
   "no-node-port-address": "no address of this node takes node ports",
   "other-frontend": "an external or load-balancer IP of that port is the node's own address, and takes precedence",
   "not-known": "the plan does not tell",

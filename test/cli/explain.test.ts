@@ -244,6 +244,17 @@ test("what would change", async () => {
   );
 });
 
+test("SCTP in userspace mode: a node port's packets are the node's own, others leave by its routes", async () => {
+  // Seen with raw packets: at 10.200.0.2:30868 the node answers with ICMP 3/2, as at any other port.
+  const metadata = { name: "sig", namespace: "shop" };
+  const ports = [{ port: 3868, nodePort: 30868, protocol: "SCTP" }];
+  const objects = [{ apiVersion: "v1", kind: "Service", metadata, spec: { clusterIP: "10.96.0.9", ports } }];
+  const sctp = JSON.stringify({ apiVersion: "v1", kind: "List", items: objects });
+  const { out } = await runCommand(explain, ["shop/sig", ...NODE_A, "--mode", "userspace"], sctp);
+  assert.match(out, /cluster IP 10\.96\.0\.9:3868\n {4}any client: not taken: userspace mode does not serve SCTP\n/);
+  assert.match(out, /node port 30868 .*\n {4}any client: not taken: .*: the node itself refuses it, unless /);
+});
+
 test("every form", async () => {
   const json = JSON.parse(await textOf("shop/web", "-o", "json"));
   assert.deepEqual([json.what, json.servicePorts[0].frontends[0].clients.length], ["shop/web", 4]);

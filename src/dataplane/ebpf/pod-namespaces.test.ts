@@ -68,6 +68,8 @@ function rig({
   return { pods, state, maps, endpoints, judged, report, led, log, clock, reads: () => reads };
 }
 
+const NO_DEVICE = "no device of this node leads there: through one of their own such as SR-IOV they reach no Service";
+
 const ROWS: readonly [string, Parameters<typeof rig>[0], Partial<ReturnType<typeof rig>["state"]>, string][] = [
   ["a pod at a bridge", {}, {}, "led"],
   ["a pod at a link of its own", {}, { route: 5 }, "led"],
@@ -78,7 +80,7 @@ const ROWS: readonly [string, Parameters<typeof rig>[0], Partial<ReturnType<type
     "the route to its address leaves by another device",
   ],
   ["no address of a pod", {}, { devices: [linked("172.17.0.2", "fd00::1")] }, "it has no address of a pod"],
-  ["no device of the node's", {}, { devices: [] }, "no device of this node leads there"],
+  ["no device of the node's", {}, { devices: [] }, NO_DEVICE],
   ["an endpoint outside of the pod network", {}, { devices: [linked("172.16.0.9")] }, "led"],
   [
     "nothing is known of pod networks",

@@ -64,7 +64,7 @@ const MOST_SKIPPED = 15;
 const LOOKS_FOR_OTHERS = 10;
 
 const [NO_DEVICE, OTHER_DEVICE, NO_POD, NOT_KUBELET] = [
-  "no device of this node leads there",
+  "no device of this node leads there: through one of their own such as SR-IOV they reach no Service",
   "the route to its address leaves by another device",
   "it has no address of a pod",
   "it is neither an endpoint nor in kubelet's cgroup, and no pod network is known",
