@@ -105,3 +105,7 @@ test("every cited page of the reference is in the repository", () => {
     [],
   );
 });
+
+test("every page of the reference says at its top that it is for maintainers", () => {
+  for (const [page, text] of PAGES) assert.match(text, /^# .*\n\n\*?For maintainers\b/, page);
+});
