@@ -13,6 +13,10 @@ const WORDS = /\b(?:somebody|nobody|whoever|whatever|shall|anew|for ever|for wan
 /** Words that have a better one in this field: frontend, last known good, bisect, offender, drift, unverified. */
 const TERMS = /\b(?:front[ -]ends?|last good rules?|halving|piecemeal|culprits?|guilty|foreign hands?)\b/i;
 
+/** In documents: who does it, and what it says. Notes name tests as they are. */
+const PASSIVE = /\b(?:(?:is|are|was|were|be|been|being) (?:led|told)|remarks?|what is known of)\b/i;
+const NOTES = /^docs\/notes\//;
+
 /** Folders whose comments are looked at; in `src/` also the texts of the program. */
 const SOURCES = [
   "src/*/**/*.ts",
@@ -55,6 +59,15 @@ const isBadCode = (line: string): boolean => (commentOf(line) === "" ? WORDS.tes
 test("documents do without them", () => {
   assert.deepEqual(
     markdownFiles().flatMap((path) => findings(path, proseLines(path), isBadProse)),
+    [],
+  );
+});
+
+test("documents say who does something", () => {
+  const isPassive = (text: string): boolean => PASSIVE.test(withoutCode(text));
+  const pages = markdownFiles().filter((path) => !NOTES.test(path));
+  assert.deepEqual(
+    pages.flatMap((path) => findings(path, proseLines(path), isPassive)),
     [],
   );
 });
