@@ -5,6 +5,7 @@ import type { CauseWords } from "../daemon/sync-words.ts";
 import type { PortExplanation } from "../explain/explanation.ts";
 import type { Picture } from "../explain/picture.ts";
 import type { LoggedProblem } from "../logging/problem-memory.ts";
+import type { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { SyncRecord } from "../sync/journal/sync-record.ts";
 
 /** A sync, with its description in words. */
@@ -25,6 +26,39 @@ export interface StateAnswer {
   readonly lastSync: number;
   /** When the process started, in milliseconds since 1970: another process numbers its syncs from 1. */
   readonly startedMs: number;
+  /** The daemon's time of this answer. */
+  readonly nowMs: number;
+  /** Repairs and refusals. */
+  readonly lately: ReturnType<SyncJournal["lately"]>;
+}
+
+/** Sent with every answer about the state, also an unchanged one: how long the API server has been silent. */
+export const SILENT_HEADER = "x-api-server-silent-ms";
+
+/** `/api/front` */
+export interface FrontAnswer {
+  /** How many Services there are, get no answer at a port, and an answer only from some clients. */
+  readonly total: number;
+  readonly silent: number;
+  readonly partly: number;
+  /** The first service ports that are not answered, gravest first. */
+  readonly wrong: readonly WrongService[];
+  /** How many there are. */
+  readonly wrongPorts: number;
+  /** Each Service with its gravest service port: 0 answered, 1 for some clients, 2 for none. Gravest first. */
+  readonly squares: readonly (readonly [name: string, key: string, grade: 0 | 1 | 2])[];
+  /** Entries of connection tracking over the kept time: Unix milliseconds, the most until the next. */
+  readonly tracked: readonly (readonly [sinceMs: number, entries: number])[];
+  /** How long to wait before the next request. */
+  readonly pauseMs: number;
+}
+
+export interface WrongService {
+  readonly key: string;
+  readonly name: string;
+  readonly isSilent: boolean;
+  /** In the words of `explain`. */
+  readonly why: string;
 }
 
 /** `/api/services` */

@@ -6,7 +6,13 @@ import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Mutex } from "../async/mutex.ts";
-import { type LiveDaemon, type LiveFamily, type PageContext, statusReport } from "../daemon/inspect-report.ts";
+import {
+  type LiveDaemon,
+  type LiveFamily,
+  type PageContext,
+  type StatusReport,
+  statusReport,
+} from "../daemon/inspect-report.ts";
 import { causeWords, writtenWords } from "../daemon/sync-words.ts";
 import type { FlowReader } from "../dataplane/tracked-connections.ts";
 import { hostAddresses } from "../explain/host-addresses.ts";
@@ -16,11 +22,12 @@ import { joinHostPort } from "../net/ip.ts";
 import { answeringAt, startHttpEndpoint } from "../server/http/http-endpoint.ts";
 import { JSON_TYPE, reply, replyNotFound } from "../server/http/http-reply.ts";
 import { type HttpHandler, pathOf, queryOf } from "../server/http/routes.ts";
-import type { ErrorAnswer, StateAnswer } from "./answers.ts";
+import { type ErrorAnswer, SILENT_HEADER, type StateAnswer } from "./answers.ts";
 import { type Asset, readAssets } from "./assets.ts";
 import { guarded } from "./guard.ts";
 import type { AddTraffic } from "./service-answer.ts";
 import { MAX_ROWS, MAX_WORDS, serviceTable, wordsOf } from "./service-table.ts";
+import { TrackingHistory } from "./tracking-history.ts";
 
 /** @param address `IP:port`. Resolves once the signal has aborted and everything is closed. */
 export async function servePage(
@@ -30,7 +37,7 @@ export async function servePage(
 ): Promise<void> {
   const endpoint = startHttpEndpoint({
     address,
-    handler: pageHandler(daemon, await readAssets()),
+    handler: pageHandler(daemon, await readAssets(), { tracking: new TrackingHistory(daemon.conntrack, signal) }),
     limits,
     log,
     clock,
@@ -66,6 +73,8 @@ interface PageSources {
   readonly readFlows?: FlowReader;
   /** When the process started. @default the start of this one */
   readonly startedMs?: number;
+  /** @default how full connection tracking is is not known */
+  readonly tracking?: TrackingHistory;
 }
 
 /** How often the kernel is asked for counters at most, for all clients together: it may list 100,000 connections. */
@@ -82,6 +91,7 @@ export function pageHandler(
     addTraffic,
     readFlows,
     startedMs = Math.round(performance.timeOrigin),
+    tracking,
   }: PageSources = {},
 ): HttpHandler {
   const turns = new Mutex();
@@ -91,6 +101,10 @@ export function pageHandler(
     countedMs = performance.now();
   };
   const questions: Readonly<Record<string, (query: URLSearchParams, signal: AbortSignal) => Promise<Answer>>> = {
+    "/api/front": async (_query, signal) => {
+      const { frontAnswer } = await import("./front-answer.ts");
+      return { status: 200, body: { ...(await frontAnswer(daemon, viewOf, signal)), tracked: tracking?.points ?? [] } };
+    },
     "/api/services": async (query, signal) => {
       const words = wordsOf(query.get("search") ?? "");
       if (words.length > MAX_WORDS) return failure(400, `Search for ${MAX_WORDS} words at most, not ${words.length}.`);
@@ -155,7 +169,7 @@ export function pageHandler(
     const asset = assets.get(path);
     const question = questions[path];
     if (asset !== undefined) reply(response, 200, asset.type, asset.bytes);
-    else if (path === "/api/state") replyState(daemon, startedMs, request, response);
+    else if (path === "/api/state") replyState(daemon, startedMs, await tracking?.now(), request, response);
     else if (question === undefined) replyNotFound(response);
     else {
       const answer =
@@ -168,13 +182,23 @@ export function pageHandler(
   });
 }
 
-function replyState(daemon: LiveDaemon, startedMs: number, request: IncomingMessage, response: ServerResponse): void {
+type Tracked = StatusReport["connectionTracking"];
+
+function replyState(
+  daemon: LiveDaemon,
+  startedMs: number,
+  tracked: Tracked,
+  request: IncomingMessage,
+  response: ServerResponse,
+): void {
   const query = queryOf(request);
   // The last sync that the client knows, if it is from this process.
   const after = numberIn(query, "of", startedMs) === startedMs ? numberIn(query, "after", 0) : 0;
-  const tag = stateTag(daemon, after, startedMs);
+  const tag = stateTag(daemon, after, startedMs, tracked);
+  const { silentMs } = daemon.verdict();
+  if (silentMs !== undefined) response.setHeader(SILENT_HEADER, silentMs);
   if (request.headers["if-none-match"] === tag) response.writeHead(304, { ETag: tag }).end();
-  else reply(response, 200, JSON_TYPE, JSON.stringify(stateAnswer(daemon, after, startedMs)), { ETag: tag });
+  else reply(response, 200, JSON_TYPE, JSON.stringify(stateAnswer(daemon, after, startedMs, tracked)), { ETag: tag });
 }
 
 function failure(status: number, error: string): Answer {
@@ -188,15 +212,15 @@ function numberIn(query: URLSearchParams, name: string, fallback: number): numbe
 }
 
 /** The most syncs in one answer. */
-const MAX_SYNCS = 200;
+const MAX_SYNCS = 512;
 
 /** @param startedMs of this process. */
-function stateAnswer(daemon: LiveDaemon, after: number, startedMs: number): StateAnswer {
+function stateAnswer(daemon: LiveDaemon, after: number, startedMs: number, tracked: Tracked): StateAnswer {
   const { journal } = daemon;
   // Of a long history, the newest part is the useful one.
   const { records, missed } = journal.after(Math.max(after, journal.last - MAX_SYNCS));
   return {
-    status: statusReport(daemon),
+    status: { ...statusReport(daemon), ...(tracked !== undefined && { connectionTracking: tracked }) },
     zone: daemon.zone() ?? null,
     isNodeEligible: daemon.verdict().isNodeEligible,
     problems: daemon.problems(),
@@ -207,16 +231,20 @@ function stateAnswer(daemon: LiveDaemon, after: number, startedMs: number): Stat
     missedSyncs: missed,
     lastSync: journal.last,
     startedMs,
+    nowMs: Date.now(),
+    lately: journal.lately(),
   };
 }
 
 /** Changes whenever {@link stateAnswer} changes, except for ages. */
-function stateTag(daemon: LiveDaemon, after: number, startedMs: number): string {
+function stateTag(daemon: LiveDaemon, after: number, startedMs: number, tracked: Tracked): string {
   const { isHealthy, isNodeEligible, failures } = daemon.verdict();
   const problems = daemon.problems();
   const busy = daemon.families.map(({ status: { isFailing, isInitialised } }) => [isFailing, isInitialised]);
   const state = [startedMs, after, daemon.journal.last, daemon.zone(), isHealthy, isNodeEligible, failures, busy];
-  const text = JSON.stringify([state, daemon.limits(), problems.length, problems[0]?.lastMs]);
+  const fill = tracked === undefined ? null : Math.round((100 * tracked.entries) / tracked.max);
+  const { repairs, refusals } = daemon.journal.lately();
+  const text = JSON.stringify([state, daemon.limits(), problems.length, problems[0]?.lastMs, fill, repairs, refusals]);
   return `"${createHash("sha256").update(text).digest("base64url")}"`;
 }
 

@@ -61,9 +61,9 @@ export async function serviceTable(
   return { total: keys.length, matching, offset, namespaces: [...namespaces], rows };
 }
 
-type FamilyPort = readonly [family: LiveFamily, port: ServicePort];
+export type FamilyPort = readonly [family: LiveFamily, port: ServicePort];
 
-function familiesOf({ families }: LiveDaemon, key: string): FamilyPort[] {
+export function familiesOf({ families }: LiveDaemon, key: string): FamilyPort[] {
   return families.flatMap((family) => {
     const port = family.state.services.get(key);
     return port === undefined ? [] : [[family, port] as const];
@@ -98,11 +98,29 @@ function rowOf(
   return { key, service: name.service, portName: name.port, protocol, families: rows, trouble };
 }
 
-function familyRow(daemon: LiveDaemon, { family, state }: LiveFamily, port: ServicePort): ServiceFamilyRow {
+/** Whether clients get an answer: 0 all, 1 some, 2 none. A port that both families serve answers some if one does. */
+export function gradeOf(daemon: LiveDaemon, families: readonly FamilyPort[]): 0 | 1 | 2 {
+  const grades = families.map(([family, port]) => {
+    const { categories, lacksLocal } = routingOf(daemon, family, port);
+    if (!categories.hasAny || lacksLocal.internal) return 2;
+    return lacksLocal.external && port.isExternallyAccessible ? 1 : 0;
+  });
+  return grades.every((grade) => grade === 2) ? 2 : grades.some((grade) => grade > 0) ? 1 : 0;
+}
+
+function routingOf(daemon: LiveDaemon, { state }: LiveFamily, port: ServicePort) {
+  return routeServicePort(port, state.endpoints.get(port.name.key) ?? [], {
+    nodeName: daemon.node,
+    zone: daemon.zone(),
+  });
+}
+
+function familyRow(daemon: LiveDaemon, live: LiveFamily, port: ServicePort): ServiceFamilyRow {
+  const { family, state } = live;
   const all = state.endpoints.get(port.name.key) ?? [];
-  const routing = routeServicePort(port, all, { nodeName: daemon.node, zone: daemon.zone() });
-  const { hasAny, reachable } = routing.categories;
-  const { internal, external } = routing.lacksLocal;
+  const { categories, lacksLocal } = routingOf(daemon, live, port);
+  const { hasAny, reachable } = categories;
+  const { internal, external } = lacksLocal;
   return {
     family,
     clusterIP: joinHostPort(port.clusterIP, port.port),

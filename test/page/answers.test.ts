@@ -1,15 +1,17 @@
 /** The page's server: what it answers, and what it refuses. */
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { trace } from "../../src/cli/trace.ts";
 import type { TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
 import { request } from "../../src/kernel/node-http.ts";
 import { type IpAddress, parseIpAddress } from "../../src/net/ip.ts";
 import type {
   ConnectionsAnswer,
+  FrontAnswer,
   ServiceAnswer,
   ServiceTable,
   StateAnswer,
@@ -61,11 +63,24 @@ test("the document and all that it needs come from here, and weigh less than 150
     );
     assert.equal(headers["cache-control"], "no-store");
     assert.equal(headers["x-content-type-options"], "nosniff");
-    // No address of another site, but for the names of XML.
-    assert.doesNotMatch(text.replaceAll("http://www.w3.org/", ""), /https?:\/\//, path);
+    // No address of another site, but for the names of XML, and in the licences, which are plain text.
+    if (!path.endsWith(".txt")) assert.doesNotMatch(text.replaceAll("http://www.w3.org/", ""), /https?:\/\//, path);
     for (const [, module = ""] of text.matchAll(/from "\.(\/[^"]+)"/g))
       assert.ok(assets.has(module), `${path} needs ${module}`);
-    if (path.endsWith(".js")) assert.doesNotMatch(text, /innerHTML|insertAdjacentHTML|document\.write/, path);
+  }
+});
+
+test("no view makes markup of a text: the browser refuses it, too, where the library could", async (t) => {
+  const { url } = await page(t);
+  const { headers } = await answerTo(url);
+  assert.match(
+    String(headers["content-security-policy"]),
+    /; require-trusted-types-for 'script'; trusted-types 'none'$/,
+  );
+  const client = fileURLToPath(new URL("../../src/page/client/", import.meta.url));
+  for (const name of readdirSync(client).filter((one) => one.endsWith(".ts"))) {
+    const text = readFileSync(join(client, name), "utf8");
+    assert.doesNotMatch(text, /innerHTML|insertAdjacentHTML|document\.write/i, name);
   }
 });
 
@@ -408,4 +423,79 @@ test("questions about packets that cannot be answered say what to do", async (t)
     400,
     "Client and destination are of different families.",
   ]);
+});
+
+test("the front counts Services, not ports or families, and says of the wrong ones why, gravest first", async (t) => {
+  const slice = (name: string, family: string, address: string, isReady = true, nodeName = "node-a") => ({
+    ...{ apiVersion: "discovery.k8s.io/v1", kind: "EndpointSlice", addressType: family },
+    metadata: {
+      namespace: "n",
+      name: `${name}-${family.toLowerCase()}`,
+      labels: { "kubernetes.io/service-name": name },
+    },
+    ports: [{ name: "a", port: 8080 }],
+    endpoints: [{ addresses: [address], nodeName, conditions: { ready: isReady } }],
+  });
+  const service = (name: string, spec: object) => ({
+    ...{ apiVersion: "v1", kind: "Service", metadata: { namespace: "n", name } },
+    spec: { ports: [{ name: "a", port: 80 }], ...spec },
+  });
+  const local = { type: "NodePort", externalTrafficPolicy: "Local" };
+  const { url } = await servedPage(t, {
+    items: [
+      service("well", { clusterIP: "10.96.1.1" }),
+      slice("well", "IPv4", "10.180.0.1"),
+      service("dual", {
+        clusterIP: "10.96.1.2",
+        clusterIPs: ["10.96.1.2", "fd00:10:96::2"],
+        ipFamilies: ["IPv4", "IPv6"],
+      }),
+      slice("dual", "IPv4", "10.180.0.2"),
+      service("away", { clusterIP: "10.96.1.3", ports: [{ name: "a", port: 80, nodePort: 30001 }], ...local }),
+      slice("away", "IPv4", "10.180.1.3", true, "node-b"),
+      service("empty", { clusterIP: "10.96.1.4", ports: ["a", "b"].map((name, at) => ({ name, port: 80 + at })) }),
+      service("refused", { clusterIP: "10.96.1.5" }),
+      slice("refused", "IPv4", "10.180.0.5"),
+    ],
+    failures: [{ subject: "n/refused:a", reason: "no space" }],
+    tracking: { entries: 10, max: 100 },
+  });
+  const { squares, wrong, tracked, ...counts } = await json<FrontAnswer>(`${url}api/front`);
+  assert.deepEqual(counts, { total: 5, silent: 2, partly: 2, wrongPorts: 5, pauseMs: counts.pauseMs });
+  assert.deepEqual(
+    squares.map(([name, , grade]) => `${name} ${grade}`),
+    [...["n/empty 2", "n/refused 2", "n/away 1", "n/dual 1", "n/well 0"]],
+  );
+  assert.deepEqual(
+    wrong.map(({ name, isSilent, why }) => [name, isSilent, why]),
+    [
+      ["n/empty:a", true, "The service port has no endpoints: its clients are refused."],
+      ["n/empty:b", true, "The service port has no endpoints: its clients are refused."],
+      ["n/refused:a", true, "no space"],
+      [
+        "n/away:a",
+        false,
+        "externalTrafficPolicy is Local: from outside, only this node's endpoints answer (none usable).",
+      ],
+      ["n/dual:a", false, "IPv6: The service port has no endpoints: its clients are refused."],
+    ],
+  );
+  assert.deepEqual(
+    tracked.map(([, entries]) => entries),
+    [10],
+  );
+  const none = await servedPage(t, { items: [] });
+  const { total, tracked: unknown } = await json<FrontAnswer>(`${none.url}api/front`);
+  assert.deepEqual([total, unknown], [0, []]);
+});
+
+test("the state has repairs, refusals and connection tracking, and an unchanged one still says when the API server was heard", async (t) => {
+  const { url, journal } = await page(t, { tracking: { entries: 95, max: 100 }, silentMs: 1234 });
+  journal.add(syncRecord({ endedMs: Date.now(), causes: [{ kind: "repair", servicePorts: 1, by: null }] }));
+  const first = await answerTo(`${url}api/state`);
+  const { status, lately } = JSON.parse(first.text) as StateAnswer;
+  assert.deepEqual([lately.repairs, lately.refusals], [1, 0]);
+  assert.match(String(status.connectionTracking?.notes[0]), /95 % full/);
+  const again = await answerTo(`${url}api/state`, { "If-None-Match": String(first.headers.etag) });
+  assert.deepEqual([again.status, again.headers["x-api-server-silent-ms"]], [304, "1234"]);
 });

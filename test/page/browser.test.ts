@@ -19,6 +19,7 @@ const portOf = (server: Server) => Object(server.address()).port as number;
 const FROM_POD = "trace?from=pod&to=10.96.0.10&port=80&protocol=tcp";
 /** Each view, and what is there when it has its answer. */
 const VIEWS: readonly (readonly [path: string, ready: string])[] = [
+  ["front", "document.querySelector('.tiles')"],
   ["services", "document.querySelectorAll('tbody tr').length > 3"],
   [WEB, "document.querySelector('svg.picture')"],
   ["connections", "document.querySelectorAll('main tbody tr').length > 3"],
@@ -53,8 +54,40 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     );
   }
 
+  test("the front says in a sentence and five numbers how the node is, what is wrong first, and one key leads to the reason", async (t) => {
+    const { page, url, journal } = await opened(t, "", { ...TROUBLE, silentMs: 3000 });
+    journal.add(syncRecord({ endedMs: Date.now() }));
+    await page.until("document.querySelector('.tiles')");
+    assert.equal(await page.text("h1"), "3 of 13 Services get no answer");
+    await page.until("document.querySelector('.tiles').innerText.includes('2.6 ms')");
+    assert.deepEqual(await page.evaluate("[...document.querySelectorAll('.tiles strong')].map((e) => e.textContent)"), [
+      "3",
+      await page.evaluate("document.querySelectorAll('.tiles strong')[1].textContent"),
+      ...["–", "0 · 0", "3 s"],
+    ]);
+    assert.match(await page.text(".tiles"), /Connection tracking\s+–\s+the kernel does not say/);
+    assert.match(
+      await page.text(".wrong li"),
+      /office\/legacy:http\s+Its only endpoint is neither ready nor still serving/,
+    );
+    // The gravest Service is the first square.
+    await page.evaluate("document.querySelector('[role=application]').focus()");
+    await page.until("document.querySelector('#square').textContent === 'office/legacy: no answer'");
+    await page.press("Enter");
+    await page.until("document.querySelector('h1').textContent === 'office/legacy:http/TCP'");
+    assertClean(page, { url });
+  });
+
+  test("with nothing wrong the front says what was looked at", async (t) => {
+    const { page } = await opened(t, "", { items: [], tracking: { entries: 1, max: 4 } });
+    await page.until("document.querySelector('.tiles')");
+    assert.equal(await page.text("h1"), "This node serves no Services yet");
+    assert.match(await page.text("main .facts"), /^Looked at: the endpoints of no Services/);
+    assert.match(await page.text(".tiles"), /Last change\s+–\s+no sync yet\s+Connection tracking\s+25 %/);
+  });
+
   test("services are searched as one types, and opened with the keyboard alone", async (t) => {
-    const { page, url } = await opened(t);
+    const { page, url } = await opened(t, "services");
     await page.until("document.querySelectorAll('tbody tr').length > 10");
     assert.equal(await page.text("[role=status].count"), "15 service ports");
     await page.evaluate("document.querySelector('#search').focus()");
@@ -195,7 +228,7 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
 
   test("what happens is shown as it happens, and that the daemon has gone", async (t) => {
     const { page, journal, states, end } = await opened(t, "syncs");
-    await page.until("document.querySelector('.count').textContent === 'None yet.'");
+    await page.until("document.querySelector('.count')?.textContent === 'None yet.'");
     journal.add(syncRecord({ causes: [{ kind: "repair", servicePorts: null, by: "nft" }] }));
     await page.until("document.querySelector('.syncs .repair')?.innerText.includes('our rules destroyed by nft')");
     await page.evaluate(`location.hash = ${JSON.stringify(`#/${WEB}`)}`);
@@ -226,7 +259,7 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     const { page, journal, url, end } = await opened(t, "services");
     journal.add(repairedBy("before"));
     await page.until("document.querySelectorAll('tbody tr').length > 3");
-    await page.until("document.querySelector('#health').textContent === 'Healthy'");
+    await page.until("document.querySelector('#health').textContent === 'Daemon healthy'");
     await end();
     await page.until("document.querySelector('#health').textContent.startsWith('No answer')");
     const again = await servedPage(t, { items: [], port: Number(new URL(url).port), startedMs: 2 });

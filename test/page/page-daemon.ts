@@ -6,7 +6,7 @@ import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
 import type { LiveDaemon } from "../../src/daemon/inspect-report.ts";
 import type { FlowReader } from "../../src/dataplane/tracked-connections.ts";
 import { offlineNode } from "../../src/inspect/offline-node.ts";
-import type { TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
+import { NO_CONNTRACK, type TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
 import { checkedSettings } from "../../src/lib/plan-settings.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
 import type { LoggedProblem } from "../../src/logging/problem-memory.ts";
@@ -15,6 +15,7 @@ import { familyOf } from "../../src/net/ip.ts";
 import { readAssets } from "../../src/page/assets.ts";
 import { pageHandler } from "../../src/page/serve-page.ts";
 import type { AddTraffic } from "../../src/page/service-answer.ts";
+import { TrackingHistory } from "../../src/page/tracking-history.ts";
 import { startHttpEndpoint } from "../../src/server/http/http-endpoint.ts";
 import { HEALTHY } from "../../src/server/testing/healthy-verdict.ts";
 import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
@@ -37,6 +38,12 @@ export interface PageOptions {
   readonly counting?: () => Promise<void>;
   /** What connection tracking has. @default nothing */
   readonly flows?: readonly TrackedFlow[];
+  /** How full connection tracking is. @default not known */
+  readonly tracking?: { readonly entries: number; readonly max: number };
+  /** How long the API server has been silent. @default there is none */
+  readonly silentMs?: number;
+  readonly isHealthy?: boolean;
+  readonly program?: string;
 }
 
 export interface ServedPage {
@@ -60,6 +67,10 @@ export async function servedPage(t: TestContext, options: PageOptions): Promise<
     startedMs = 1,
     counting = async () => {},
     flows = [],
+    tracking,
+    silentMs,
+    isHealthy = true,
+    program = "kube-proxy-ts 1.2.3",
   } = options;
   const objects = projectObjects([{ apiVersion: "v1", kind: "List", items }], "items", { keepsPods: true });
   const { config } = await checkedSettings({ config: settings, mode, node: "node-a", adjust: undefined });
@@ -89,12 +100,12 @@ export async function servedPage(t: TestContext, options: PageOptions): Promise<
   });
   const own = objects.nodes.find(({ name }) => name === "node-a");
   const daemon: LiveDaemon = {
-    program: "kube-proxy-ts 1.2.3",
+    program,
     mode,
     node: "node-a",
     zone: () => own?.zone,
     families: families.map(({ live }) => live),
-    verdict: () => ({ ...HEALTHY, failures }),
+    verdict: () => ({ ...HEALTHY, failures, silentMs, isHealthy }),
     journal,
     config,
     podCIDRs: own?.podCIDRs ?? [],
@@ -123,9 +134,12 @@ export async function servedPage(t: TestContext, options: PageOptions): Promise<
     return found.node;
   };
   const stop = new AbortController();
+  const lost = { invalid: 0, insertFailed: 0, dropped: 0, earlyDropped: 0 };
+  const table = tracking && { ...NO_CONNTRACK, statistics: async () => ({ ...lost, ...tracking }) };
+  const history = new TrackingHistory(table, stop.signal);
   const endpoint = startHttpEndpoint({
     address: `127.0.0.1:${wanted}`,
-    handler: pageHandler(daemon, await readAssets(), { viewOf, addTraffic, readFlows, startedMs }),
+    handler: pageHandler(daemon, await readAssets(), { viewOf, addTraffic, readFlows, startedMs, tracking: history }),
     log: silentLogger,
     clock: systemClock,
     signal: stop.signal,

@@ -2,6 +2,7 @@
 import { type FunctionComponent, render } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ConnectionsView } from "./connections-view.ts";
+import { FrontView } from "./front-view.ts";
 import { NodeView } from "./node-view.ts";
 import { ServiceView } from "./service-view.ts";
 import { ServicesView } from "./services-view.ts";
@@ -17,9 +18,10 @@ interface Place {
   readonly under?: string;
 }
 
-const SERVICES: Place = { title: "Services", view: ServicesView };
+const FRONT: Place = { title: "Overview", view: FrontView };
 const PLACES: Readonly<Record<string, Place>> = {
-  services: SERVICES,
+  front: FRONT,
+  services: { title: "Services", view: ServicesView },
   service: { title: "Service", view: ServiceView, under: "services" },
   connections: { title: "Connections", view: ConnectionsView },
   trace: { title: "Packet", view: TraceView },
@@ -44,7 +46,7 @@ function Page({ state }: { readonly state: State }) {
     });
   }, []);
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
-  const { title, view, under = path } = PLACES[path] ?? { ...SERVICES, under: "services" };
+  const { title, view, under = path } = PLACES[path] ?? { ...FRONT, under: "front" };
   // Before the view's own, which may have a better title.
   useLayoutEffect(() => {
     document.title = `${title} · kube-proxy`;
@@ -93,9 +95,9 @@ function healthOf({ known, isSilent }: State): readonly [kind: string, text: str
   if (isSilent) return ["bad", "No answer: the daemon hangs, has stopped, or cannot be reached"];
   if (known === undefined) return ["", "Loading …"];
   const { isHealthy, failures } = known.answer.status;
-  if (!isHealthy) return ["bad", "Not healthy: it does not keep up"];
-  if (failures.length > 0) return ["warn", `Healthy, but ${failures.length} refused`];
-  return ["good", "Healthy"];
+  if (!isHealthy) return ["bad", "Daemon not healthy: it does not keep up"];
+  if (failures.length > 0) return ["warn", `Daemon healthy, but ${failures.length} refused`];
+  return ["good", "Daemon healthy"];
 }
 
 const state = new State();

@@ -12,7 +12,7 @@ export function ServicesView({ query, state }: ViewProps) {
     only: query.get("only") === "troubled" ? "troubled" : "",
     offset: Number(query.get("offset")) > 0 ? `${Number(query.get("offset"))}` : "",
   });
-  const change = (changes: Partial<typeof asked>) => setAsked({ ...asked, offset: "", ...changes });
+  const change = (changes: Partial<typeof asked>) => setAsked((last) => ({ ...last, offset: "", ...changes }));
   const heading = useRef<HTMLHeadingElement>(null);
   const question = useQuestion<ServiceTable>("api/services", { ...asked, limit: `${ROWS}` }, state);
   // The back button and shared links return to what is shown now.

@@ -1,9 +1,9 @@
 /** The state of the daemon, kept up to date; notifies views when it changes. */
-import type { StateAnswer, ToldSync } from "../answers.ts";
+import { SILENT_HEADER, type StateAnswer, type ToldSync } from "../answers.ts";
 import { FAILED_PAUSE_MS, REQUEST_LIMIT_MS } from "./question.ts";
 
 /** How many syncs the page keeps. */
-const KEPT_SYNCS = 300;
+const KEPT_SYNCS = 512;
 /** The pause between two requests. */
 const PAUSE_MS = 2000;
 /** A daemon that hangs answers nothing, and its connection stays open: this long after the last answer it counts as silent. */
@@ -11,6 +11,8 @@ const SILENT_MS = 5000;
 
 export interface Known {
   readonly answer: StateAnswer;
+  /** When it came, in the browser's time. */
+  readonly takenMs: number;
   /** Newest first. */
   readonly syncs: readonly ToldSync[];
 }
@@ -18,6 +20,8 @@ export interface Known {
 export class State {
   known: Known | undefined;
   isSilent = false;
+  /** How long the API server had been silent when the daemon last answered; undefined: there is none. */
+  heardMs: number | undefined;
   /** When the daemon last answered, in the browser's time; undefined: never. */
   answeredMs: number | undefined;
   readonly #listeners = new Set<() => void>();
@@ -52,6 +56,8 @@ export class State {
         signal: AbortSignal.timeout(REQUEST_LIMIT_MS),
       });
       this.answeredMs = Date.now();
+      const silent = response.headers.get(SILENT_HEADER);
+      this.heardMs = silent === null ? undefined : Number(silent);
       if (response.status === 200) {
         this.#take((await response.json()) as StateAnswer);
         this.#tag = { path, value: response.headers.get("etag") ?? "" };
@@ -84,7 +90,7 @@ export class State {
     const [last] = before;
     // Two concurrent requests may both return a sync.
     const added = answer.syncs.filter(({ number }) => number > (last?.number ?? 0));
-    this.known = { answer, syncs: [...added.toReversed(), ...before].slice(0, KEPT_SYNCS) };
+    this.known = { answer, takenMs: Date.now(), syncs: [...added.toReversed(), ...before].slice(0, KEPT_SYNCS) };
     this.#tell();
   }
 

@@ -2,20 +2,26 @@
 import { useState } from "preact/hooks";
 import type { CauseWords } from "../../daemon/sync-words.ts";
 import type { ToldSync } from "../answers.ts";
+import { histogram, isRepair, timeline, totalOf } from "./charts.ts";
 import { badge, html, itemsOf, msText, timeText, urlOf, useChanges, type ViewProps } from "./ui.ts";
 
 const SHOWN = 100;
 const PARTS = ["waited", "model", "rules", "kernel", "after"];
 
-export function SyncsView({ state }: ViewProps) {
+export function SyncsView({ query, state }: ViewProps) {
   useChanges(state);
+  const chosen = Number(query.get("sync"));
   const [only, setOnly] = useState("all");
   const [paused, setPaused] = useState<typeof state.known>();
   const known = paused ?? state.known;
   if (known === undefined) return html`<h1>Syncs</h1><p>Loading …</p>`;
-  const wanted = known.syncs.filter((sync) => only === "all" || isTrouble(sync)).slice(0, SHOWN);
+  const fitting = known.syncs.filter((sync) => only === "all" || isTrouble(sync));
+  // A sync that was asked for is among those shown.
+  const from = Math.max(0, fitting.findIndex(({ number }) => number === chosen) - SHOWN / 2);
+  const wanted = fitting.slice(from, from + SHOWN);
   return html`
     <h1>Syncs</h1>
+    <div class="pair">${timeline(known.syncs)}${histogram(known.syncs)}</div>
     <p class="legend">${PARTS.map((part) => html`<span><i class=${part} />${part}</span>`)}</p>
     <div class="bar">
       <label for="kind">Show</label>
@@ -26,21 +32,19 @@ export function SyncsView({ state }: ViewProps) {
         <label for="pause">pause</label></span>
     </div>
     <p class="count">${wanted.length === 0 ? "None yet." : `The last ${wanted.length} of ${known.answer.lastSync}`}</p>
-    <ol class="syncs">${wanted.map((sync) => syncItem(sync, `${known.answer.startedMs} ${sync.number}`))}</ol>`;
+    <ol class="syncs">${wanted.map((sync) => syncItem(sync, `${known.answer.startedMs} ${sync.number}`, sync.number === chosen))}</ol>`;
 }
 
-function isTrouble({ result, causes }: ToldSync): boolean {
-  return result !== "done" || causes.some(({ kind }) => kind === "repair");
-}
+const isTrouble = (sync: ToldSync): boolean => sync.result !== "done" || isRepair(sync);
 
 /** @param key a restarted daemon counts from 1. */
-function syncItem(sync: ToldSync, key: string) {
-  const { family, endedMs, causes, furtherCauses, result, failures, furtherFailures, words } = sync;
-  const isRepair = causes.some(({ kind }) => kind === "repair");
+function syncItem(sync: ToldSync, key: string, isChosen: boolean) {
+  const { family, endedMs, furtherCauses, result, failures, furtherFailures, words } = sync;
+  const kind = sync.result === "done" ? (isRepair(sync) ? "repair" : "") : "trouble";
   const refusals = failures.map(({ subject, reason }) => `${subject}: ${reason}`);
-  return html`<li key=${key} class=${result === "done" ? (isRepair ? "repair" : "") : "trouble"}>
+  return html`<li key=${key} class=${`${kind}${isChosen ? " chosen" : ""}`} ref=${isChosen ? intoView : undefined}>
     <p class="when"><time datetime=${new Date(endedMs).toISOString()}>${timeText(endedMs)}</time> ${family} ${" "}
-      ${result !== "done" ? badge("bad", result) : isRepair && badge("warn", "repaired")}</p>
+      ${result !== "done" ? badge("bad", result) : isRepair(sync) && badge("warn", "repaired")}</p>
     <div>
       <ul class="causes">${itemsOf([...words.causes.map(causeParts), ...further(furtherCauses)])}</ul>
       <p class="wrote">${`${sync.isFullSync ? "Full sync: " : ""}${words.written}`}</p>
@@ -48,6 +52,15 @@ function syncItem(sync: ToldSync, key: string) {
     </div>
     ${stagesPart(sync)}
   </li>`;
+}
+
+const shown = new WeakSet<Element>();
+
+/** Once: the reader may look elsewhere then. */
+function intoView(item: Element | null): void {
+  if (item === null || shown.has(item)) return;
+  shown.add(item);
+  item.scrollIntoView({ block: "center" });
 }
 
 const further = (count: number): string[] => (count > 0 ? [`and ${count} more`] : []);
@@ -58,10 +71,11 @@ function causeParts({ before, object, service, after }: CauseWords) {
 }
 
 /** The length of the bar is the logarithm of the time, so that a millisecond and a minute are both visible. */
-function stagesPart({ stages: { waiting, model, rules, kernel, after } }: ToldSync) {
+function stagesPart(sync: ToldSync) {
+  const { waiting, model, rules, kernel, after } = sync.stages;
   const values = [waiting, model, rules - (kernel ?? 0), kernel ?? 0, after];
   const parts = PARTS.map((name, index) => ({ name, value: values[index] ?? 0 }));
-  const total = waiting + model + rules + after;
+  const total = totalOf(sync);
   const width = `${Math.min(100, 12 + 18 * Math.max(0, Math.log10(Math.max(total, 0.1)) + 1))}%`;
   const text = parts
     .filter(({ value }) => value >= 0.005)

@@ -57,3 +57,18 @@ test("listeners are told of each record until they end that", () => {
   journal.add(RECORD);
   assert.deepEqual([told, journal.last], [1, 2]);
 });
+
+test("repairs and refusals are counted for a day, or since the start, in at most one count a minute", () => {
+  const hourMs = 3_600_000;
+  const journal = new SyncJournal(2, 10 * hourMs);
+  const addAt = (endedMs: number, changes: Partial<SyncRecord>) => journal.add({ ...RECORD, endedMs, ...changes });
+  const repair = { causes: [{ kind: "repair", servicePorts: null, by: null }] } as const;
+  assert.deepEqual(journal.lately(11 * hourMs), { repairs: 0, refusals: 0, sinceMs: 10 * hourMs });
+  for (let index = 0; index < 5; index += 1) addAt(10 * hourMs + index, repair);
+  addAt(11 * hourMs, { ...repair, result: "failed" });
+  addAt(12 * hourMs, {});
+  assert.deepEqual(journal.lately(12 * hourMs), { repairs: 6, refusals: 1, sinceMs: 10 * hourMs });
+  assert.deepEqual(journal.lately(34.5 * hourMs), { repairs: 1, refusals: 1, sinceMs: 10.5 * hourMs });
+  addAt(60 * hourMs, { result: "refused" });
+  assert.deepEqual(journal.lately(60 * hourMs), { repairs: 0, refusals: 1, sinceMs: 36 * hourMs });
+});
