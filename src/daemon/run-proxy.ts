@@ -66,27 +66,12 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     requirePlatform(mode);
     const nodeName = nodeNameFrom(config.hostnameOverride, hostname());
     const clock = systemClock;
-    const nodes = new NodeManager({
-      nodeName,
-      needsPodCIDRs: config.detectLocalMode === "NodeCIDR",
-      // Once it is read, a folder has no more to say at the start.
-      ...(options.manifests === "" ? {} : { maxWaitMs: 0 }),
-      clock,
-      log,
-      onFatal: fatal,
-    });
+    const nodes = nodeManagerFor(options, nodeName, fatal);
     const health = new ProxyHealth({ clock, syncPeriodMs: config.syncPeriodMs });
     const sink = new DeferredSink([nodes, nodeHealth(health, nodeName)]);
     const metrics = createMetrics();
-    const { source, events, removeStartupTaint } = await connectCluster({
-      options,
-      nodeName,
-      gates,
-      health,
-      metrics,
-      clock,
-      log,
-    });
+    const connection = { options, nodeName, gates, health, metrics, clock, log };
+    const { source, events, removeStartupTaint } = await connectCluster(connection);
     const running = source
       .run(sink, ended)
       .catch((error: unknown) => fatal(error instanceof Error ? error : new Error(String(error))));
@@ -141,6 +126,17 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     stop.abort(new Finished());
   }
   if (stop.signal.reason instanceof Error && !(stop.signal.reason instanceof Finished)) throw stop.signal.reason;
+}
+
+function nodeManagerFor(
+  { config, manifests, log }: RunOptions,
+  nodeName: string,
+  onFatal: (error: Error) => void,
+): NodeManager {
+  const needsPodCIDRs = config.detectLocalMode === "NodeCIDR";
+  // Once it is read, a folder has no more to say at the start.
+  const wait = manifests === "" ? {} : { maxWaitMs: 0 };
+  return new NodeManager({ nodeName, needsPodCIDRs, ...wait, clock: systemClock, log, onFatal });
 }
 
 /** Comes before anything is asked or touched. @throws Error if the mode belongs to another system. */

@@ -1,6 +1,6 @@
 /** The measurements that all proxy modes share (reference health.md §16). */
 
-import type { MetricFamilies } from "../../metrics/metric-families.ts";
+import type { FamilyOptions, MetricFamilies } from "../../metrics/metric-families.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { SyncMetrics } from "../../sync/observers.ts";
 
@@ -19,82 +19,74 @@ const PROGRAMMING_BUCKETS: readonly number[] = [
   ...range(120, 300, 30),
 ];
 
+type Rows<Key extends string> = Readonly<Record<Key, readonly [name: string, help: string]>>;
+
+/** Histograms by IP family. */
+const DURATIONS = {
+  sync: ["sync_proxy_rules_duration_seconds", "SyncProxyRules latency in seconds"],
+  fullSync: ["sync_full_proxy_rules_duration_seconds", "SyncProxyRules latency in seconds for full resyncs"],
+  partialSync: ["sync_partial_proxy_rules_duration_seconds", "SyncProxyRules latency in seconds for partial resyncs"],
+  programming: ["network_programming_duration_seconds", "In Cluster Network Programming Latency in seconds"],
+  conntrackSync: ["conntrack_reconciler_sync_duration_seconds", "ReconcileConntrackFlowsLatency latency in seconds"],
+} as const;
+
+/** Gauges and counters of both IP families together. */
+const GAUGES = {
+  endpointsPending: ["sync_proxy_rules_endpoint_changes_pending", "Pending proxy rules Endpoint changes"],
+  servicesPending: ["sync_proxy_rules_service_changes_pending", "Pending proxy rules Service changes"],
+} as const;
+const COUNTERS = {
+  endpointsTotal: ["sync_proxy_rules_endpoint_changes_total", "Cumulative proxy rules Endpoint changes"],
+  servicesTotal: ["sync_proxy_rules_service_changes_total", "Cumulative proxy rules Service changes"],
+} as const;
+
+/** Gauges by IP family, and counters whose series start at 0. */
+const FAMILY_GAUGES = {
+  lastSync: ["sync_proxy_rules_last_timestamp_seconds", "The last time proxy rules were successfully synced"],
+  lastQueued: ["sync_proxy_rules_last_queued_timestamp_seconds", "The last time a sync of proxy rules was queued"],
+} as const;
+const FAMILY_COUNTERS = {
+  deleted: ["conntrack_reconciler_deleted_entries_total", "Cumulative conntrack flows deleted by conntrack reconciler"],
+  repaired: [
+    "sync_proxy_rules_repairs_total",
+    "Cumulative times that rules which other programs had changed were written again",
+  ],
+  costly: [
+    "sync_proxy_rules_costly_services_total",
+    "Cumulative times that a single Service took longer than a second to program",
+  ],
+  ended: [
+    "conntrack_reconciler_ended_connections_total",
+    "Cumulative TCP connections to endpoints that were gone, which were ended",
+  ],
+} as const;
+
 /**
  * Defines the families and returns the function that makes the object of one IP family. Both IP families share
  * those without labels: in dual-stack, totals count twice and the pending gauges show whichever wrote last, as
  * upstream's do.
  */
 export function defineSyncMetrics(families: MetricFamilies): (family: IpFamily) => SyncMetrics {
-  const perFamily = ["ip_family"];
-  const duration = (name: string, help: string, buckets = DURATION_BUCKETS) =>
-    families.histogram({ name: `kubeproxy_${name}`, help, labels: perFamily, buckets });
-  const gauge = (name: string, help: string, labels: readonly string[] = []) =>
-    families.gauge({ name: `kubeproxy_${name}`, help, labels });
-  const counter = (name: string, help: string) => families.counter({ name: `kubeproxy_${name}`, help });
-  const familyCounter = (name: string, help: string) => families.familyCounter({ name: `kubeproxy_${name}`, help });
-
-  const sync = duration("sync_proxy_rules_duration_seconds", "SyncProxyRules latency in seconds");
-  const fullSync = duration(
-    "sync_full_proxy_rules_duration_seconds",
-    "SyncProxyRules latency in seconds for full resyncs",
-  );
-  const partialSync = duration(
-    "sync_partial_proxy_rules_duration_seconds",
-    "SyncProxyRules latency in seconds for partial resyncs",
-  );
-  const lastSync = gauge(
-    "sync_proxy_rules_last_timestamp_seconds",
-    "The last time proxy rules were successfully synced",
-    perFamily,
-  );
-  const lastQueued = gauge(
-    "sync_proxy_rules_last_queued_timestamp_seconds",
-    "The last time a sync of proxy rules was queued",
-    perFamily,
-  );
-  const programming = duration(
-    "network_programming_duration_seconds",
-    "In Cluster Network Programming Latency in seconds",
-    PROGRAMMING_BUCKETS,
-  );
-  const endpointsPending = gauge("sync_proxy_rules_endpoint_changes_pending", "Pending proxy rules Endpoint changes");
-  const endpointsTotal = counter("sync_proxy_rules_endpoint_changes_total", "Cumulative proxy rules Endpoint changes");
-  const servicesPending = gauge("sync_proxy_rules_service_changes_pending", "Pending proxy rules Service changes");
-  const servicesTotal = counter("sync_proxy_rules_service_changes_total", "Cumulative proxy rules Service changes");
-  const noLocalEndpoints = gauge(
-    "sync_proxy_rules_no_local_endpoints_total",
-    "Number of services with a Local traffic policy and no endpoints",
-    ["traffic_policy", "ip_family"],
-  );
-  const conntrackSync = duration(
-    "conntrack_reconciler_sync_duration_seconds",
-    "ReconcileConntrackFlowsLatency latency in seconds",
-  );
-  const conntrackDeleted = familyCounter(
-    "conntrack_reconciler_deleted_entries_total",
-    "Cumulative conntrack flows deleted by conntrack reconciler",
-  );
-
-  const repairs = familyCounter(
-    "sync_proxy_rules_repairs_total",
-    "Cumulative times that rules which other programs had changed were written again",
-  );
-  const costlyServices = familyCounter(
-    "sync_proxy_rules_costly_services_total",
-    "Cumulative times that a single Service took longer than a second to program",
-  );
-
-  const endedConnections = familyCounter(
-    "conntrack_reconciler_ended_connections_total",
-    "Cumulative TCP connections to endpoints that were gone, which were ended",
-  );
-
+  const labels = ["ip_family"];
+  const { sync, fullSync, partialSync, programming, conntrackSync } = defined(DURATIONS, (options) => {
+    const buckets = options.name.includes("network_programming") ? PROGRAMMING_BUCKETS : DURATION_BUCKETS;
+    return families.histogram({ ...options, labels, buckets });
+  });
+  const { endpointsPending, servicesPending } = defined(GAUGES, families.gauge);
+  const { endpointsTotal, servicesTotal } = defined(COUNTERS, families.counter);
+  const { lastSync, lastQueued } = defined(FAMILY_GAUGES, (options) => families.gauge({ ...options, labels }));
+  const counters = defined(FAMILY_COUNTERS, families.familyCounter);
+  const noLocalEndpoints = families.gauge({
+    name: "kubeproxy_sync_proxy_rules_no_local_endpoints_total",
+    help: "Number of services with a Local traffic policy and no endpoints",
+    labels: ["traffic_policy", "ip_family"],
+  });
   return (family) => {
     const labels = { ip_family: family };
-    const deleted = conntrackDeleted(family);
-    const repaired = repairs(family);
-    const costly = costlyServices(family);
-    const ended = endedConnections(family);
+    const deleted = counters.deleted(family);
+    const repaired = counters.repaired(family);
+    const costly = counters.costly(family);
+    const ended = counters.ended(family);
     return {
       observeSync(seconds, isFullSync) {
         sync.observe(labels, seconds);
@@ -128,4 +120,13 @@ export function defineSyncMetrics(families: MetricFamilies): (family: IpFamily) 
       countEndedConnections: (count) => ended.inc(count),
     };
   };
+}
+
+/** Defines what the rows name. @returns what was made, by the rows' keys */
+function defined<Key extends string, T>(rows: Rows<Key>, define: (options: FamilyOptions) => T): Record<Key, T> {
+  const made = Object.entries<Rows<Key>[Key]>(rows).map(([key, [name, help]]) => [
+    key,
+    define({ name: `kubeproxy_${name}`, help }),
+  ]);
+  return Object.fromEntries(made);
 }

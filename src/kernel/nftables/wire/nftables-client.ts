@@ -51,25 +51,6 @@ export type NftablesClient = ReturnType<typeof openNftables>;
 export function openNftables() {
   const socket = NetlinkSocket.open(NETLINK_NETFILTER, { receiveBufferBytes: RECEIVE_BUFFER_BYTES });
 
-  /**
-   * The kernel lists the chains of all tables by position: when other tables' chains are deleted meanwhile, it skips some. It lists
-   * rules, sets and elements by table.
-   */
-  async function dumpChains<T extends { readonly table?: string | undefined; readonly name?: string | undefined }>(
-    family: number,
-    tableName: string,
-    codec: Codec<T>,
-  ): Promise<T[]> {
-    const { NFT_MSG_GETCHAIN: message } = nft;
-    const keyOf = ({ table, name }: T): string => `${table} ${name}`;
-    const all = await dumpObjects(socket, { family, message, codec, filter: {} as T, keyOf }); // all of its fields may lack
-    return all.filter((found) => found.table === tableName);
-  }
-
-  function dump<T>(family: number, message: number, codec: Codec<T>, filter: T): Promise<T[]> {
-    return dumpObjects(socket, { family, message, codec, filter });
-  }
-
   async function send(batch: NftBatch, options?: CallOptions): Promise<CommitResult> {
     if (batch.size === 0) return { committed: true };
     const result = await socket.transact(batch.messages, options);
@@ -105,6 +86,53 @@ export function openNftables() {
       return found;
     },
 
+    ...readersOf(socket),
+
+    /** Queries single elements. @param onAnswer called for each answer, in any order. */
+    async ask(query: ElementQuery, onAnswer: (index: number, answer: ElementAnswer) => void) {
+      const onReply = (reply: Reply, index: number): void => onAnswer(index, query.answer(index, reply));
+      for (const error of await socket.exchange(query.messages, onReply, { isAnsweredOnce: true })) {
+        const { request } = error.facts;
+        if (error.code !== "ENOENT" || request === undefined) throw error;
+        onAnswer(request.index, "missing");
+      }
+    },
+
+    /** The port id in notifications of this client's commits; it changes after a failure of the socket. */
+    get portId() {
+      return socket.portId;
+    },
+
+    /** Whether one of this client's commits caused a notification with this port id. */
+    hasPort: (portId: number) => socket.hasPort(portId),
+
+    close: () => socket.close(),
+    [Symbol.asyncDispose]: () => socket.close(),
+  };
+}
+
+/** Reads objects of one kind. */
+function readersOf(socket: NetlinkSocket) {
+  /**
+   * The kernel lists the chains of all tables by position: when other tables' chains are deleted meanwhile, it skips some. It lists
+   * rules, sets and elements by table.
+   */
+  async function dumpChains<T extends { readonly table?: string | undefined; readonly name?: string | undefined }>(
+    family: number,
+    tableName: string,
+    codec: Codec<T>,
+  ): Promise<T[]> {
+    const { NFT_MSG_GETCHAIN: message } = nft;
+    const keyOf = ({ table, name }: T): string => `${table} ${name}`;
+    const all = await dumpObjects(socket, { family, message, codec, filter: {} as T, keyOf }); // all of its fields may lack
+    return all.filter((found) => found.table === tableName);
+  }
+
+  function dump<T>(family: number, message: number, codec: Codec<T>, filter: T): Promise<T[]> {
+    return dumpObjects(socket, { family, message, codec, filter });
+  }
+
+  return {
     tables: (family: number) => dump(family, nft.NFT_MSG_GETTABLE, table, {}),
 
     chains: (family: number, tableName: string) => dumpChains(family, tableName, chain),
@@ -132,27 +160,6 @@ export function openNftables() {
       const parts = await dump(family, nft.NFT_MSG_GETSETELEM, elements, filter);
       return parts.flatMap((part) => part.elements ?? []);
     },
-
-    /** Queries single elements. @param onAnswer called for each answer, in any order. */
-    async ask(query: ElementQuery, onAnswer: (index: number, answer: ElementAnswer) => void) {
-      const onReply = (reply: Reply, index: number): void => onAnswer(index, query.answer(index, reply));
-      for (const error of await socket.exchange(query.messages, onReply, { isAnsweredOnce: true })) {
-        const { request } = error.facts;
-        if (error.code !== "ENOENT" || request === undefined) throw error;
-        onAnswer(request.index, "missing");
-      }
-    },
-
-    /** The port id in notifications of this client's commits; it changes after a failure of the socket. */
-    get portId() {
-      return socket.portId;
-    },
-
-    /** Whether one of this client's commits caused a notification with this port id. */
-    hasPort: (portId: number) => socket.hasPort(portId),
-
-    close: () => socket.close(),
-    [Symbol.asyncDispose]: () => socket.close(),
   };
 }
 
