@@ -18,10 +18,9 @@ import type { Logger } from "../../logging/logger.ts";
 import { someOf } from "../../logging/some-of.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { Backend, FormerEndpoint, OnLostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
-import { restAfterLook } from "../shared/look-rest.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import { UNKNOWN_ADDRESSES } from "../shared/unknown-addresses.ts";
-import { commitAccepted, isAttributable } from "./accepted-table.ts";
+import { commitAccepted, isAttributable, Retries } from "./accepted-table.ts";
 import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
 import { forgetCatchAlls, forgetClients } from "./flat/clients.ts";
@@ -75,7 +74,7 @@ export class NftablesBackend implements Backend {
   #isKnown = false;
   /** Service ports whose rules the kernel rejected in the last sync; they keep their last known good rules, if any. */
   readonly #refused: RefusedPorts;
-  #retryAtMs = 0;
+  readonly #retries: Retries;
   /** Chains and sets that other programs changed since the last sync began, or that this sync failed to write. */
   readonly #damage = new OpenDamage();
   #wasWatched = false;
@@ -107,6 +106,7 @@ export class NftablesBackend implements Backend {
         }),
     });
     const { clock = systemClock } = options;
+    this.#retries = new Retries(this.#refused, clock);
     this.#committer = new Committer({ nft, cleanupFailures: metrics.cleanupFailures, log, clock });
     this.#warnings = new ForeignWarnings(log, clock);
   }
@@ -130,7 +130,7 @@ export class NftablesBackend implements Backend {
     try {
       // Even a needless await costs a turn of the event loop, and a stream of changes makes hundreds of syncs a second.
       const { deferred } = this.#committer;
-      const isPartial = this.#isKnown && !input.isFullSync && !this.#mustLook && !this.#isRetryDue(input);
+      const isPartial = this.#isKnown && !input.isFullSync && !this.#mustLook && !this.#retries.areDue(input);
       if (isPartial && deferred.size > 0) await this.#committer.deleteDeferred();
       isDone = isPartial && (await this.#partialSync(input, damaged, signal));
       if (!isDone) await this.#fullSync(input, signal);
@@ -154,14 +154,6 @@ export class NftablesBackend implements Backend {
     return { failures, ...found, ...this.#committer.take(), wasFull: !isDone };
   }
 
-  /** Whether rejected service ports are to be tried again, which takes a comparison of everything. */
-  #isRetryDue({ changedPorts, services }: SyncInput): boolean {
-    if (this.#refused.size === 0) return false;
-    const { clock = systemClock } = this.#options;
-    const isGone = (key: string) => this.#refused.has(key) && !services.has(key);
-    return clock.monotonicMs() >= this.#retryAtMs || [...changedPorts].some(isGone);
-  }
-
   /** Deletes session affinity entries that lead to endpoints that are gone; the rules no longer lead there by then. */
   async #forgetClients(maps: readonly string[]): Promise<void> {
     const clients = await forgetClients(this.#options.nft, maps, this.#state);
@@ -180,6 +172,7 @@ export class NftablesBackend implements Backend {
   /** Watches what other programs do to the table. */
   async monitor(onLost: OnLostRules, signal: AbortSignal, requestSync: () => void): Promise<void> {
     const watching = this.#options.nft.watch((change) => this.#onForeignChange(change, onLost, requestSync), signal);
+    this.#retries.watch = { signal, requestSync };
     this.#onRepaired = () => onLost({ ports: new Set() });
     // Changes since the previous watch ended went unseen.
     if (this.#wasWatched) onLost();
@@ -292,8 +285,7 @@ export class NftablesBackend implements Backend {
       }
     }
     this.#isKnown = true;
-    const endMs = clock.monotonicMs();
-    this.#retryAtMs = endMs + restAfterLook(endMs - startMs, Number.POSITIVE_INFINITY);
+    this.#retries.compared(clock.monotonicMs() - startMs);
   }
 
   /** Rejects with `conflict` if another program changed the ruleset in the meantime. */

@@ -1,6 +1,7 @@
 /** Service ports that the kernel rejects, and deletions that it does not accept yet. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
 import { canonicalNftables } from "../../../test/conformance/canonical-nftables.ts";
 import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
 import type { NftOperation } from "../../kernel/nftables/nftables.ts";
@@ -160,6 +161,28 @@ test("a refused port is tried again in a twentieth of the time, for that compare
   const { failures, wasFull } = await rig.sync();
   assert.deepEqual([failures.length, wasFull], [1, false]);
   rig.nowMs += 1;
+  assert.deepEqual((await rig.sync()).failures, []);
+  await assertAsFromNothing(model);
+});
+
+test("a refused port that is mended is tried after a short rest, also if nothing else changes", async () => {
+  const { a, b } = first();
+  const model = newModel();
+  const { rig } = model;
+  for (const one of [a, b]) model.set(one, [remote("10.180.0.1")]);
+  const allow = refuseRules(model, [clusterChain(a)]);
+  rig.kernel.afterNextRead(async () => {
+    rig.nowMs += 100;
+  });
+  await rig.sync();
+  allow();
+  model.setEndpoints(a, [remote("10.180.0.2")]);
+  assert.equal((await rig.sync()).failures.length, 1);
+  rig.nowMs += 400;
+  assert.equal(rig.driver.isSyncDue, false);
+  rig.wake();
+  await setImmediate();
+  assert.equal(rig.driver.isSyncDue, true);
   assert.deepEqual((await rig.sync()).failures, []);
   await assertAsFromNothing(model);
 });

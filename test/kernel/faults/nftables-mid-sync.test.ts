@@ -4,12 +4,14 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { beforeEach, type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { clusterChain, newModel } from "../../../src/dataplane/nftables/testing/backend-rig.ts";
+import { NftablesBackend } from "../../../src/dataplane/nftables/backend.ts";
+import { CONFIGS, clusterChain, newModel } from "../../../src/dataplane/nftables/testing/backend-rig.ts";
 import { openNetlinkRuleset } from "../../../src/kernel/nftables/netlink-nftables.ts";
-import type { Nftables } from "../../../src/kernel/nftables/nftables.ts";
-import { local, port, remote } from "../../../testkit/dataplane/test-cluster.ts";
+import { type Nftables, NftError } from "../../../src/kernel/nftables/nftables.ts";
+import { silentLogger } from "../../../src/logging/logger.ts";
+import { local, port, remote, TestCluster } from "../../../testkit/dataplane/test-cluster.ts";
 import { inNetns } from "../../../testkit/support/in-netns.ts";
-import { until } from "../../../testkit/support/patience.ts";
+import { stretched, until } from "../../../testkit/support/patience.ts";
 import { canonicalNftables } from "../../conformance/canonical-nftables.ts";
 
 const KILLED = fileURLToPath(new URL("./killed-backend.ts", import.meta.url));
@@ -141,6 +143,55 @@ inNetns(import.meta.url, { name: "nftmid" }, () => {
     await model.rig.sync();
     nft("delete table ip theirs");
     assert.equal(listed(), before);
+  });
+
+  test("a refused Service that is mended serves within a second beside 1,000, though nothing else changes", async (t) => {
+    const ruleset = openNetlinkRuleset();
+    const table = ruleset.open({ family: "ip", table: TABLE });
+    const ports = Array.from({ length: 1000 }, (_, index) => port(`s${index}`, `10.96.${index >> 8}.${index & 255}`));
+    const bad = ports[500] ?? assert.fail();
+    let isRefused = true;
+    const transact: Nftables["transact"] = async (operations, options) => {
+      const all = [...operations];
+      const at = all.findIndex((one) => one.kind === "add-rule" && one.chain === clusterChain(bad));
+      if (isRefused && at >= 0) throw new NftError("unsupported", "refused on purpose", at);
+      await table.transact(all, options);
+    };
+    const cluster = new TestCluster();
+    const backend = new NftablesBackend({
+      config: CONFIGS.IPv4,
+      nft: { ...table, transact },
+      nodePortIPs: async () => ({ kind: "ips", ips: [] }),
+      metrics: { syncFailures: { inc() {} }, cleanupFailures: { inc() {} } },
+      log: silentLogger,
+    });
+    const stop = new AbortController();
+    let requests = 0;
+    const watching = backend.monitor(
+      () => {},
+      stop.signal,
+      () => {
+        requests += 1;
+      },
+    );
+    t.after(async () => {
+      stop.abort();
+      await watching;
+      await ruleset.close();
+    });
+    for (const one of ports) cluster.set(one, [remote("10.180.0.1")]);
+    assert.equal((await cluster.driver.sync(backend)).failures.length, 1);
+    isRefused = false;
+    const startMs = performance.now();
+    cluster.setEndpoints(bad, [remote("10.180.0.2")]);
+    for (let { failures } = await cluster.driver.sync(backend); failures.length > 0; ) {
+      const before = requests;
+      await until("the request of a sync", () => requests > before);
+      ({ failures } = await cluster.driver.sync(backend));
+    }
+    const elapsedMs = performance.now() - startMs;
+    assert.match(listed(), /10\.180\.0\.2/);
+    assert.ok(elapsedMs < stretched(1000), `${elapsedMs} ms`);
   });
 
   test("killed between building a batch and sending it: the kernel has all of the old, and the next process all of the new", () => {

@@ -182,6 +182,11 @@ export class BackendRig {
     while (this.#sleepers.size < sleepers.length) await new Promise((resolve) => setImmediate(resolve));
   }
 
+  /** Ends every sleep of the backend. */
+  wake(): void {
+    for (const end of [...this.#sleepers]) end();
+  }
+
   #periodEnd(signal: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
       const end = (): void => {
