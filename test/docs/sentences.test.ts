@@ -1,9 +1,15 @@
-/** Sentences of the documents are short enough to be read once: at most 30 words outside of code, tables and lists of names. */
+/** Documents are read to their end: sentences of at most 30 words outside of code, tables and lists of names, pages of at most 2,500. */
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
-import { markdownFiles, proseLines } from "./markdown.ts";
+import { CHECKOUT, markdownFiles, proseLines } from "./markdown.ts";
 
 const MOST_WORDS = 30;
+const MOST_WORDS_OF_A_PAGE = 2_500;
+
+/** `npm run docs` writes it. */
+const GENERATED = "docs/commands.md";
 
 /** Pages that are not read from one end to the other: what comments cite, notes, history. */
 const LOOKED_UP = /^docs\/(?:reference|notes)\/|^CHANGELOG\.md$/;
@@ -50,6 +56,15 @@ test("a sentence has at most 30 words", () => {
     sentences
       .filter(({ sentence }) => wordsIn(sentence) > MOST_WORDS)
       .map(({ path, sentence }) => `${path}: ${wordsIn(sentence)} words: ${sentence}`),
+    [],
+  );
+});
+
+test("a page has at most 2,500 words", () => {
+  const pages = markdownFiles().filter((path) => !LOOKED_UP.test(path) && path !== GENERATED);
+  const sizes = pages.map((path) => ({ path, words: readFileSync(join(CHECKOUT, path), "utf8").split(/\s+/).length }));
+  assert.deepEqual(
+    sizes.filter(({ words }) => words > MOST_WORDS_OF_A_PAGE),
     [],
   );
 });
