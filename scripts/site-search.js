@@ -30,7 +30,9 @@ function sections() {
 
 /** What every question has. */
 const COMMON = new Set(
-  "a an and are at can do does for how i if in is it my of on or the this to what when where which why with".split(" "),
+  "a an and are at can do does for how i if in is it my of on or the this to what when where which why with wrong".split(
+    " ",
+  ),
 );
 
 /** Words of a text, each once. */
