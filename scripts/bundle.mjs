@@ -1,6 +1,6 @@
 /**
  * Bundles the program into a few files, dist/bundle/: hundreds of modules take several times as long to load as the few
- * that a start needs (docs/performance.md). The library's entries stay separate modules.
+ * that a start needs (docs/notes/performance-diary.md). The library's entries stay separate modules.
  *
  * - `main.js`, which Node.js is given, chooses between the next two (src/cli/launch.ts);
  * - `kube-proxy.cjs`: the daemon and everything else that kube-proxy's own command line needs, in one script, so that its compiled code can

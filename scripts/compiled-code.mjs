@@ -1,5 +1,5 @@
 /**
- * Keeps the compiled code of the bundled program beside it: a start then compiles next to nothing (docs/performance.md).
+ * Keeps the compiled code of the bundled program beside it: a start then compiles next to nothing (docs/notes/performance-diary.md).
  * Only a start shows which functions it needs: the program runs for a moment, in a network namespace of its own, where its
  * rules reach no packet and end with it. If there can be no namespace, it runs only if the kernel lets it change nothing.
  */

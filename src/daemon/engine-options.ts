@@ -1,7 +1,7 @@
 /**
  * JavaScript engine options that are not in force while the program loads. The engine compares its options with those
  * that cached code was compiled with; with any of these set, it would compile all of Node.js' own modules from source:
- * 60 ms of processor time, and as much again for each thread (docs/performance.md). So bin/kube-proxy passes them, the
+ * 60 ms of processor time, and as much again for each thread (docs/notes/performance-diary.md). So bin/kube-proxy passes them, the
  * process first resets them, and the daemon sets them again once its modules are loaded.
  */
 

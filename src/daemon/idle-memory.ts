@@ -1,7 +1,7 @@
 /**
  * Returns memory to the system when the process is idle. The engine collects garbage only as it allocates: after the start, the
  * first sync of a large cluster, or a storm of changes, an idle process would keep that memory, and the code that it ran would
- * stay mapped. Measured: docs/performance.md.
+ * stay mapped. Measured: docs/notes/performance-diary.md.
  *
  * A collection stops the program for about 1 ms per MB in use. So it runs only after the processor has been idle for a while and
  * if there is much to gain, and never again once one took too long. The first one follows the start, with a heap of any size.

@@ -1,7 +1,7 @@
 /**
  * Memory that sockets read into. A large read costs a fraction of many small ones, but every connection needs its own
  * buffer for as long as it lives: so each starts with a small one, and busy ones borrow a larger one from a bounded
- * pool. Measured in docs/performance.md.
+ * pool. Measured in docs/notes/performance-diary.md.
  */
 
 interface Tier {

@@ -21,7 +21,7 @@ export const iptablesConfig: ModeConfig<typeof FIELDS, IptablesConfig> = {
   goType: "v1alpha1.KubeProxyIPTablesConfiguration",
   fields: FIELDS,
   minSyncPeriodMs: 1_000,
-  // The backend requests pauses according to how long the tool takes (docs/performance.md).
+  // The backend requests pauses according to how long the tool takes (docs/notes/performance-diary.md).
   restWhenUnsetMs: 1,
   resolve: ({ iptables }) => section.resolve(iptables),
   errors: ({ iptables }) => masqueradeBitErrors("KubeProxyIPTablesConfiguration", iptables.masqueradeBit),

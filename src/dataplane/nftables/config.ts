@@ -64,7 +64,7 @@ export const nftablesConfig: ModeConfig<typeof FIELDS & typeof GONE_FIELDS, Nfta
   fields: { ...FIELDS, ...GONE_FIELDS },
   minSyncPeriodMs: 1_000,
   // Upstream's second would only delay changes: the backend requests the pauses it needs, based on the kernel's commit
-  // time (docs/performance.md).
+  // time (docs/notes/performance-diary.md).
   restWhenUnsetMs: 1,
   nodePortAddresses: [NODE_PORT_ADDRESSES_PRIMARY],
   resolve: ({ nftables }) => section.resolve(nftables),

@@ -1,7 +1,7 @@
 /**
  * Creates the chains of many new service ports, and in a new table their elements, in portions before the transaction that
  * puts them into force. No rule uses either before that, so traffic sees a single change. One batch would keep a CPU in the
- * kernel for seconds to minutes: for each rule with an anonymous map, it walks the whole batch so far (docs/performance.md).
+ * kernel for seconds to minutes: for each rule with an anonymous map, it walks the whole batch so far (docs/notes/performance-diary.md).
  */
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type {

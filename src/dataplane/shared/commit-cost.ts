@@ -1,7 +1,7 @@
 /**
  * The fixed cost of a commit, and the rest between commits that follows from it. In nftables mode the kernel checks all
  * paths through the table for every commit that adds a rule: 0.05 ms with 100 Services, 3 ms with 10,000. In iptables
- * mode a tool starts, and reads and sends what its back end requires: 7 to 700 ms (docs/performance.md).
+ * mode a tool starts, and reads and sends what its back end requires: 7 to 700 ms (docs/notes/performance-diary.md).
  */
 
 /** Commits of at most this many operations (a few Services) cost little more than the fixed cost. */

@@ -1,6 +1,6 @@
 /**
  * Reads the chains of an iptables table in nf_tables from the kernel: `iptables-nft-save` reads every rule to print
- * them, which takes seconds instead of milliseconds (docs/performance.md).
+ * them, which takes seconds instead of milliseconds (docs/notes/performance-diary.md).
  */
 
 import { realpath } from "node:fs/promises";
