@@ -27,6 +27,8 @@ export type ObjectKind = keyof ObjectKinds;
 export interface ObjectSink {
   onEvent<K extends ObjectKind>(kind: K, event: ObjectEvent<ObjectKinds[K]>): void;
   onSynced(kind: ObjectKind): void;
+  /** A new or changed object of a Service (`namespace/name`) has an annotation with an invalid value, which does not count. */
+  onMisread?(service: string, problem: string): void;
 }
 
 /** A stream of cluster objects. */

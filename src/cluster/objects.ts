@@ -95,6 +95,8 @@ export interface EndpointSliceRecord extends ObjectKey {
   readonly endpoints: readonly EndpointRecord[];
   /** Annotation `endpoints.kubernetes.io/last-change-trigger-time`, verbatim; empty if absent. */
   readonly lastChangeTriggerTime: string;
+  /** Annotation `kube-proxy-ts/weight`, or Cilium's: 0 to 65535; absent if unset or invalid. */
+  readonly weight?: number;
   /** Opaque; changes with any part of the object (a content digest for manifests). */
   readonly resourceVersion: string;
   /** The mirrored Endpoints object was truncated at its capacity (reference endpoints.md §5.2). Only for `explain`. */

@@ -11,14 +11,16 @@ const KINDS: readonly ObjectKind[] = ["nodes", "serviceCIDRs", "services", "endp
 
 export class DeferredSink implements ObjectSink {
   readonly #early: readonly NodeSink[];
+  readonly onMisread: NonNullable<ObjectSink["onMisread"]>;
   /** By kind and name, how to add the object: an event of its own kind, which a list of several kinds could not hold. */
   readonly #additions = new Map(KINDS.map((kind) => [kind, new Map<string, (sink: ObjectSink) => void>()]));
   readonly #synced = new Set<ObjectKind>();
   #sink: ObjectSink | undefined;
 
   /** @param early sinks for Node objects from the start. Node objects are also held back for the later sink. */
-  constructor(early: readonly NodeSink[]) {
+  constructor(early: readonly NodeSink[], onMisread: NonNullable<ObjectSink["onMisread"]> = () => {}) {
     this.#early = early;
+    this.onMisread = onMisread;
   }
 
   onEvent<K extends ObjectKind>(kind: K, event: ObjectEvent<ObjectKinds[K]>): void {

@@ -32,6 +32,11 @@ export function costlyService(nodeName: string, { service, servicePorts, millise
   return serviceWarning(service, "CostlyService", "ProgramService", note);
 }
 
+/** An object of a Service has an annotation that does not count. @param problem names the object, the annotation and the rule. */
+export function misreadAnnotation(nodeName: string, service: string, problem: string): EventFacts {
+  return serviceWarning(service, "InvalidAnnotation", "ReadObject", `node ${nodeName}: ${problem}`);
+}
+
 /** An endpoint answered none of its connections from this node, while others did. @param text a sentence. */
 export function silentEndpoint(nodeName: string, service: string, text: string): EventFacts {
   return serviceWarning(service, "EndpointNeverAnswers", "Connect", `node ${nodeName}: ${text}`);

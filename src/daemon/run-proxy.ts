@@ -41,7 +41,7 @@ import { collectWhenIdle } from "./idle-memory.ts";
 import { type FamilyProxier, serveInspection } from "./inspection.ts";
 import { removeAllLeftovers, removeLeftovers } from "./leftovers.ts";
 import { followNodeAddresses } from "./node-address-follower.ts";
-import { costlyService, frontendConflict, nodeEvent, serviceHealthFailure } from "./node-events.ts";
+import { costlyService, frontendConflict, misreadAnnotation, nodeEvent, serviceHealthFailure } from "./node-events.ts";
 import { type NodeKernel, nodeKernel } from "./node-kernel.ts";
 import { NodeManager } from "./node-manager.ts";
 import { type NodeSetup, setUpNode } from "./node-setup.ts";
@@ -68,7 +68,9 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const clock = systemClock;
     const nodes = nodeManagerFor(options, nodeName, fatal);
     const health = new ProxyHealth({ clock, syncPeriodMs: config.syncPeriodMs });
-    const sink = new DeferredSink([nodes, nodeHealth(health, nodeName)]);
+    const sink = new DeferredSink([nodes, nodeHealth(health, nodeName)], (service, problem) => {
+      events.record(misreadAnnotation(nodeName, service, problem));
+    });
     const metrics = createMetrics();
     const connection = { options, nodeName, gates, health, metrics, clock, log };
     const { source, events, removeStartupTaint } = await connectCluster(connection);

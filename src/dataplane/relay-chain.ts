@@ -2,6 +2,7 @@
  * The proxy's own sockets as a chain that `trace` walks behind the rules: it takes what is delivered to them, and
  * connects to an endpoint itself (reference userspace.md §1.2).
  */
+import { sharesOf } from "../model/cells.ts";
 import type { Endpoint } from "../model/endpoint.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { joinHostPort } from "../net/ip.ts";
@@ -54,9 +55,10 @@ function ruleOf(
   const text = `${place} of ${port.name.text}`;
   const run = (packet: Packet): StepResult => {
     const endpoints = endpointsFor(packet);
-    const ends = endpoints.map((endpoint) => ({
+    const shares = sharesOf(endpoints);
+    const ends = endpoints.map((endpoint, index) => ({
       end: joinHostPort(endpoint.ip, endpoint.port),
-      odds: 1 / endpoints.length,
+      odds: shares[index] ?? 0,
       result: carried(endpoint, packet, facts),
     }));
     if (ends.length === 0) return { kind: "verdict", verdict: { kind: "reject", answer: "connection closed" } };

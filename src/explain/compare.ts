@@ -1,7 +1,7 @@
 /** What differs for clients between two explanations of one service port: for `--what-if` and `diff`. */
 
 import type { Encounter, ExplainedEndpoint, ExplainedFrontend, PortExplanation } from "./explanation.ts";
-import { frontendTitle } from "./text.ts";
+import { frontendTitle, shareText } from "./text.ts";
 import { encounterWords, POSITION_WORDS } from "./words.ts";
 
 /** One change, in words. */
@@ -105,7 +105,13 @@ function endpointChanges(before: readonly ExplainedEndpoint[], after: readonly E
         ["Cluster", known.cluster, endpoint.cluster],
         ["Local", known.local, endpoint.local],
       ] as const) {
-        if (was === null || is === null || was.used === is.used) continue;
+        if (was === null || is === null) continue;
+        const hasOtherShare = is.used && is.share !== was.share && endpoint.weight !== known.weight;
+        if (was.used && hasOtherShare) {
+          const shares = `${shareText(is.share)} of new connections (before: ${shareText(was.share)})`;
+          changes.push(`endpoint ${address} now gets ${shares} where the policy is ${policy}`);
+        }
+        if (was.used === is.used) continue;
         const use = is.used ? ["used", ""] : ["left out", `: ${is.why}`];
         changes.push(`endpoint ${address} is now ${use.join(` where the policy is ${policy}`)}`);
       }

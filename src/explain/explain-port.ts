@@ -3,6 +3,7 @@ import type { EndpointSliceRecord, ServiceNotes, ServiceRecord } from "../cluste
 import type { KubeProxyConfig } from "../config/config.ts";
 import type { ModeInspection } from "../dataplane/inspection.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
+import { sharesOf } from "../model/cells.ts";
 import type { Endpoint } from "../model/endpoint.ts";
 import { type EndpointUse, endpointReasons, topologyReason } from "../model/endpoint-reasons.ts";
 import { declaredFrontends, type FrontendAddress, frontendKey, frontendsOf } from "../model/frontend.ts";
@@ -58,7 +59,10 @@ export function explainPort(
   const reason = topologyReason(all, topology);
   const policies = policiesOf(here, port);
   const reasons = endpointReasons(all, routing.categories, reason.mode);
-  const counts = { cluster: routing.cluster.length, local: routing.local.length };
+  const [clusterShares, localShares] = [routing.cluster, routing.local].map((used) => {
+    const shares = sharesOf(used);
+    return new Map(used.map((endpoint, index) => [endpoint, shares[index] ?? 0]));
+  });
   const endpoints = reasons.map(({ endpoint, cluster, local }): ExplainedEndpoint => {
     const { slice = "", nodeName = "", pod = null } = statement.places.get(endpoint.text) ?? {};
     const names = { nodeName: node.name, endpointNode: nodeName };
@@ -71,8 +75,9 @@ export function explainPort(
       isLocal: endpoint.isLocal,
       zoneHints: endpoint.zoneHints ?? [],
       nodeHints: endpoint.nodeHints ?? [],
-      cluster: useOf(cluster, endpoint, names, counts.cluster),
-      local: useOf(local, endpoint, names, counts.local),
+      ...(endpoint.weight !== undefined && { weight: endpoint.weight }),
+      cluster: useOf(cluster, endpoint, names, clusterShares),
+      local: useOf(local, endpoint, names, localShares),
     };
   });
   const frontends = explainedFrontends(here, port, { routing, endpoints: all, ...walks });
@@ -166,10 +171,10 @@ function useOf(
   use: EndpointUse | undefined,
   endpoint: Endpoint,
   names: Readonly<Record<"nodeName" | "endpointNode", string>>,
-  count: number,
+  shares: ReadonlyMap<Endpoint, number> | undefined,
 ): ExplainedUse | null {
   if (use === undefined) return null;
   const hints = (use.reason === "other-node" ? endpoint.nodeHints : endpoint.zoneHints) ?? [];
   const why = endpointWords(use.reason, { ...names, hints });
-  return { used: use.isUsed, why, share: use.isUsed ? 1 / count : 0 };
+  return { used: use.isUsed, why, share: shares?.get(endpoint) ?? 0 };
 }

@@ -113,6 +113,8 @@ export interface ExplainedEndpoint extends Traffic {
   readonly isLocal: boolean;
   readonly zoneHints: readonly string[];
   readonly nodeHints: readonly string[];
+  /** Of its slice; absent if no annotation names one. */
+  readonly weight?: number;
   /** How each policy uses it; null if no client of this service port is under that policy. */
   readonly cluster: ExplainedUse | null;
   readonly local: ExplainedUse | null;

@@ -4,6 +4,7 @@
  */
 import type { Steps } from "../async/steps.ts";
 import type { OfflineNode, OtherPort } from "../inspect/offline-node.ts";
+import { inCells, isDrained } from "../model/cells.ts";
 import type { Endpoint } from "../model/endpoint.ts";
 import { declaredFrontends, frontendKey } from "../model/frontend.ts";
 import type { ServicePort } from "../model/service-port.ts";
@@ -126,8 +127,9 @@ function kindOf({ port, endpoints }: Served, { name, zone }: OfflineNode): strin
   let states = 0;
   for (const one of endpoints) states |= 1 << stateOf(one);
   const { cluster, local, hasAny } = categories;
-  // The flat layout has chains for each number of endpoints.
-  const decided = `${flags(hasAny, hasInternal, hasExternal, usesExternal)} ${cluster?.length} ${local?.length}`;
+  // The flat layout has chains for each number of cells.
+  const cells = [cluster, local].map((some) => some && inCells(some).length).join(" ");
+  const decided = `${flags(hasAny, hasInternal, hasExternal, usesExternal)} ${cells}`;
   const { externalPolicyLocal, internalPolicyLocal, isExternallyAccessible, preservesDestination, endTCP } = port;
   const policies = flags(
     externalPolicyLocal,
@@ -143,9 +145,11 @@ function kindOf({ port, endpoints }: Served, { name, zone }: OfflineNode): strin
   return `${protocol} ${decided} ${states} ${policies} ${frontends} ${affinity} ${port.loadBalancerSourceRanges.join()}${lossesOf(port)}`;
 }
 
-/** From 0 to 15. Called for every endpoint. */
-function stateOf({ isLocal, isReady, isServing, isTerminating }: Endpoint): number {
-  return (isLocal ? 1 : 0) | (isReady ? 2 : 0) | (isServing ? 4 : 0) | (isTerminating ? 8 : 0);
+/** From 0 to 31. Called for every endpoint. */
+function stateOf(endpoint: Endpoint): number {
+  const { isLocal, isReady, isServing, isTerminating } = endpoint;
+  const drained = isDrained(endpoint) ? 16 : 0;
+  return (isLocal ? 1 : 0) | (isReady ? 2 : 0) | (isServing ? 4 : 0) | (isTerminating ? 8 : 0) | drained;
 }
 
 function flags(...all: readonly boolean[]): number {

@@ -32,6 +32,8 @@ export function endpointWords(reason: EndpointReason, { nodeName, endpointNode, 
       return "ready";
     case "last-resort":
       return "it terminates, but still serves, and none is ready";
+    case "drained":
+      return "its slice has weight 0: no new connections";
     case "not-ready":
       return "not ready";
     case "terminated":

@@ -2,6 +2,7 @@
  * Which endpoints of a service port this node uses, by traffic policy, readiness and topology hints: reference
  * endpoints.md §7.
  */
+import { isDrained } from "./cells.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { type ServicePort, usesClusterEndpoints, usesLocalEndpoints } from "./service-port.ts";
 
@@ -43,7 +44,7 @@ export function categorizeEndpoints(
   port: ServicePort,
   node: NodeTopology,
 ): EndpointCategories {
-  const all = endpoints ?? NO_ENDPOINTS;
+  const all = filterOrSame(endpoints ?? NO_ENDPOINTS, (endpoint) => !isDrained(endpoint));
   const mode = usesClusterEndpoints(port) ? topologyMode(all, node) : undefined;
   const cluster = mode === undefined ? undefined : clusterEndpoints(all, mode);
   const local = usesLocalEndpoints(port) ? localEndpoints(all) : undefined;
@@ -97,7 +98,7 @@ export function topologyMode(all: readonly Endpoint[], node: NodeTopology): Topo
   let isForNode = false;
   let isForZone = false;
   for (const endpoint of all) {
-    if (!endpoint.isReady) continue;
+    if (!endpoint.isReady || isDrained(endpoint)) continue;
     if (endpoint.nodeHints === undefined) isNodeHinted = false;
     else isForNode ||= endpoint.nodeHints.includes(node.nodeName);
     if (endpoint.zoneHints === undefined) isZoneHinted = false;

@@ -2,6 +2,7 @@
  * Why an endpoint of a service port is used or left out on this node: reason codes for the decisions of
  * `endpoint-categories.ts`. They are never decided a second time here; this file only finds the reasons.
  */
+import { isDrained } from "./cells.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { type EndpointCategories, type NodeTopology, type TopologyMode, topologyMode } from "./endpoint-categories.ts";
 
@@ -11,6 +12,8 @@ export type EndpointReason =
   | "ready"
   /** Used: terminating but still serving, and no endpoint is ready. */
   | "last-resort"
+  /** Left out: its slice has weight 0. */
+  | "drained"
   /** Left out: not ready, and not terminating either. */
   | "not-ready"
   /** Left out: terminating and no longer serving. */
@@ -78,7 +81,9 @@ function useIn(
 }
 
 /** The reason to leave an endpoint out, apart from topology and locality. */
-function reasonAgainst({ isReady, isServing, isTerminating }: Endpoint): EndpointReason | undefined {
+function reasonAgainst(endpoint: Endpoint): EndpointReason | undefined {
+  const { isReady, isServing, isTerminating } = endpoint;
+  if (isDrained(endpoint)) return "drained";
   if (isReady) return undefined;
   if (!isTerminating) return "not-ready";
   return isServing ? "terminating" : "terminated";
@@ -91,7 +96,7 @@ function hintedFor(mode: TopologyMode): EndpointReason {
 /** Which hints apply here, and why others do not (reference endpoints.md §7.3). */
 export function topologyReason(all: readonly Endpoint[], node: NodeTopology): TopologyReason {
   const mode = topologyMode(all, node);
-  const ready = all.filter(({ isReady }) => isReady);
+  const ready = all.filter((endpoint) => endpoint.isReady && !isDrained(endpoint));
   const ignored: IgnoredHints[] = [];
   const judge = (kind: IgnoredHints["kind"], hintsOf: (endpoint: Endpoint) => readonly string[] | undefined) => {
     if (!ready.some((endpoint) => hintsOf(endpoint) !== undefined)) return;

@@ -13,6 +13,8 @@ export interface Endpoint {
   /** `undefined` if there are none. */
   readonly zoneHints: readonly string[] | undefined;
   readonly nodeHints: readonly string[] | undefined;
+  /** Its slice's weight; the largest if several slices have the address. Absent if none names one. */
+  readonly weight?: number;
 }
 
 /**

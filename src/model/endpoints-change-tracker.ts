@@ -7,6 +7,7 @@ import type { EndpointSliceRecord } from "../cluster/objects.ts";
 import { exactList } from "../net/exact-list.ts";
 import { flatText } from "../net/flat-text.ts";
 import type { IpFamily } from "../net/ip.ts";
+import { isDrained } from "./cells.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { equalLists } from "./equal-lists.ts";
 import type { OnReplaced } from "./service-change-tracker.ts";
@@ -210,7 +211,9 @@ function equalSlices(a: EndpointSliceRecord, b: EndpointSliceRecord): boolean {
 /** Counts addresses: an endpoint on two ports counts once (endpoints.md §6.2). */
 function countLocalReady(lists: Iterable<readonly Endpoint[]>): number {
   const addresses = new Set<string>();
-  for (const list of lists) for (const { ip, isLocal, isReady } of list) if (isLocal && isReady) addresses.add(ip);
+  for (const list of lists) {
+    for (const one of list) if (one.isLocal && one.isReady && !isDrained(one)) addresses.add(one.ip);
+  }
   return addresses.size;
 }
 

@@ -6,6 +6,7 @@
 import { type EndpointRecord, type EndpointSliceRecord, equalHints, objectKeyText } from "../cluster/objects.ts";
 import { exactList } from "../net/exact-list.ts";
 import { joinHostPort } from "../net/ip.ts";
+import { DEFAULT_WEIGHT } from "./cells.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { servicePortKey } from "./service-port-name.ts";
 import type { OnProblem } from "./service-ports.ts";
@@ -49,7 +50,7 @@ export function readSlice(record: EndpointSliceRecord, reader: SliceReader, befo
     const target = found.get(key) ?? { key: known?.key ?? key, endpoints: [] };
     found.set(key, target);
     for (const endpoint of record.endpoints) {
-      target.endpoints.push(endpointOf(endpoint, port, reader.nodeName, knownByText));
+      target.endpoints.push(endpointOf(endpoint, port, record.weight, reader.nodeName, knownByText));
     }
   }
   const ports = [...found.values()].filter(({ endpoints }) => endpoints.length > 0);
@@ -80,6 +81,7 @@ export function joinSlices(slices: readonly ReadSlice[]): Map<string, readonly E
 function endpointOf(
   endpoint: EndpointRecord,
   port: number,
+  weight: number | undefined,
   nodeName: string,
   known: ReadonlyMap<string, Endpoint>,
 ): Endpoint {
@@ -87,7 +89,7 @@ function endpointOf(
   const text = joinHostPort(address, port);
   const isLocal = nodeName !== "" && endpoint.nodeName === nodeName;
   const same = known.get(text);
-  if (same?.isLocal === isLocal && says(same, endpoint)) return same;
+  if (same?.isLocal === isLocal && same.weight === weight && says(same, endpoint)) return same;
   return {
     ip: address,
     port,
@@ -98,6 +100,7 @@ function endpointOf(
     isTerminating: endpoint.terminating,
     zoneHints,
     nodeHints,
+    ...(weight !== undefined && { weight }),
   };
 }
 
@@ -114,16 +117,23 @@ function says(endpoint: Endpoint, { ready, serving, terminating, zoneHints, node
 
 /**
  * Sorts byte-wise by text and merges duplicates: a copy that is not terminating replaces earlier copies, so terminating
- * never beats non-terminating. The sort is stable, so "earlier" refers to the order of arrival.
+ * never beats non-terminating. The sort is stable, so "earlier" refers to the order of the slices. The larger weight counts.
  */
 function sortedAndMerged(endpoints: Endpoint[]): Endpoint[] {
   endpoints.sort((a, b) => (a.text === b.text ? 0 : a.text < b.text ? -1 : 1));
   let kept = 0;
   for (const endpoint of endpoints) {
     const last = endpoints[kept - 1];
-    if (kept === 0 || last?.text !== endpoint.text) endpoints[kept++] = endpoint;
-    else if (!endpoint.isTerminating) endpoints[kept - 1] = endpoint;
+    if (last?.text !== endpoint.text) endpoints[kept++] = endpoint;
+    else endpoints[kept - 1] = withLargerWeight(endpoint.isTerminating ? last : endpoint, last, endpoint);
   }
   endpoints.length = kept;
   return exactList(endpoints);
+}
+
+/** @param chosen one of the two copies of an endpoint. */
+function withLargerWeight(chosen: Endpoint, one: Endpoint, other: Endpoint): Endpoint {
+  if (one.weight === other.weight) return chosen;
+  const weight = Math.max(one.weight ?? DEFAULT_WEIGHT, other.weight ?? DEFAULT_WEIGHT);
+  return chosen.weight === weight ? chosen : { ...chosen, weight };
 }

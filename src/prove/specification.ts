@@ -28,6 +28,7 @@ import {
   localOf,
   type SpecifiedNode,
   type StatedEndpoint,
+  sharesOf,
   usable,
 } from "./stated-services.ts";
 
@@ -304,11 +305,9 @@ class Meaning {
     const isAsClusterIP =
       this.#deviations.has("cluster-address-masqueraded") && address !== undefined && this.#clusterIPs.has(address);
     const suffix = service.sessionAffinity === "ClientIP" && chosen.length > 1 ? ", always" : "";
-    const fateWith = (isSeen: (endpoint: StatedEndpoint) => boolean): Fate => {
-      return new Map(
-        chosen.map((endpoint) => [`${wayTo(endpoint.end, isSeen(endpoint))}${suffix}`, 1 / chosen.length]),
-      );
-    };
+    const shares = sharesOf(chosen);
+    const fateWith = (isSeen: (endpoint: StatedEndpoint) => boolean): Fate =>
+      new Map(chosen.map((one, index) => [`${wayTo(one.end, isSeen(one))}${suffix}`, shares[index] ?? 0]));
     if (this.#isAtSocket(frontend, policy, packet)) return fateWith(() => false);
     const isKept = this.#deviations.has("loopback-source-kept") && holds(this.#fromLoopback, packet, ask);
     const isMasqueraded =

@@ -65,6 +65,8 @@ export interface StatedEndpoint extends EndpointRecord {
   readonly port: number;
   readonly end: string;
   readonly isLocal: boolean;
+  /** The annotation of its slice; undefined if it has none. */
+  readonly weight: number | undefined;
 }
 
 /** If several Services have an address, the first kind wins, then the first name (docs/differences.md). */
@@ -136,22 +138,52 @@ function frontendsOfPort(
 function endpointsOf({ name: portName, protocol }: ServicePortSpec, node: SpecifiedNode): StatedEndpoint[] {
   const slices = node.endpointSlices.filter(({ addressType }) => addressType === node.family);
   const byEnd = new Map<string, StatedEndpoint>();
-  for (const { ports, endpoints } of slices.sort((a, b) => (a.name < b.name ? -1 : 1))) {
+  for (const { ports, endpoints, weight } of slices.sort((a, b) => (a.name < b.name ? -1 : 1))) {
     for (const port of ports) {
       if (port.name !== portName || port.protocol !== protocol || port.port === null) continue;
       for (const endpoint of endpoints) {
         const end = joinHostPort(endpoint.address, port.port);
         const known = byEnd.get(end);
-        if (known !== undefined && endpoint.terminating) continue;
-        byEnd.set(end, { ...endpoint, port: port.port, end, isLocal: endpoint.nodeName === node.name });
+        const stated = { ...endpoint, port: port.port, end, isLocal: endpoint.nodeName === node.name, weight };
+        const chosen = known !== undefined && endpoint.terminating ? known : stated;
+        byEnd.set(end, { ...chosen, weight: known === undefined ? weight : larger(known.weight, weight) });
       }
     }
   }
   return [...byEnd.values()];
 }
 
+const UNWEIGHTED = 100;
+
+function larger(one: number | undefined, other: number | undefined): number | undefined {
+  return one === other ? one : Math.max(one ?? UNWEIGHTED, other ?? UNWEIGHTED);
+}
+
+/** Weight 0: no new connections. */
+function undrained(endpoints: readonly StatedEndpoint[]): readonly StatedEndpoint[] {
+  return endpoints.filter(({ weight }) => weight !== 0);
+}
+
+/**
+ * The share of each of these endpoints (docs/which-endpoint.md): by weight, in whole numbers of at least 1. Where one is above 16,
+ * all are halved and rounded until the mean is below 32, and the sum at most 4,096.
+ */
+export function sharesOf(endpoints: readonly StatedEndpoint[]): readonly number[] {
+  const isWeighted = endpoints.some(({ weight }) => weight !== undefined);
+  const weights = endpoints.map(({ weight }) => (isWeighted ? (weight ?? UNWEIGHTED) : 1));
+  const halved = (times: number) => weights.map((weight) => Math.max(1, Math.round(weight / 2 ** times)));
+  const sum = (numbers: readonly number[]) => numbers.reduce((total, one) => total + one, 0);
+  const fits = (numbers: readonly number[]) =>
+    Math.max(...numbers) === 1 ||
+    (sum(numbers) <= 4096 && (Math.max(...numbers) <= 16 || sum(numbers) / numbers.length < 32));
+  let times = 0;
+  while (!fits(halved(times))) times += 1;
+  const parts = halved(times);
+  return parts.map((part) => part / sum(parts));
+}
+
 export function localOf(endpoints: readonly StatedEndpoint[]): readonly StatedEndpoint[] {
-  return readyElseServing(endpoints.filter(({ isLocal }) => isLocal));
+  return readyElseServing(undrained(endpoints).filter(({ isLocal }) => isLocal));
 }
 
 /** Ready endpoints; if there are none, terminating ones that still serve (KEP-1669). */
@@ -161,7 +193,8 @@ function readyElseServing(endpoints: readonly StatedEndpoint[]): readonly Stated
 }
 
 /** Endpoints of the whole cluster; only near ones if every ready endpoint has hints and one is for here (KEP-2433, KEP-3015). */
-export function usable(endpoints: readonly StatedEndpoint[], { name, zone }: SpecifiedNode): readonly StatedEndpoint[] {
+export function usable(all: readonly StatedEndpoint[], { name, zone }: SpecifiedNode): readonly StatedEndpoint[] {
+  const endpoints = undrained(all);
   const ready = endpoints.filter((endpoint) => endpoint.ready);
   const hinted = (hintsOf: (endpoint: StatedEndpoint) => readonly string[] | undefined, here: string | undefined) => {
     const isHinted = here !== undefined && ready.every((endpoint) => (hintsOf(endpoint) ?? []).length > 0);

@@ -119,9 +119,11 @@ function sliceArbitrary(family: IpFamily): fc.Arbitrary<EndpointSliceRecord> {
       serviceName: fc.constantFrom(undefined, undefined, undefined, undefined, "b", "unknown"),
       ports: fc.uniqueArray(port, { selector: ({ name }) => name, maxLength: 3 }),
       endpoints: fc.array(endpointArbitrary(family), { maxLength: 4 }),
+      weight: fc.constantFrom(undefined, undefined, undefined, undefined, 0, 1, 3, 100, 65_535),
     })
-    .map(({ index, service, serviceName, ...rest }) =>
+    .map(({ index, service, serviceName, weight, ...rest }) =>
       makeSlice({
+        ...(weight !== undefined && { weight }),
         namespace: service.namespace,
         name: `${service.name}-${index}`,
         serviceName: serviceName ?? service.name,

@@ -54,6 +54,7 @@ async function run(options: ApiSourceOptions, records: Records, sink: ObjectSink
     log.info("Waiting for caches to sync", { controller });
     const told: ObjectSink = {
       onEvent: (kind, event) => sink.onEvent(kind, event),
+      onMisread: (service, problem) => sink.onMisread?.(service, problem),
       onSynced(kind) {
         log.info("Caches are synced", { controller });
         sink.onSynced(kind);

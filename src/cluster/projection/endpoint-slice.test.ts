@@ -267,3 +267,22 @@ test("an endpoint that is not as it was is another", () => {
   assert.ok(now.ok);
   assert.deepEqual(now.record.endpoints[0]?.zoneHints, ["z"]);
 });
+
+test("a weight is read from our annotation, then from Cilium's; a bad one is reported and does not count", () => {
+  const ours = "kube-proxy-ts/weight";
+  const cilium = "service.cilium.io/weight";
+  const read = (annotations: Json) => {
+    const { record, warnings } = accepted(slice({}, { annotations }));
+    return [record.weight, warnings.map(formatProblem).join("; ")] as const;
+  };
+  assert.deepEqual(read({ [ours]: "0" }), [0, ""]);
+  assert.deepEqual(read({ [ours]: "65535" }), [65_535, ""]);
+  assert.deepEqual(read({ [cilium]: "9" }), [9, ""]);
+  assert.deepEqual(read({ [ours]: "1", [cilium]: "9" }), [1, ""]);
+  assert.deepEqual(read({ [ours]: "" }), [undefined, ""]);
+  for (const bad of ["65536", "-1", "1.5", "x", " 1", "1e3", 7]) {
+    const [weight, said] = read({ [ours]: bad, [cilium]: "9" });
+    assert.equal(weight, undefined, String(bad));
+    assert.match(said, /^metadata\.annotations\["kube-proxy-ts\/weight"\] must be a whole number from 0 to 65535/);
+  }
+});

@@ -37,6 +37,9 @@ const ADDRESS_TYPES = ["IPv4", "IPv6", "FQDN"] as const;
 const SERVICE_NAME_LABEL = "kubernetes.io/service-name";
 const TRIGGER_TIME_ANNOTATION = "endpoints.kubernetes.io/last-change-trigger-time";
 const OVER_CAPACITY_ANNOTATION = "endpoints.kubernetes.io/over-capacity";
+/** This program's own annotation, and one of the same meaning. */
+const WEIGHT_ANNOTATIONS = ["kube-proxy-ts/weight", "service.cilium.io/weight"] as const;
+const MOST_WEIGHT = 65_535;
 const NO_PORTS: readonly EndpointSlicePort[] = Object.freeze([]);
 const NO_ENDPOINTS: readonly EndpointRecord[] = Object.freeze([]);
 
@@ -76,7 +79,9 @@ export function projectEndpointSlice(
     resourceVersion: resourceVersion ?? stringField(found, metadata.resourceVersion, "metadata.resourceVersion"),
   };
   const meantFor = keepsPods && record.serviceName === "" ? foreignServiceName(object) : undefined;
+  const weight = readWeight(found, object);
   const notes = {
+    ...(weight !== undefined && { weight }),
     ...(isCutShort(object) && { isCutShort: true as const }),
     ...(meantFor !== undefined && { meantFor }),
   };
@@ -94,6 +99,19 @@ function foreignServiceName(object: JsonObject): string | undefined {
   for (const label of FOREIGN_NAMES) {
     const value = metadataEntry(object, "labels", label);
     if (typeof value === "string" && value !== "") return value;
+  }
+  return undefined;
+}
+
+function readWeight(found: Findings, object: JsonObject): number | undefined {
+  for (const name of WEIGHT_ANNOTATIONS) {
+    const value = metadataEntry(object, "annotations", name) ?? "";
+    if (value === "") continue;
+    const isNumber = typeof value === "string" && /^\d{1,5}$/.test(value);
+    if (isNumber && Number(value) <= MOST_WEIGHT) return Number(value);
+    const rule = `must be a whole number from 0 to ${MOST_WEIGHT}, in quotes; the slice counts as one without a weight`;
+    warn(found, `metadata.annotations["${name}"]`, rule, value);
+    return undefined;
   }
   return undefined;
 }

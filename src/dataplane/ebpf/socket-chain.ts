@@ -82,14 +82,15 @@ function choice(
   if (isRefused) return { kind: "verdict", verdict: { kind: "reject", answer: "connection refused" } };
   const isHost = packet.inInterface === "";
   const condition = isHost || pods !== undefined ? "" : ", if its network namespace is recognised as a pod's";
-  const ends = endpoints.flatMap((endpoint) => {
+  // One with a weight stands several times.
+  const ends = [...Map.groupBy(endpoints, (endpoint) => endpoint)].flatMap(([endpoint, { length }]) => {
     const end = parseHostPort(endpoint);
     if (end === undefined) return [];
     // The node uses its address towards the endpoint as the source, if that is known.
     const source = isHost ? facts.ownAddressTowards(end.address) : undefined;
     const asking = askingFor({ ...packet, source: source ?? packet.source }, end.address, end.port);
     const result = { ...ACCEPT, packet: asking, said: `the socket asks for ${endpoint}${condition}` };
-    return [{ end: endpoint, odds: 1 / endpoints.length, result }];
+    return [{ end: endpoint, odds: length / endpoints.length, result }];
   });
   if (affinitySeconds === 0) return { kind: "choice", options: ends };
   const question = `${packet.source} has asked in the last ${affinitySeconds} s`;

@@ -2,6 +2,7 @@
  * What socket programs do for one service port. They take only what they can handle exactly; for everything else, the
  * rules of the packet path decide (reference ebpf.md §1.1, §1.4).
  */
+import { inCells } from "../../model/cells.ts";
 import { type Endpoint, keepsFlows } from "../../model/endpoint.ts";
 import { type FrontendAddress, type FrontendKind, frontendsOf } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
@@ -19,9 +20,9 @@ export type Treatment = "pass" | "leave" | "refuse" | "cluster" | "cluster-for-h
 /** A service port's frontends of one kind are all treated alike. */
 export interface SocketPlan {
   readonly treatments: Readonly<Record<FrontendKind, Treatment>>;
-  /** Endpoints of the Cluster policy; empty if no frontend uses them. */
+  /** Endpoints of the Cluster policy, each as often as it has cells (model/cells.ts); empty if no frontend uses them. */
   readonly cluster: readonly Endpoint[];
-  /** Endpoints of the Local policy; empty if no frontend uses them. */
+  /** The same for the Local policy; empty if no frontend uses them. */
   readonly local: readonly Endpoint[];
   /** Endpoints that keep their flows of datagrams, even if no longer offered: {@link keepsFlows}. */
   readonly serving: readonly Endpoint[];
@@ -87,8 +88,8 @@ export function planSocket(port: ServicePort, endpoints: readonly Endpoint[], fa
   }
   return {
     treatments: shared(treatments),
-    cluster: has(treatments, "cluster") || has(treatments, "cluster-for-host") ? routing.cluster : NONE,
-    local: has(treatments, "local") ? routing.local : NONE,
+    cluster: has(treatments, "cluster") || has(treatments, "cluster-for-host") ? inCells(routing.cluster) : NONE,
+    local: has(treatments, "local") ? inCells(routing.local) : NONE,
     serving: port.protocol === "UDP" ? endpoints.filter(keepsFlows) : NONE,
   };
 }

@@ -3,6 +3,7 @@
  * The same input gives the same plan, in the same order.
  */
 import type { ChainName, Rule, RuleMatch, RuleTarget } from "../../kernel/iptables/rule.ts";
+import { cellsOf } from "../../model/cells.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import { type Frontend, frontendsOf } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
@@ -252,13 +253,16 @@ function planChoice(
       own.add(chain, noted(noteOf(endpoint), recent), jump(target));
     }
   }
+  const cells = cellsOf(endpoints);
+  let remaining = cells.reduce((sum, count) => sum + count, 0);
   endpoints.forEach((endpoint, index) => {
     const target = names.get(endpoint.text);
+    const count = cells[index] ?? 1;
+    const probability = oneInText(remaining / count);
+    remaining -= count;
     if (target === undefined) return;
     const note = noteOf(endpoint);
-    const remaining = endpoints.length - index;
-    const isLast = remaining === 1;
-    const matches = isLast ? noted(note) : noted(note, { kind: "random", probability: oneInText(remaining) });
+    const matches = remaining === 0 ? noted(note) : noted(note, { kind: "random", probability });
     own.add(chain, matches, jump(target));
   });
 }
@@ -266,7 +270,7 @@ function planChoice(
 const DECIMALS = 10;
 const texts = new Map<number, string>();
 
-/** `1/k` with ten decimals, rounded half to even (iptables.md §7B). Cached, because endpoint lists repeat them. */
+/** `1/k` with ten decimals, for any k from 1, rounded half to even (iptables.md §7B). Cached, because endpoint lists repeat them. */
 export function oneInText(k: number): string {
   const known = texts.get(k);
   if (known !== undefined) return known;

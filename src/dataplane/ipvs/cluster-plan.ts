@@ -23,7 +23,7 @@ import { planInput } from "./node-facts.ts";
 import { CHAINS_OF, JUMP_RULES, planRules, type RulesPlan, rulesOfDenied } from "./plan-rules.ts";
 import { type PlannedVirtualServer, planServicePort } from "./plan-service-port.ts";
 import { restoreText } from "./rules.ts";
-import { WEIGHT } from "./virtual-server-step.ts";
+import { realServersOf, realServerText } from "./virtual-server-step.ts";
 import { virtualServerDump } from "./walk-virtual-servers.ts";
 import { newWanted, partsOf, rulesInput } from "./wanted.ts";
 
@@ -96,12 +96,13 @@ const SERVICE_OPTIONS: Readonly<Record<Protocol, string>> = { TCP: "-t", UDP: "-
 /** The input of `ipvsadm -R`, as `ipvsadm -S -n` prints it. */
 function ipvsadmInput({ virtualServers }: IpvsPlan): string {
   return virtualServers
-    .flatMap(({ virtualServer, endpoints }) => {
+    .flatMap((planned) => {
+      const { virtualServer } = planned;
       const { protocol, address, port } = virtualServer;
       const service = `${SERVICE_OPTIONS[protocol]} ${joinHostPort(address, port)}`;
       return [
         `-A ${service} ${schedulingText(virtualServer)}`,
-        ...endpoints.map(({ text }) => `-a ${service} -r ${text} -m -w ${WEIGHT}`),
+        ...realServersOf(planned).map((server) => `-a ${service} -r ${realServerText(server)} -m -w ${server.weight}`),
       ];
     })
     .map(line)
@@ -159,7 +160,7 @@ function planData({ addresses, sets, virtualServers, rules, extent }: IpvsPlan) 
       text: virtualServerText(virtualServer),
       ...virtualServer,
       servicePort,
-      realServers: endpoints.map(({ ip: address, port }) => ({ address, port, weight: WEIGHT })),
+      realServers: realServersOf({ endpoints }),
     })),
     jumps: (extent === "whole" ? JUMP_RULES : []).map(({ table, rule }) =>
       data(table === "nat" ? "nat" : "filter", rule),

@@ -10,6 +10,7 @@ import { ip } from "../../model/testing/records.ts";
 import type { Cidr } from "../../net/ip.ts";
 import { setDefinition } from "./names.ts";
 import { type PlanConfig, type PlanFacts, planServicePort, type ServicePortPlan } from "./plan-service-port.ts";
+import { realServersOf } from "./virtual-server-step.ts";
 
 const CONFIG: PlanConfig = {
   family: "IPv4",
@@ -247,4 +248,21 @@ test("IPv6 reads the same", () => {
     "[fd00::2]:30080/UDP": "[fd00:1::5]:8080",
   });
   assert.deepEqual(entries(made)["KUBE-LOOP-BACK"], ["fd00:1::5,udp:8080,fd00:1::5"]);
+});
+
+test("weights are real servers' weights, with wrr in place of rr; a drained endpoint stays with weight 0", () => {
+  const endpoints = [
+    { ...HERE, weight: 1 },
+    { ...THERE, weight: 9 },
+    { ...remote("10.1.1.6"), weight: 0 },
+  ];
+  const of = (some: readonly Endpoint[], scheduler: string) => {
+    const [first] = plan(port("web", "10.96.0.1"), some, { config: { scheduler } }).virtualServers;
+    assert.ok(first !== undefined);
+    return [first.virtualServer.scheduler, ...realServersOf(first).map(({ weight }) => weight)];
+  };
+  assert.deepEqual(of(endpoints, "rr"), ["wrr", 1, 9, 0]);
+  assert.deepEqual(of(endpoints, "mh"), ["mh", 1, 9, 0]);
+  assert.deepEqual(of([HERE, THERE, { ...remote("10.1.1.6"), weight: 0 }], "rr"), ["rr", 1, 1, 0]);
+  assert.deepEqual(of([HERE, THERE], "rr"), ["rr", 1, 1]);
 });

@@ -10,7 +10,8 @@ import {
   IPVS_SERVICE_SCHEDULER_FLAG_2,
   type VirtualServer,
 } from "../../kernel/ipvs/ipvs.ts";
-import type { Endpoint } from "../../model/endpoint.ts";
+import { inCells, isDrained } from "../../model/cells.ts";
+import { type Endpoint, keepsFlows } from "../../model/endpoint.ts";
 import { type FrontendKind, frontendsOf } from "../../model/frontend.ts";
 import type { NodePlanConfig } from "../../model/node-plan-config.ts";
 import type { ServicePort } from "../../model/service-port.ts";
@@ -19,12 +20,12 @@ import { cidrContains, type IpAddress } from "../../net/ip.ts";
 import { type ProtocolName, protocolName } from "../../net/protocol.ts";
 import type { SetId } from "./names.ts";
 
-/** A virtual server and its real servers, which masquerade and have weight 1. */
+/** A virtual server and its real servers, which masquerade. */
 export interface PlannedVirtualServer {
   readonly virtualServer: VirtualServer;
   /** The kind of frontend: decides which one wins if a node port has the same address and port. */
   readonly kind: FrontendKind;
-  /** Sorted by text, which also names a real server: `ip:port`. */
+  /** Drained ones come last. The text also names a real server: `ip:port`. */
   readonly endpoints: readonly Endpoint[];
 }
 
@@ -69,7 +70,7 @@ export function planServicePort(
 ): ServicePortPlan {
   const { internalPolicyLocal, externalPolicyLocal, loadBalancerSourceRanges, nodePort, healthCheckNodePort } = port;
   const protocol = protocolName(port.protocol);
-  const scheduling = schedulingOf(port, config);
+  const drained = endpoints.filter((endpoint) => isDrained(endpoint) && keepsFlows(endpoint));
   const routing = routeServicePort(port, endpoints, { nodeName: config.nodeName, zone: facts.zone });
   const { cluster = NO_ENDPOINTS, local = NO_ENDPOINTS, hasAny } = routing.categories;
   const virtualServers: PlannedVirtualServer[] = [];
@@ -90,8 +91,9 @@ export function planServicePort(
   const serve = (kind: FrontendKind, address: IpAddress, number: number, isLocal: boolean): void => {
     // Without local endpoints, local clients are still answered by others: ipvs.md §4.
     if (isLocal && local.length === 0) hasFallenBack = true;
-    const virtualServer = { address, protocol: port.protocol, port: number, ...scheduling };
-    virtualServers.push({ virtualServer, kind, endpoints: isLocal && local.length > 0 ? local : cluster });
+    const offered = isLocal && local.length > 0 ? local : cluster;
+    const virtualServer = { address, protocol: port.protocol, port: number, ...schedulingOf(port, config, offered) };
+    virtualServers.push({ virtualServer, kind, endpoints: drained.length > 0 ? [...offered, ...drained] : offered });
   };
   const serveNodePort = (): void => {
     const { all, local: localSet } = NODE_PORT_SETS[protocol];
@@ -143,7 +145,13 @@ export function planServicePort(
   return { virtualServers, entries, addresses, deniedVips, lacksLocal };
 }
 
-function schedulingOf({ sessionAffinity, stickyMaxAgeSeconds }: ServicePort, { scheduler }: PlanConfig) {
+function schedulingOf(
+  { sessionAffinity, stickyMaxAgeSeconds }: ServicePort,
+  config: PlanConfig,
+  offered: readonly Endpoint[],
+) {
+  // `rr` ignores weights above 0.
+  const scheduler = config.scheduler === "rr" && inCells(offered) !== offered ? "wrr" : config.scheduler;
   const isPersistent = sessionAffinity === "ClientIP";
   // Without the first, connections fail whose hash is that of an endpoint that ends (weight 0).
   const ofMaglev = IPVS_SERVICE_SCHEDULER_FLAG_1 | IPVS_SERVICE_SCHEDULER_FLAG_2;

@@ -1,5 +1,6 @@
 /** The operations that reconcile one virtual server: reference ipvs.md §3, §4. */
-import type { IpvsOperation, RealServerState, VirtualServer } from "../../kernel/ipvs/ipvs.ts";
+import type { IpvsOperation, RealServer, RealServerState, VirtualServer } from "../../kernel/ipvs/ipvs.ts";
+import { cellsOf, isDrained } from "../../model/cells.ts";
 import { joinHostPort } from "../../net/ip.ts";
 import type { PlannedVirtualServer } from "./plan-service-port.ts";
 
@@ -20,8 +21,15 @@ export interface VirtualServerStep {
   readonly draining: readonly RealServerState[] | undefined;
 }
 
-/** The weight of every real server that takes new connections. */
-export const WEIGHT = 1;
+/** The real servers of a virtual server, in its order: cells are weights, and a drained endpoint has weight 0. */
+export function realServersOf({ endpoints }: Pick<PlannedVirtualServer, "endpoints">): readonly RealServer[] {
+  const cells = cellsOf(endpoints.filter((endpoint) => !isDrained(endpoint)));
+  let next = 0;
+  return endpoints.map((endpoint) => {
+    const weight = isDrained(endpoint) ? 0 : (cells[next++] ?? 1);
+    return { address: endpoint.ip, port: endpoint.port, weight };
+  });
+}
 
 /**
  * @param wanted undefined: delete the virtual server, at once and with its real servers.
@@ -44,13 +52,14 @@ export function virtualServerStep(
     operations.push({ kind: "update-virtual-server", virtualServer });
   }
   const left = new Map(present?.realServers.map((server) => [realServerText(server), server]));
-  for (const { ip: address, port, text } of wanted.endpoints) {
+  for (const realServer of realServersOf(wanted)) {
+    const text = realServerText(realServer);
     const there = left.get(text);
     left.delete(text);
-    if (there?.weight === WEIGHT) continue;
+    if (there?.weight === realServer.weight) continue;
     // A new weight cancels a pending removal and breaks no connections.
     const kind = there === undefined ? "add-real-server" : "update-real-server";
-    operations.push({ kind, virtualServer, realServer: { address, port, weight: WEIGHT } });
+    operations.push({ kind, virtualServer, realServer });
   }
   const draining: RealServerState[] = [];
   for (const server of left.values()) {

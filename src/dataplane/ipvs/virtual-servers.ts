@@ -14,7 +14,12 @@ import type { KeyOwners } from "../shared/key-owners.ts";
 import type { GracefulTermination } from "./graceful-termination.ts";
 import type { IpvsOptions } from "./options.ts";
 import type { PlannedVirtualServer } from "./plan-service-port.ts";
-import { type PresentVirtualServer, type VirtualServerStep, virtualServerStep, WEIGHT } from "./virtual-server-step.ts";
+import {
+  type PresentVirtualServer,
+  realServersOf,
+  type VirtualServerStep,
+  virtualServerStep,
+} from "./virtual-server-step.ts";
 import type { PartFailure } from "./wanted.ts";
 
 type Steps = ReadonlyMap<string, VirtualServerStep>;
@@ -120,9 +125,7 @@ export class VirtualServers {
       return await this.#read(virtualServer, signal);
     }
     const idle = { activeConnections: 0, inactiveConnections: 0 };
-    const realServers: RealServerState[] = before.endpoints.map(({ ip, port }) => {
-      return { address: ip, port, weight: WEIGHT, ...idle };
-    });
+    const realServers: RealServerState[] = realServersOf(before).map((server) => ({ ...server, ...idle }));
     for (const server of this.#graceful.of(virtualServerText(virtualServer))) {
       realServers.push({ ...server, weight: 0, activeConnections: 1, inactiveConnections: 0 });
     }

@@ -118,7 +118,7 @@ function choice(
   clients: RememberedLists | undefined,
 ): StepResult {
   const usable = server.servers.filter(({ weight }) => weight > 0);
-  const isWeighted = server.scheduler.startsWith("w");
+  const isWeighted = server.scheduler.startsWith("w") || server.scheduler === "mh";
   const total = usable.reduce((sum, { weight }) => sum + (isWeighted ? weight : 1), 0);
   if (total === 0) return { kind: "verdict", verdict: { kind: "reject" } };
   const ends = usable.map((real) => ({

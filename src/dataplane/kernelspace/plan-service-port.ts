@@ -13,6 +13,7 @@ import {
   type PortMapping,
   type RemoteSubnet,
 } from "../../kernel/hcn/documents.ts";
+import { inCells } from "../../model/cells.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import { type Frontend, type FrontendKind, frontendKey, frontendsOf } from "../../model/frontend.ts";
 import { onePerDestination } from "../../model/frontend-ownership.ts";
@@ -131,6 +132,10 @@ export function planServicePort(
     [
       port.loadBalancerSourceRanges.length > 0,
       "loadBalancerSourceRanges has no effect on Windows: HNS cannot tell clients apart",
+    ],
+    [
+      inCells(routing.categories.reachable) !== routing.categories.reachable,
+      "The weights of EndpointSlices have no effect on Windows, apart from 0: HNS has none, and all endpoints get as much",
     ],
     [
       declared.externalPolicyLocal && !config.hasDsr,

@@ -5,6 +5,7 @@
  */
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
+import { inCells } from "../../model/cells.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import { ownedFrontends } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
@@ -194,7 +195,8 @@ class LocalhostNodePort implements RelayObserver {
     const nowMs = this.#nowMs();
     const isValid = pin !== undefined && nowMs - pin.usedMs <= (timeoutMs ?? 0);
     const pinned = isValid ? endpoints.find(({ text }) => text === pin.endpoint) : undefined;
-    const endpoint = pinned ?? endpoints[Math.floor(this.#random() * endpoints.length)];
+    const cells = inCells(endpoints);
+    const endpoint = pinned ?? cells[Math.floor(this.#random() * cells.length)];
     if (endpoint === undefined) throw new Error("a node port without endpoints has no listener");
     if (timeoutMs !== undefined) this.#pin = { endpoint: endpoint.text, usedMs: nowMs };
     return { address: endpoint.ip, port: endpoint.port };

@@ -8,6 +8,7 @@ import type { Clock } from "../../async/clock.ts";
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import { isDeepStrictEqual } from "../../kernel/node-util.ts";
 import type { Logger } from "../../logging/logger.ts";
+import { inCells } from "../../model/cells.ts";
 import { type Endpoint, keepsFlows } from "../../model/endpoint.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
 import { type ServicePort, usesClusterEndpoints, usesLocalEndpoints } from "../../model/service-port.ts";
@@ -199,7 +200,7 @@ export class UserspaceBackend implements Backend {
     for (const lane of LANES) {
       const name = laneKey(key, lane);
       const isUsed = port !== undefined && routing !== undefined && (lane === "cluster" || this.#leadsLocally(port));
-      if (isUsed) balancer.set(name, destinationsOf(endpointsIn(lane, port, routing)), affinityOf(port));
+      if (isUsed) balancer.set(name, destinationsOf(inCells(endpointsIn(lane, port, routing))), affinityOf(port));
       else balancer.delete(name);
     }
     // Endpoints that only get no new clients keep their present ones.

@@ -129,3 +129,22 @@ describe("ClientIP affinity", () => {
     assert.notEqual(pick("192.0.2.2"), second);
   });
 });
+
+describe("an endpoint that stands several times", () => {
+  it("gets as many turns, and its clients stay when it has fewer", () => {
+    const { balancer, pick } = setUp();
+    balancer.set("web", endpoints(1, 2, 2, 2), undefined);
+    const picks = manyPicks(pick, 8);
+    assert.equal(picks.filter((address) => address === "10.0.0.2").length, 6);
+    balancer.set("web", endpoints(1, 2, 2, 2), { timeoutSeconds: 10 });
+    const clients = manyPicks(() => undefined, 8).map((_, index) => `192.0.2.${index + 1}`);
+    const before = clients.map((client) => pick(client));
+    balancer.set("web", endpoints(1, 2), { timeoutSeconds: 10 });
+    assert.deepEqual(
+      clients.map((client) => pick(client)),
+      before,
+    );
+    balancer.set("web", endpoints(1), { timeoutSeconds: 10 });
+    assert.deepEqual(new Set(clients.map((client) => pick(client))), new Set(["10.0.0.1"]));
+  });
+});

@@ -48,21 +48,23 @@ export class Balancer {
   }
 
   /**
-   * Adds or changes a service port. The same endpoints in any order change nothing; otherwise all are shuffled. Clients
-   * keep their endpoint as long as it exists and the service port has affinity.
+   * Adds or changes a service port. The same endpoints in any order change nothing; otherwise all are shuffled. An endpoint
+   * that stands several times gets as many turns. Clients keep their endpoint as long as it exists and the service port has affinity.
    */
   set(name: string, endpoints: readonly Destination[], affinity: Affinity): void {
     const port = this.#ports.get(name) ?? { timeoutMs: undefined, endpoints: [], next: 0, sticky: new Map() };
     this.#ports.set(name, port);
     port.timeoutMs = affinity === undefined ? undefined : 1000 * (affinity.timeoutSeconds || DEFAULT_TIMEOUT_SECONDS);
     if (port.timeoutMs === undefined) port.sticky.clear();
-    const wanted = new Map(endpoints.map((endpoint) => [textOf(endpoint), endpoint]));
+    const wanted = Map.groupBy(endpoints, textOf);
     // Remaining endpoints stay the same objects, because clients refer to them.
-    const kept = new Set(port.endpoints.filter((endpoint) => wanted.delete(textOf(endpoint))));
-    if (kept.size === port.endpoints.length && wanted.size === 0) return;
-    port.endpoints = this.#shuffled([...kept, ...wanted.values()]);
+    const turns = port.endpoints.filter((endpoint) => wanted.get(textOf(endpoint))?.pop() !== undefined);
+    const added = [...wanted.values()].flat();
+    if (turns.length === port.endpoints.length && added.length === 0) return;
+    const kept = new Set(turns.map(textOf));
+    port.endpoints = this.#shuffled([...turns, ...added]);
     port.next = 0;
-    for (const [client, { endpoint }] of port.sticky) if (!kept.has(endpoint)) port.sticky.delete(client);
+    for (const [client, { endpoint }] of port.sticky) if (!kept.has(textOf(endpoint))) port.sticky.delete(client);
   }
 
   /** Forgets a service port and its clients. */

@@ -20,3 +20,22 @@ for (const isVerbose of [false, true]) {
     assert.equal(recording.lines.length, isVerbose ? 50 : 0);
   });
 }
+
+test("an annotation that does not count is told of its Service, once for each version of the object", () => {
+  const told: string[] = [];
+  const sink = Object.assign(new RecordingSink(), {
+    onMisread: (service: string, problem: string) => told.push(`${service}: ${problem}`),
+  });
+  const cache = new ObjectCache(endpointSlices, sink, recordingLog());
+  const of = (weight: string) => {
+    const { metadata, ...rest } = slice(1);
+    return { ...rest, metadata: { ...metadata, annotations: { "kube-proxy-ts/weight": weight } } };
+  };
+  cache.take("changed", of("heavy"));
+  cache.beginList();
+  cache.take("listed", of("heavy"));
+  cache.endList();
+  cache.take("changed", of("3"));
+  assert.equal(told.length, 1);
+  assert.match(told[0] ?? "", /^[^:]+\/[^:]+: EndpointSlice .*kube-proxy-ts\/weight.*got "heavy"$/);
+});

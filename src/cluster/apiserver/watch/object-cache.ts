@@ -129,15 +129,24 @@ export class ObjectCache<K extends ObjectKind> {
     }
     const { record } = projection;
     if (entry === undefined) {
+      this.#tellMisread(key, record, projection.warnings);
       this.#entries.set(key, { record, generation: this.#generation });
       this.#sink.onEvent(kind, { kind: "add", object: record });
       return;
     }
     // An equal version proves nothing here: the address may now lead to another cluster, or to a restored backup.
     if (isListed && isDeepStrictEqual(record, entry.record)) return;
+    this.#tellMisread(key, record, projection.warnings);
     const old = entry.record;
     entry.record = record;
     this.#sink.onEvent(kind, { kind: "update", old, object: record });
+  }
+
+  #tellMisread(key: string, record: ObjectKinds[K], warnings: readonly FieldProblem[]): void {
+    const annotations = warnings.filter(({ field }) => field.startsWith("metadata.annotations"));
+    if (annotations.length === 0) return;
+    const service = "serviceName" in record ? flatText(record.namespace, "/", record.serviceName) : key;
+    this.#sink.onMisread?.(service, `${this.#resource.title} ${key}: ${problemsText(annotations)}`);
   }
 
   /** Skips an object that is too large for its name to be found. @returns as {@link take} does. */

@@ -12,6 +12,7 @@ import type {
   NftStatement,
   NftVerdict,
 } from "../../../kernel/nftables/ruleset.ts";
+import { inCells } from "../../../model/cells.ts";
 import type { Endpoint } from "../../../model/endpoint.ts";
 import { frontendsOf } from "../../../model/frontend.ts";
 import { onePerDestination } from "../../../model/frontend-ownership.ts";
@@ -92,17 +93,17 @@ function planEndpointChains(d: Decisions): { readonly sets: NftSet[]; readonly c
 /** Rules that choose among endpoints: nftables.md §4. */
 function choiceRules(d: Decisions, endpoints: readonly Endpoint[]): NftRule[] {
   if (d.port.sessionAffinity !== "ClientIP") {
-    const targets = endpoints.map(({ ip, port }) => ({ ip, port }));
+    const targets = inCells(endpoints).map(({ ip, port }) => ({ ip, port }));
     const [only] = targets.length === 1 && d.release.plainSingleDnat ? targets : [];
     const dnat: NftStatement = only === undefined ? { kind: "random-dnat", targets } : { kind: "dnat", to: only };
     return [{ statements: [{ kind: "l4proto", protocol: d.protocol }, dnat] }];
   }
-  const names = endpoints.map((endpoint) => endpointNames(d.port.name, endpoint));
-  const returning = names.map(({ chain, affinitySet }): NftRule => {
+  const returning = endpoints.map((endpoint): NftRule => {
+    const { chain, affinitySet } = endpointNames(d.port.name, endpoint);
     const isKnown: NftStatement = { kind: "lookup", fields: ["saddr"], set: affinitySet };
     return { statements: [isKnown, gotoStatement(chain)] };
   });
-  const verdicts = names.map(({ chain }) => goto(chain));
+  const verdicts = inCells(endpoints).map((endpoint) => goto(endpointNames(d.port.name, endpoint).chain));
   return [...returning, { statements: [{ kind: "random-vmap", verdicts }] }];
 }
 

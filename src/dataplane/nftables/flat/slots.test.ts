@@ -78,3 +78,19 @@ test("of a thousand endpoints, one more or one less moves few slots of the other
   const moved = before.filter((target, slot) => target.ip !== gone.ip && target.ip !== after[slot]?.ip).length;
   assert.ok(moved < before.length / 50, `${moved} of ${before.length} slots moved`);
 });
+
+test("with weights each cell has a slot, and a changed endpoint leaves most of the others' slots alone", () => {
+  const all = endpoints(3).map((one, index) => ({ ...one, weight: [2, 9, 16][index] ?? 0 }));
+  const counts = (slots: readonly { ip: string }[]) =>
+    [...Map.groupBy(slots, ({ ip }) => ip).values()].map(({ length }) => length).sort((a, b) => a - b);
+  assert.deepEqual(counts(slotOwners(all)), [2, 9, 16]);
+  const many = endpoints(100).map((one, index) => ({ ...one, weight: 1 + (index % 16) }));
+  assert.equal(
+    slotOwners(many).length,
+    many.reduce((sum, { weight }) => sum + weight, 0),
+  );
+  const [first = all[0], ...others] = all;
+  const replaced = { ...endpoint(99), weight: first?.weight ?? 0 };
+  const [before, after] = [slotOwners(all), slotOwners([...others, replaced])];
+  assert.ok(before.filter(({ ip }, slot) => ip !== after[slot]?.ip).length <= 12);
+});

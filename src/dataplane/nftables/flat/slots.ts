@@ -1,11 +1,13 @@
 /**
- * The endpoint in each slot of a frontend: a packet draws a slot, all equally likely. A frontend with few endpoints has
- * one slot for each, so shares are exact. One with many has a power of two of slots, at least {@link LEAST_SLOTS_EACH}
+ * The endpoint in each slot of a frontend: a packet draws a slot, all equally likely. A frontend with few endpoints, or with
+ * weights, has one slot for each cell (model/cells.ts), so shares are exact. One with many has a power of two of slots, at least {@link LEAST_SLOTS_EACH}
  * for each endpoint, so that no share is off by more than 1/{@link LEAST_SLOTS_EACH}. In both cases a changed endpoint
  * changes few slots: each costs one deleted and one added element.
  */
 import { hash } from "node:crypto";
 import type { NftTarget } from "../../../kernel/nftables/ruleset.ts";
+import { inCells } from "../../../model/cells.ts";
+import type { Endpoint } from "../../../model/endpoint.ts";
 
 /** With more endpoints than this, the number of slots is a power of two. */
 export const MOST_EXACT = 64;
@@ -13,7 +15,7 @@ export const MOST_EXACT = 64;
 export const LEAST_SLOTS_EACH = 8;
 
 /** The part of an endpoint that decides its slots. */
-interface SlotOwner extends NftTarget {
+interface SlotOwner extends NftTarget, Pick<Endpoint, "weight"> {
   /** Its identity. */
   readonly text: string;
 }
@@ -28,22 +30,25 @@ export function slotCount(endpoints: number): number {
 
 /** The endpoint in each slot. The same endpoints in the same order give the same slots. */
 export function slotOwners<T extends SlotOwner>(endpoints: readonly T[]): readonly T[] {
-  return endpoints.length <= MOST_EXACT ? drawnSlots(endpoints) : dealtSlots(endpoints);
+  const cells = inCells(endpoints);
+  return cells.length <= MOST_EXACT || cells !== endpoints ? drawnSlots(cells) : dealtSlots(endpoints);
 }
 
 /** After this many draws per slot an endpoint takes the next free one: bounds a loop that nearly always ends sooner. */
 const DRAWS_EACH = 4;
 
 /**
- * One slot for each endpoint: in turn, each endpoint draws slots in its own pseudo-random order until one is free. A
+ * One slot for each cell: in turn, each draws slots in its own pseudo-random order until one is free. A
  * replaced endpoint changes 2 slots on average among 5 endpoints, and 5 among 64. In address order it would be 3 and 29
  * where new endpoints get the next free address, as in many networks.
  */
-function drawnSlots<T extends SlotOwner>(endpoints: readonly T[]): readonly T[] {
-  const count = endpoints.length;
-  const slots: (T | undefined)[] = endpoints.map(() => undefined);
-  for (const endpoint of endpoints) {
-    let draw = hashOf(endpoint.text);
+function drawnSlots<T extends SlotOwner>(cells: readonly T[]): readonly T[] {
+  const count = cells.length;
+  const slots: (T | undefined)[] = cells.map(() => undefined);
+  let copy = 0;
+  for (const [index, endpoint] of cells.entries()) {
+    copy = cells[index - 1] === endpoint ? copy + 1 : 0;
+    let draw = hashOf(copy === 0 ? endpoint.text : `${endpoint.text} ${copy}`);
     let slot = scattered(draw) % count;
     for (let left = DRAWS_EACH * count; slots[slot] !== undefined; left -= 1) {
       draw = (draw + GOLDEN_RATIO) | 0;

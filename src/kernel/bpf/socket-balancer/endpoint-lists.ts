@@ -123,8 +123,8 @@ export class EndpointLists {
   }
 
   /**
-   * Makes a list hold these endpoints, in any order; there must be no duplicates. If the result differs from the list,
-   * the frontends must be updated. {@link settle} must follow.
+   * Makes a list hold these endpoints, in any order. One that stands several times gets as many backends: it is chosen as
+   * often. If the result differs from the list, the frontends must be updated. {@link settle} must follow.
    * @param serving endpoints to hold if the list had them. @param sibling the other list of the service port. @throws NoRoom
    */
   write(
@@ -171,17 +171,20 @@ export class EndpointLists {
     serving: readonly ListedEndpoint[],
   ): EndpointList | undefined {
     const { id } = list;
-    const wanted = new Map(endpoints.map((endpoint) => [this.#backends.keyFor(endpoint), endpoint]));
+    const wanted = Map.groupBy(endpoints, (endpoint) => this.#backends.keyFor(endpoint));
     const offered: number[] = [];
     const left: number[] = [];
     for (let at = list.base; at < list.base + list.count + list.held; at++) {
       const backend = this.#slot(at);
-      (wanted.delete(this.#backends.keyAt(backend)) ? offered : left).push(backend);
+      (wanted.get(this.#backends.keyAt(backend))?.pop() === undefined ? left : offered).push(backend);
     }
-    if (wanted.size === 0 && left.length === 0 && list.held === 0) return list;
-    const stays = new Set(left.length === 0 ? [] : serving.map((endpoint) => this.#backends.keyFor(endpoint)));
+    const missing = [...wanted.values()].flat();
+    if (missing.length === 0 && left.length === 0 && list.held === 0) return list;
+    // Copies that are too many hold their flows, too.
+    const staying = left.length === 0 ? [] : [...serving, ...endpoints];
+    const stays = new Set(staying.map((endpoint) => this.#backends.keyFor(endpoint)));
     const held = left.filter((backend) => stays.has(this.#backends.keyAt(backend)));
-    const added = this.#makeBackends(id, [...wanted.values()]);
+    const added = this.#makeBackends(id, missing);
     offered.push(...added);
     const changed = { id, base: list.base, count: offered.length, held: held.length };
     if (changed.count + changed.held === 0) this.#oldRuns.push(list);
