@@ -45,7 +45,7 @@ function command(text: string, beginning: string): string {
 const IMAGE = command(section(install, "## The image"), "buildah build");
 const inPlace = section(install, "### Replacing kubeadm's kube-proxy");
 const SET_IMAGE = command(inPlace, "kubectl -n kube-system set image");
-const CHECK = command(inPlace, "kubectl -n kube-system get configmap");
+const CHECK = command(section(install, "## The image"), "kubectl -n kube-system get configmap");
 const PATCH = command(section(install, "### With kubeadm's patches"), "kubectl -n kube-system patch");
 const FOLLOW = SET_IMAGE.split("\n")[1] ?? "";
 const BACK = command(section(install, "### Back"), "kubectl");
