@@ -121,6 +121,8 @@ function comparable(value: unknown): unknown {
   return Object.fromEntries(entries.sort().map(([key, one]) => [key, comparable(one)]));
 }
 
+/** In how many parts a listing is cut. */
+const CUTS = 12;
 const KINDS = new Set(["set", "map", "chain", "rule"]);
 
 /** What both forms have of every object that decides about packets. nft 1.0.6 leaves some flags of sets out of JSON. */
@@ -168,20 +170,31 @@ test("random rulesets are read from nft's text as from its JSON", { skip: SKIP, 
     return count;
   };
   const check = async () => {
-    const [text, handles, json] = await Promise.all(
-      [
-        ["list", "ruleset"],
-        ["-a", "list", "ruleset"],
-        ["-j", "list", "ruleset"],
-      ].map((args) => nft(args)),
-    );
-    const wanted: unknown = JSON.parse(json?.stdout ?? "");
+    const printed = async (line: string) => (await nft(line.split(" "))).stdout;
+    const wanted: unknown = JSON.parse(await printed("-j list ruleset"));
     const objects = decisive(isObject(wanted) && Array.isArray(wanted.nftables) ? wanted.nftables : []);
-    for (const listing of [text, handles]) {
-      const read = readListing(listing?.stdout ?? "");
+    const lists = (await Promise.all(["", "-a ", "-s "].map((flag) => printed(`${flag}list ruleset`)))).concat(
+      (await Promise.all(["inet t", "ip6 other"].map((table) => printed(`-a -s list table ${table}`)))).join(""),
+    );
+    for (const listing of lists) {
+      const read = readListing(listing);
       assert.deepEqual(read.gaps, []);
       assert.doesNotMatch(JSON.stringify(read.objects), /opaque/);
       assert.deepEqual(decisive(read.objects), objects);
+    }
+    checkCut(lists[0] ?? "", objects);
+  };
+  /** Wherever a listing is cut inside a table, that is said, and what is read before the last line is what was there. */
+  const checkCut = (listing: string, objects: readonly unknown[]) => {
+    const known = new Set(objects.map((object) => JSON.stringify(object)));
+    for (let at = 1; at < CUTS; at++) {
+      const text = listing.slice(0, Math.floor((listing.length * at) / CUTS));
+      const { objects: read, gaps } = readListing(text);
+      if (!/(^|\n)}\s*$/.test(text)) assert.ok(gaps.length > 0, `cut after ${JSON.stringify(text.slice(-80))}`);
+      const wrong = decisive(read).filter(
+        (object) => !known.has(JSON.stringify(object)) && order(object).startsWith("rule"),
+      );
+      assert.ok(wrong.length <= 1, JSON.stringify(wrong));
     }
   };
 
@@ -189,6 +202,13 @@ test("random rulesets are read from nft's text as from its JSON", { skip: SKIP, 
   const ofNat = TRANSLATIONS.map((rule) => ["inet t b", rule] as const);
   assert.ok((await load([...all, ...ofNat])) > 0.7 * (all.length + ofNat.length));
   await check();
+  const strange = (await nft(["list", "ruleset"])).stdout.replace("\t\tnotrack", "\t\tnotrack frobnicate 5");
+  const [gap = ""] = readListing(strange).gaps.concat(
+    readListing(strange).objects.flatMap(
+      (object) => /"(line \d+: [^"]*frobnicate[^"]*)"/.exec(JSON.stringify(object))?.[1] ?? [],
+    ),
+  );
+  assert.match(gap, /^line \d+: .*frobnicate/);
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.tuple(fc.constantFrom(...CHAINS), RULE), { minLength: 5, maxLength: 12 }),
