@@ -1,10 +1,10 @@
-/**
- * What people paste into public reports, rebuilt, and what is right for each (`field-cases/`). The other cases of the list are files
- * and flags rather than rules; their tests are beside what reads them.
- */
+/** What people paste into public reports, rebuilt, and what is right for each (`field-cases/`). */
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { test } from "node:test";
+import { spawnSync } from "node:child_process";
+import { copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { diff } from "../../src/cli/diff.ts";
 import { explain } from "../../src/cli/explain.ts";
@@ -258,4 +258,88 @@ test("nodePortAddresses of loopback alone in ipvs mode: no node port, for IPVS h
     /127\.0\.0\.1:31112 \(TCP\) is not served in ipvs mode: IPVS has virtual servers at no loopback address\./,
   );
   assert.doesNotMatch(answer, /no endpoint is usable/);
+});
+
+function folderOf(t: TestContext): string {
+  const folder = mkdtempSync(join(tmpdir(), "field-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  return folder;
+}
+
+const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+
+/** What the daemon says of its flags; it writes its configuration and ends. */
+function daemonSays(...flags: string[]): string {
+  const { stdout, stderr } = spawnSync(process.execPath, [MAIN, ...flags], { encoding: "utf8", timeout: 60_000 });
+  return stdout + stderr;
+}
+
+test("the daemon's flags: two words in one, a name that is a variable, one without effect beside --config", (t) => {
+  const folder = folderOf(t);
+  const written = [`--write-config-to=${join(folder, "written.yaml")}`];
+  for (const word of ["--kubeconfig /var/lib/kubelet/kubeconfig.yml", "--config /etc/kube-proxy.yaml"])
+    assert.match(daemonSays(word), /is a flag and its value in one word: write "--\w+=\/.*", or two words/);
+  for (const name of ["$(NODE_NAME)", "$" + "{NODE_NAME}"])
+    assert.match(
+      daemonSays(`--hostname-override=${name}`, ...written),
+      /"The node's name is a variable that nothing has replaced/,
+    );
+  const beside = ["--config", fileOf("07-eks-metrics-flag/config.yaml"), ...written];
+  const silent = daemonSays(...beside, "--hostname-override=n1", "--v=2");
+  assert.doesNotMatch(silent, /without effect/);
+  const named = daemonSays(...beside, "--metrics-bind-address=0.0.0.0", "--cluster-cidr=10.0.0.0/8");
+  const flags = /"Flags without effect beside --config: .*" flags=\["--cluster-cidr","--metrics-bind-address"\]/;
+  assert.equal(named.match(new RegExp(flags, "g"))?.length, 1, named);
+});
+
+test("kubeadm's ConfigMap is taken as the configuration", async () => {
+  const config = fileOf("08-configmap-as-config/config.yaml");
+  const objects = fileOf("31-k3s-servicelb-families/objects.yaml");
+  const answer = await explained("kube-system/traefik", "--node", "n1", "--config", config, "-f", objects);
+  assert.match(answer, /^kube-system\/traefik:web TCP, LoadBalancer, on n1, nftables mode, IPv4$/m);
+});
+
+/** What is wrong in the files that kubectl does not read either. */
+const UNREADABLE = new Map([
+  ["dup-key.yaml", /dup-key\.yaml:27: .*Map keys must be unique/],
+  ["nbsp.yaml", /nbsp\.yaml:21: .*it is indented with no-break spaces, as web pages have: use spaces/],
+  ["quoted-port.yaml", /:22: .*spec\.ports\[0\]\.port must be a whole number from 1 to 65535, got "80"/],
+  ["shell-prompt.yaml", /:1: .*it has a command between its lines: remove it/],
+  ["tab.yaml", /:21: .*Tabs are not allowed as indentation/],
+  ["watch.json", /watch\.json:1: .*kind is required, got nothing/],
+]);
+
+test("files as people have them: what kubectl reads is read, and the rest is named by line", async (t) => {
+  const folder = folderOf(t);
+  const names = readdirSync(fileOf("34-crlf-bom-tabs"));
+  assert.ok(names.length > 15);
+  for (const stored of names) {
+    const name = stored.replace(/\.txt$/, "");
+    copyFileSync(fileOf(`34-crlf-bom-tabs/${stored}`), join(folder, name));
+    const answer = await explained("kube-system/traefik", "-f", join(folder, name));
+    const wrong = UNREADABLE.get(name);
+    if (wrong !== undefined) assert.match(answer, wrong, name);
+    else {
+      assert.match(answer, /^ {2}cluster IP 10\.43\.167\.89:80$/m, name);
+      assert.match(answer, /^ {2}10\.42\.0\.8:8000 .* used, 100 %$/m, name);
+    }
+  }
+});
+
+test("manifests by YAML 1.1, as kubectl reads them", async (t) => {
+  const answer = await explained("default/y", "-f", fileOf("37-yaml-1.1-words/objects.yaml"));
+  assert.match(answer, /^ {2}cluster IP 10\.96\.9\.8:80$/m);
+  assert.match(answer, /10\.42\.0\.9:8080 .* ready +used, 100 %/);
+  const folder = folderOf(t);
+  const file = join(folder, "written.yaml");
+  daemonSays("--config", fileOf("37-yaml-1.1-words/config.yaml"), `--write-config-to=${file}`);
+  assert.match(readFileSync(file, "utf8"), /masqueradeAll: true\n {2}masqueradeBit: 14\n/);
+});
+
+test("ipvs with scheduler mh goes to another endpoint while one ends", async (t) => {
+  const config = join(folderOf(t), "config.yaml");
+  writeFileSync(config, `${textOf("36-nodeportaddresses-mixed-loopback/config.yaml")}ipvs: { scheduler: mh }\n`);
+  const objects = fileOf("31-k3s-servicelb-families/objects.yaml");
+  const { out, err } = await runCommand(render, ["-f", objects, "--node", "n1", "--config", config, "-o", "ipvsadm"]);
+  assert.match(out, /-A -t 10\.43\.167\.89:80 -s mh -b mh-fallback,mh-port$/m, err);
 });
