@@ -10,6 +10,7 @@ import type { withTraffic } from "../explain/traffic.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import type { ServiceAnswer } from "./answers.ts";
+import { typeOf } from "./service-table.ts";
 
 /** Adds the kernel's counts to explanations: `withTraffic`, or a stand-in in tests. */
 export type AddTraffic = typeof withTraffic;
@@ -75,9 +76,4 @@ function withCarried(explanation: PortExplanation, { families }: LiveDaemon, key
   if (open === undefined) return explanation;
   const endpoints = explanation.endpoints.map((one) => ({ ...one, open: open.get(one.address) ?? 0 }));
   return { ...explanation, endpoints };
-}
-
-/** The least type that the Service must have; the daemon does not keep its actual type. */
-function typeOf({ loadBalancerVIPs, nodePort }: ServicePort): string {
-  return loadBalancerVIPs.length > 0 ? "LoadBalancer" : nodePort !== 0 ? "NodePort" : "ClusterIP";
 }

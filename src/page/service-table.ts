@@ -2,6 +2,7 @@
 import { sortedKeys } from "../async/sorted-keys.ts";
 import { giveTurn, isTurnDue } from "../async/turns.ts";
 import type { LiveDaemon, LiveFamily } from "../daemon/inspect-report.ts";
+import { knownPods } from "../inspect/known-pods.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { routeServicePort } from "../model/service-port-routing.ts";
 import { joinHostPort } from "../net/ip.ts";
@@ -13,9 +14,11 @@ export const MAX_ROWS = 200;
 /** The most words in a search: each may need a look at every endpoint of the node. */
 export const MAX_WORDS = 16;
 
-/** The distinct words of a search. */
+/** The distinct words of a search. Of `node port 30080`, only the number distinguishes. */
 export function wordsOf(search: string): readonly string[] {
-  return [...new Set(search.toLowerCase().match(/\S+/g))];
+  const words = [...new Set(search.toLowerCase().match(/\S+/g))].map((word) => word.replace(/^type:/, ""));
+  const telling = words.filter((word) => !/^(?:node|port|pod|type)$/.test(word));
+  return telling.length > 0 ? telling : words;
 }
 
 interface TableQuestion {
@@ -31,9 +34,11 @@ interface TableQuestion {
 /** Yields to other work meanwhile: a hundred thousand rows take a second. */
 export async function serviceTable(
   daemon: LiveDaemon,
-  { words, namespace, onlyTroubled, offset, limit }: TableQuestion,
+  { words: said, namespace, onlyTroubled: isOnlyTroubled, offset, limit }: TableQuestion,
   signal: AbortSignal,
 ): Promise<ServiceTable> {
+  const words = said.filter((word) => word !== "is:broken");
+  const onlyTroubled = isOnlyTroubled || words.length < said.length;
   const all = new Map<string, unknown>();
   for (const { state } of daemon.families) for (const key of state.services.keys()) all.set(key, undefined);
   const keys = await sortedKeys(all, signal);
@@ -73,13 +78,22 @@ export function familiesOf({ families }: LiveDaemon, key: string): FamilyPort[] 
 function holds(word: string, { state }: LiveFamily, port: ServicePort): boolean {
   const { name, clusterIP, externalIPs, loadBalancerVIPs, nodePort, port: number } = port;
   if (name.key.toLowerCase().includes(word)) return true;
-  if (!/[0-9a-f]/.test(word)) return false;
+  if (`${typeOf(port)} ${port.protocol}`.toLowerCase().split(" ").includes(word)) return true;
   if (joinHostPort(clusterIP, number).includes(word) || (nodePort !== 0 && String(nodePort) === word)) return true;
   if ([...externalIPs, ...loadBalancerVIPs].some((address) => joinHostPort(address, number).includes(word)))
     return true;
   // Only searches endpoints for parts of addresses: a single digit is in every one.
-  if (!/[.:]/.test(word)) return false;
-  return (state.endpoints.get(name.key) ?? []).some(({ text }) => text.includes(word));
+  if (/[.:]/.test(word) && (state.endpoints.get(name.key) ?? []).some(({ text }) => text.includes(word))) return true;
+  if (word.length < 3) return false;
+  const slices = state.slicesOf(name.service);
+  if (slices.some(({ endpoints }) => endpoints.some(({ nodeName }) => nodeName?.toLowerCase().includes(word))))
+    return true;
+  return [...knownPods({ endpointSlices: slices }).values()].some((pod) => pod.name.toLowerCase().includes(word));
+}
+
+/** The least type that the Service must have; the daemon does not keep its actual type. */
+export function typeOf({ loadBalancerVIPs, nodePort }: ServicePort): string {
+  return loadBalancerVIPs.length > 0 ? "LoadBalancer" : nodePort !== 0 ? "NodePort" : "ClusterIP";
 }
 
 function rowOf(

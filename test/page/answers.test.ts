@@ -143,6 +143,26 @@ test("the state: syncs since the last that is known; 304 while nothing is new", 
   assert.equal((await answerTo(`${url}api/state?after=1`, again)).status, 200);
 });
 
+test("services are found by type, port in words, pod and node, and those without an answer by is:broken", async (t) => {
+  const { url } = await page(t);
+  const find = async (search: string) => {
+    const { rows } = await json<ServiceTable>(`${url}api/services?search=${encodeURIComponent(search)}`);
+    return rows.map(({ service, portName }) => `${service}:${portName}`);
+  };
+  assert.deepEqual(await find("pod web-3 http"), await find("web-3 http"));
+  assert.ok((await find("web-3")).includes("shop/web:http"));
+  assert.deepEqual(await find("is:broken"), ["office/legacy:http", "office/legacy:syslog", "office/node-agent:grpc"]);
+  assert.deepEqual(await find("is:broken udp"), ["office/legacy:syslog"]);
+  const [first = ""] = await find("type:NodePort");
+  assert.ok(first !== "" && (await find("nodeport")).includes(first));
+  const { rows } = await json<ServiceTable>(`${url}api/services?search=nodeport`);
+  assert.ok(rows.every(({ families }) => families.some(({ nodePort }) => nodePort !== 0)));
+  const nodePort = rows[0]?.families[0]?.nodePort;
+  assert.deepEqual(await find(`node port ${nodePort}`), await find(String(nodePort)));
+  assert.deepEqual((await find("node-b")).includes("shop/web:http"), true);
+  assert.deepEqual(await find("nowhere-at-all"), []);
+});
+
 test("the state is another one where one failure has taken another's place", async (t) => {
   const failures = [{ subject: "watch of services", reason: "refused" }];
   const { url } = await page(t, { failures });

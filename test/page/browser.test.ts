@@ -104,6 +104,51 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     assertClean(page, { url });
   });
 
+  test("Enter opens the only hit, ? lists the keys, j and k go from entry to entry", async (t) => {
+    const { page, url } = await opened(t, "services");
+    await page.until("document.querySelectorAll('tbody tr').length > 10");
+    await page.press("j");
+    await page.press("j");
+    await page.press("k");
+    assert.equal(
+      await page.evaluate("document.activeElement === document.querySelector('tbody a')"),
+      true,
+      await page.evaluate("document.activeElement.outerHTML"),
+    );
+    await page.press("?");
+    await page.until("document.querySelector('dialog').open");
+    await page.evaluate("document.querySelector('dialog button').click()");
+    await page.until("!document.querySelector('dialog').open");
+    await page.press("/");
+    await page.type("web: shop");
+    await page.press("Enter");
+    await page.until("document.querySelector('h1').textContent === 'shop/web:http/TCP'");
+    assertClean(page, { url });
+  });
+
+  test("a page that came from another program than the daemon is now offers to be loaded again", async (t) => {
+    const { page, url, end } = await opened(t, "");
+    await page.until("document.querySelector('.tiles')");
+    await end();
+    await servedPage(t, { items, port: Number(new URL(url).port), startedMs: 2, program: "kube-proxy-ts 1.3.0" });
+    await page.until("document.querySelector('.banner button')");
+    await page.evaluate("document.querySelector('.banner button').click()");
+    await page.until("document.querySelector('.tiles') && !document.querySelector('.banner')");
+  });
+
+  test("a thousand endpoints: by node, a page at a time, in a picture whose text can be read", async (t) => {
+    const { page, url } = await opened(t, WEB, { items: thousandEndpoints() });
+    await page.until("document.querySelector('svg.picture')");
+    const { scale, height, rows } = await page.evaluate<Record<string, number>>(
+      "({ scale: document.querySelector('svg.picture').getScreenCTM().a, height: document.documentElement.scrollHeight, rows: document.querySelectorAll('tbody tr').length })",
+    );
+    assert.ok(Number(scale) > 0.6 && Number(height) < 4_000 && rows === 40, `${scale} ${height} ${rows}`);
+    assert.match(await page.text("main"), /1 to 20 of 1000/);
+    await page.evaluate("[...document.querySelectorAll('.pages button')].at(-1).click()");
+    await page.until("document.body.innerText.includes('21 to 40 of 1000')");
+    assertClean(page, { url });
+  });
+
   test("the address has search, namespace and page; the way back leads to them, and / to the search", async (t) => {
     const { page, url } = await opened(t, "syncs");
     await page.until("document.querySelector('h1').textContent === 'Syncs'");
@@ -167,7 +212,7 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     ]) {
       assert.ok(picture.includes(part), `${part} in ${picture}`);
     }
-    assert.match(await page.text("main"), /a pod of this node\s+answered/);
+    assert.match(await page.text("main"), /Every client gets an answer\..*a pod here, this node\s+answered/s);
     await page.evaluate(
       "[...document.querySelectorAll('button')].find((b) => b.textContent === 'Count connections').click()",
     );
@@ -386,7 +431,7 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
   test("through the API server, names of other nodes lead to their pages", async (t) => {
     const { page, url } = await opened(t, WEB);
     await page.until("document.querySelector('.endpoints td')");
-    assert.equal(await page.evaluate("document.querySelectorAll('.endpoints a').length"), 0);
+    assert.equal(await page.evaluate(`document.querySelectorAll('.endpoints a:not([href^="#"])').length`), 0);
     const nodes = /^\/api\/v1\/nodes\/node-[ab]:10260\/proxy\/(.*)$/;
     const server = createServer((asked, response) => {
       const [, path] = nodes.exec(asked.url ?? "") ?? [];
@@ -403,10 +448,10 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     t.after(() => server.close());
     const pageOf = (node: string) => `http://127.0.0.1:${portOf(server)}/api/v1/nodes/${node}:10260/proxy/#/${WEB}`;
     await page.goto(pageOf("node-a"));
-    await page.until("document.querySelector('.endpoints a')");
-    assert.equal(await page.evaluate("document.querySelector('.endpoints a').href"), pageOf("node-b"));
-    assert.equal(await page.text(".endpoints a"), "node-b");
-    await page.evaluate("document.querySelector('.endpoints a').click()");
+    await page.until(`document.querySelector('.endpoints a:not([href^="#"])')`);
+    assert.equal(await page.evaluate(`document.querySelector('.endpoints a:not([href^="#"])').href`), pageOf("node-b"));
+    assert.equal(await page.text('.endpoints a:not([href^="#"])'), "node-b");
+    await page.evaluate(`document.querySelector('.endpoints a:not([href^="#"])').click()`);
     await page.until(
       `location.href === ${JSON.stringify(pageOf("node-b"))} && document.querySelector('.endpoints td')`,
     );
@@ -443,6 +488,23 @@ function manyServices(count: number): unknown[] {
     ...{ apiVersion: "v1", kind: "Service", metadata: { namespace: "n", name: `s${index}` } },
     spec: { clusterIP: `10.96.${(index >> 8) & 255}.${index & 255}`, ports: [{ port: 80 }] },
   }));
+}
+
+function thousandEndpoints(): unknown[] {
+  const labels = { "kubernetes.io/service-name": "web" };
+  const slices = [0, 1, 2, 3].map((part) => ({
+    ...{ apiVersion: "discovery.k8s.io/v1", kind: "EndpointSlice", addressType: "IPv4" },
+    ...{ metadata: { namespace: "shop", name: `web-${part}`, labels }, ports: [{ name: "http", port: 8080 }] },
+    endpoints: Array.from({ length: 250 }, (_, index) => ({
+      addresses: [`10.180.${part}.${index}`],
+      nodeName: `ip-10-0-${part}-${index % 40}.eu-central-1.compute.internal`,
+      conditions: { ready: index % 50 !== 3 },
+      targetRef: { kind: "Pod", namespace: "shop", name: `web-${part}-${index}` },
+    })),
+  }));
+  const metadata = { namespace: "shop", name: "web" };
+  const spec = { clusterIP: "10.96.0.10", ports: [{ name: "http", port: 80 }] };
+  return [{ apiVersion: "v1", kind: "Service", metadata, spec }, ...slices];
 }
 
 const FLOWS = [1, 2, 3].map((number): TrackedFlow => {

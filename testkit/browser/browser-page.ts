@@ -87,9 +87,9 @@ export class BrowserPage {
   }
 
   /** Presses a key as on a keyboard. */
-  async press(key: "Tab" | "Enter" | "Space" | "/"): Promise<void> {
-    const codes = { Tab: 9, Enter: 13, Space: 32, "/": 191 };
-    const text = { Tab: undefined, Enter: "\r", Space: " ", "/": "/" }[key];
+  async press(key: "Tab" | "Enter" | "Space" | "/" | "?" | "j" | "k"): Promise<void> {
+    const codes = { Tab: 9, Enter: 13, Space: 32, "/": 191, "?": 191, j: 74, k: 75 };
+    const text = key === "Tab" ? undefined : key === "Enter" ? "\r" : key === "Space" ? " " : key;
     const about = { code: key, key: key === "Space" ? " " : key, windowsVirtualKeyCode: codes[key] };
     await this.#call("Input.dispatchKeyEvent", { type: "keyDown", ...about, ...(text === undefined ? {} : { text }) });
     await this.#call("Input.dispatchKeyEvent", { type: "keyUp", ...about });

@@ -37,12 +37,16 @@ function Page({ state }: { readonly state: State }) {
     window.addEventListener("hashchange", () => setPlace((last) => ({ hash: location.hash, visit: last.visit + 1 })));
     document.addEventListener("keydown", (event) => {
       const isTyping = event.target instanceof Element && event.target.matches("input, select, textarea");
-      if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || isTyping) return;
+      if (event.ctrlKey || event.metaKey || event.altKey || isTyping) return;
+      if (event.key === "?") document.querySelector("dialog")?.showModal();
+      else if (event.key === "j" || event.key === "k") move(event.key === "j" ? 1 : -1);
+      else if (event.key === "/") {
+        const search = document.querySelector<HTMLElement>("#search");
+        search?.focus();
+        seeksSearch.current = search === null;
+        if (search === null) location.hash = "#/services";
+      } else return;
       event.preventDefault();
-      const search = document.querySelector<HTMLElement>("#search");
-      search?.focus();
-      seeksSearch.current = search === null;
-      if (search === null) location.hash = "#/services";
     });
   }, []);
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
@@ -60,15 +64,38 @@ function Page({ state }: { readonly state: State }) {
       document.querySelector("main")?.focus();
     }}>Skip to the content</a>
     <${Header} state=${state} under=${under} />
+    <${Keys} />
     <main id="main" tabindex="-1"><${view} key=${visit} query=${new URLSearchParams(query)} state=${state} /></main>`;
 }
+
+/** Focuses the next or the previous entry of the view's lists. */
+function move(by: number): void {
+  const entries = [...document.querySelectorAll<HTMLElement>("main :is(.wrong, tbody th, .syncs) a")];
+  const at = entries.indexOf(document.activeElement as HTMLElement);
+  entries[Math.max(0, Math.min(entries.length - 1, at < 0 ? 0 : at + by))]?.focus();
+}
+
+const KEYS = {
+  "/": "search Services: words, an address, port, pod, node, type, is:broken",
+  Enter: "open the only hit, or what is focused",
+  "j, k": "next and previous entry",
+  "arrow keys": "from square to square",
+  "?": "these keys",
+};
+
+const Keys = () => html`<dialog aria-label="Keys">
+  <dl class="node">${Object.entries(KEYS).map(([key, what]) => html`<dt><kbd>${key}</kbd></dt><dd>${what}</dd>`)}</dl>
+  <form method="dialog"><button>Close</button></form>
+</dialog>`;
 
 function Header({ state, under }: { readonly state: State; readonly under: string }) {
   useChanges(state);
   const { known, isSilent } = state;
   const [kind, text] = healthOf(state);
   useEffect(() => void document.body.classList.toggle("silent", isSilent), [isSilent]);
-  return html`<header>
+  const reload = html`<p class="banner" role="alert">The daemon is another program by now: this page may show it wrongly.
+    <button type="button" onClick=${() => location.reload()}>Reload</button></p>`;
+  return html`${state.isOutdated && reload}<header>
     <p class="brand"><img src="icon.svg" alt="" width="22" height="22" /> kube-proxy ${" "}
       <span id="where">${known !== undefined && `${known.answer.status.node} · ${known.answer.status.mode}`}</span></p>
     <nav aria-label="Pages">${Object.entries(PLACES).map(

@@ -7,7 +7,7 @@ const BOX = { width: 236, height: 44, gapX: 150, gapY: 12 } as const;
 const APART = 15;
 const MARGIN = 4;
 /** A picture with more rows is less clear than the list below it. */
-const MAX_ROWS = 40;
+const MAX_ROWS = 12;
 
 interface Place {
   readonly x: number;
@@ -32,7 +32,7 @@ export function pictureOf({ boxes, arrows, title }: Picture) {
   );
   const width = 3 * BOX.width + 2 * BOX.gapX + 2 * MARGIN;
   // Labels are above all arrows, so that no arrow crosses a text.
-  return html`<svg viewBox=${`0 0 ${width} ${height}`} role="img" class="picture">
+  return html`<svg viewBox=${`0 0 ${width} ${height}`} width=${width} role="img" class="picture">
     <title>${title}</title>
     ${drawn.map(({ lines }) => lines)}
     ${drawn.map(({ labels }) => labels)}

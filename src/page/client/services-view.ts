@@ -12,7 +12,11 @@ export function ServicesView({ query, state }: ViewProps) {
     only: query.get("only") === "troubled" ? "troubled" : "",
     offset: Number(query.get("offset")) > 0 ? `${Number(query.get("offset"))}` : "",
   });
-  const change = (changes: Partial<typeof asked>) => setAsked((last) => ({ ...last, offset: "", ...changes }));
+  const opens = useRef(false);
+  const change = (changes: Partial<typeof asked>): void => {
+    opens.current = false;
+    setAsked((last) => ({ ...last, offset: "", ...changes }));
+  };
   const heading = useRef<HTMLHeadingElement>(null);
   const question = useQuestion<ServiceTable>("api/services", { ...asked, limit: `${ROWS}` }, state);
   // The back button and shared links return to what is shown now.
@@ -25,14 +29,25 @@ export function ServicesView({ query, state }: ViewProps) {
     if (answer !== undefined && rows.length === 0 && offset > 0)
       turn(Math.max(0, Math.ceil(matching / ROWS) - 1) * ROWS);
   }, [answer]);
+  // The answer to what is typed may still be on its way.
+  useEffect(() => {
+    const [only] = rows;
+    if (!opens.current || question.isAsking || matching !== 1 || only === undefined) return;
+    location.hash = urlOf("service", { key: only.key });
+  });
+  function submit(event: Event): void {
+    event.preventDefault();
+    opens.current = true;
+    question.ask({ ...asked, limit: `${ROWS}` });
+  }
   function turn(to: number): void {
     change({ offset: to > 0 ? `${to}` : "" });
     heading.current?.scrollIntoView();
   }
   return html`
     <h1 ref=${heading}>Services</h1>
-    <form class="bar" role="search" onSubmit=${(event: Event) => event.preventDefault()}>
-      ${searchField(asked.search, "name, address, port …", (search) => change({ search }))}
+    <form class="bar" role="search" onSubmit=${submit}>
+      ${searchField(asked.search, "name, address, port, pod, node, type, is:broken …", (search) => change({ search }))}
       <span class="check"><label for="namespace">in</label>
         <select id="namespace" onChange=${(event: Event) => change({ namespace: (event.target as HTMLSelectElement).value })}>
           ${["", ...new Set([...(answer?.namespaces ?? []), ...(asked.namespace === "" ? [] : [asked.namespace])])].map(

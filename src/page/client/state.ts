@@ -22,6 +22,8 @@ export class State {
   isSilent = false;
   /** How long the API server had been silent when the daemon last answered; undefined: there is none. */
   heardMs: number | undefined;
+  /** The program that this page came from. */
+  #program: string | undefined;
   /** When the daemon last answered, in the browser's time; undefined: never. */
   answeredMs: number | undefined;
   readonly #listeners = new Set<() => void>();
@@ -33,6 +35,11 @@ export class State {
   get place(): string {
     const { startedMs = 0, lastSync = 0 } = this.known?.answer ?? {};
     return `${startedMs} ${lastSync}`;
+  }
+
+  /** Whether another program answers than the one this page came from. */
+  get isOutdated(): boolean {
+    return this.#program !== undefined && this.#program !== this.known?.answer.status.program;
   }
 
   /** Polls while the page is visible. */
@@ -85,6 +92,7 @@ export class State {
 
   #take(answer: StateAnswer): void {
     const { known } = this;
+    this.#program ??= answer.status?.program;
     // A restarted daemon counts from 1.
     const before = known?.answer.startedMs === answer.startedMs ? known.syncs : [];
     const [last] = before;

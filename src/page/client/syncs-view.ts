@@ -11,11 +11,16 @@ const PARTS = ["waited", "model", "rules", "kernel", "after"];
 export function SyncsView({ query, state }: ViewProps) {
   useChanges(state);
   const chosen = Number(query.get("sync"));
+  const search = query.get("search") ?? "";
+  const isAbout = ({ words, failures }: ToldSync) =>
+    search === "" ||
+    words.causes.some(({ service, object }) => [service, object].includes(search)) ||
+    failures.some(({ subject }) => subject.includes(search));
   const [only, setOnly] = useState("all");
   const [paused, setPaused] = useState<typeof state.known>();
   const known = paused ?? state.known;
   if (known === undefined) return html`<h1>Syncs</h1><p>Loading …</p>`;
-  const fitting = known.syncs.filter((sync) => only === "all" || isTrouble(sync));
+  const fitting = known.syncs.filter((sync) => (only === "all" || isTrouble(sync)) && isAbout(sync));
   // A sync that was asked for is among those shown.
   const from = Math.max(0, fitting.findIndex(({ number }) => number === chosen) - SHOWN / 2);
   const wanted = fitting.slice(from, from + SHOWN);
@@ -31,7 +36,7 @@ export function SyncsView({ query, state }: ViewProps) {
       <span class="check"><input type="checkbox" id="pause" onChange=${() => setPaused(paused === undefined ? known : undefined)} />
         <label for="pause">pause</label></span>
     </div>
-    <p class="count">${wanted.length === 0 ? "None yet." : `The last ${wanted.length} of ${known.answer.lastSync}`}</p>
+    <p class="count">${wanted.length === 0 ? "None yet." : `The last ${wanted.length} of ${known.answer.lastSync}`}${search !== "" && html`, with ${search} among the first causes. <a href="#/syncs">Show all</a>`}</p>
     <ol class="syncs">${wanted.map((sync) => syncItem(sync, `${known.answer.startedMs} ${sync.number}`, sync.number === chosen))}</ol>`;
 }
 
