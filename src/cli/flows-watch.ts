@@ -78,17 +78,6 @@ function filtersFor(namer: FlowNamer): readonly FlowFilter[] {
   return filters.length <= SINGLE_DUMPS ? filters : [{}];
 }
 
-/** A connection that no message reports, as last seen. */
-interface Seen {
-  readonly flow: LedFlow;
-  readonly startMs: number | undefined;
-}
-
-interface Begun {
-  readonly startMs: number;
-  readonly port: NamedPort;
-}
-
 /** Reports beginnings and ends until the sink is full or the signal aborts. */
 export class FlowWatch {
   readonly #asked: Asked;
@@ -99,7 +88,7 @@ export class FlowWatch {
   readonly #stop = new AbortController();
   #namer: FlowNamer;
   /** By id: when conntrack entries began, and for which service port, which may be gone when they end. */
-  readonly #begun = new Map<number, Begun>();
+  readonly #begun = new Map<number, { readonly startMs: number; readonly port: NamedPort }>();
   /** Ids of entries that were in the table before the watch began. */
   readonly #old = new Set<number>();
   /** By id: endpoints of connections that a process carries, which it has forgotten when they end. */
@@ -107,7 +96,7 @@ export class FlowWatch {
   /** By id: new connections whose endpoint is not known yet. */
   readonly #waiting = new Map<number, { readonly flow: TrackedFlow; looks: number }>();
   /** Undefined before the first look: connections that exist already have not begun now. */
-  #seen: Map<string, Seen> | undefined;
+  #seen: Map<string, { readonly flow: LedFlow; readonly startMs: number | undefined }> | undefined;
   /** Ids reported from the table after messages were lost; their own messages may still come. */
   readonly #told = new Set<number>();
   #oldRead: Promise<void> | undefined;

@@ -112,12 +112,20 @@ async function podsOf({ node, kubectl }: NodesAsked): Promise<readonly NodePod[]
   if (node === undefined) throw new UsageError(`no pod with the label ${SELECTOR} runs in ${NAMESPACE}`);
   const names = pods.map((pod) => pod.node);
   const outside = "If it runs outside of pods, run this command on its node, without --node.";
-  const hint =
-    didYouMean(
-      node,
-      names.filter((name) => name !== node),
-    ) ?? outside;
+  const hint = didYouMean(node, names) ?? outside;
   throw new UsageError(`no pod of kube-proxy runs on node "${node}" (${SELECTOR} in ${NAMESPACE})`, hint);
+}
+
+function readPods(json: string): readonly NodePod[] {
+  const list = jsonIn(json) as PodList | undefined;
+  if (list === undefined) throw new UsageError("kubectl get pods: the answer is not JSON");
+  return list.items
+    .flatMap(({ metadata, spec: { nodeName: node, containers }, status }) => {
+      const container = containers.find(({ name }) => name === "kube-proxy") ?? containers[0];
+      if (status?.phase !== "Running" || node === undefined || container === undefined) return [];
+      return [{ node, pod: metadata.name, container: container.name }];
+    })
+    .sort((a, b) => (a.node < b.node ? -1 : 1));
 }
 
 interface PodList {
@@ -126,23 +134,6 @@ interface PodList {
     readonly spec: { readonly nodeName?: string; readonly containers: readonly { readonly name: string }[] };
     readonly status?: { readonly phase?: string };
   }[];
-}
-
-function readPods(json: string): readonly NodePod[] {
-  let list: PodList;
-  try {
-    list = JSON.parse(json) as PodList;
-  } catch {
-    throw new UsageError("kubectl get pods: the answer is not JSON");
-  }
-  return list.items
-    .flatMap(({ metadata, spec, status }) => {
-      const isRunning = status?.phase === "Running" && spec.nodeName !== undefined;
-      const container = spec.containers.find(({ name }) => name === "kube-proxy") ?? spec.containers[0];
-      if (!isRunning || container === undefined) return [];
-      return [{ node: spec.nodeName ?? "", pod: metadata.name, container: container.name }];
-    })
-    .sort((a, b) => (a.node < b.node ? -1 : 1));
 }
 
 /** Commands that look at the node from its pod, and the flags that each needs there. */
@@ -154,12 +145,7 @@ const WITH_CONTEXT: Readonly<Record<string, readonly string[]>> = {
 /** Where every deployment of this program mounts its configuration. */
 const IN_POD = ["--config=/var/lib/kube-proxy/config.conf", "--kubeconfig=/var/lib/kube-proxy/kubeconfig.conf"];
 
-function podCommand(
-  command: string,
-  { kubectl }: NodesAsked,
-  { node, pod, container }: NodePod,
-  rest: readonly string[],
-) {
+function podCommand(command: string, { kubectl, rest }: NodesAsked, { node, pod, container }: NodePod) {
   const own = WITH_CONTEXT[command];
   const context = own === undefined ? [] : [...own, ...IN_POD, `--node=${node}`];
   const words = [PROGRAM, command, ...context, ...rest];
@@ -171,13 +157,15 @@ async function fetchArchives(asked: NodesAsked, pods: readonly NodePod[], output
   const { values, rest } = takeOptions(asked.rest, { "-o, --output FILE": "", "--force": "" });
   if (values.output !== undefined && asked.node === undefined)
     throw new UsageError("-o names one archive, and each node has its own", "Without it each is named for its node.");
-  const ends: number[] = [];
-  for (const [done, pod] of pods.entries()) {
-    await output.progress?.({ what: "nodes", done, total: pods.length });
-    const path = values.output ?? `kube-proxy-sysdump-${pod.node}.tar.gz`;
-    const fetched = () => fetchArchive({ ...asked, rest }, pod, path, values.force, output);
-    ends.push(await inspecting(output, fetched));
-  }
+  const ends = await forPods(
+    pods,
+    1,
+    (pod) => {
+      const path = values.output ?? `kube-proxy-sysdump-${pod.node}.tar.gz`;
+      return inspecting(output, () => fetchArchive({ ...asked, rest }, pod, path, values.force, output));
+    },
+    output,
+  );
   return Math.max(...ends);
 }
 
@@ -190,15 +178,14 @@ async function fetchArchive(
   output: Output,
 ): Promise<number> {
   const file = path === "-" ? undefined : await openNew(path, replaces);
+  const target = file?.createWriteStream() ?? process.stdout;
   let isWhole = false;
   try {
     const store = (archive: Readable) =>
-      pipeline(bounded(archive, MOST_BYTES), file?.createWriteStream() ?? process.stdout, {
-        end: file !== undefined,
-      }).catch((error: unknown) => {
+      pipeline(bounded(archive, MOST_BYTES), target, { end: file !== undefined }).catch((error: unknown) => {
         throw new UsageError(`cannot write ${path}: ${messageOf(error)}`);
       });
-    const [status, , said] = await runKubectl(podCommand("sysdump", asked, pod, asked.rest), store, text);
+    const [status, , said] = await runKubectl(podCommand("sysdump", asked, pod), store, text);
     output.err(safe(said));
     isWhole = status === EXIT_SUCCESS;
     if (isWhole && file !== undefined) output.out(safe(`${path}\n`));
@@ -246,40 +233,34 @@ async function inPod(command: string, asked: NodesAsked, pod: NodePod, output: O
     if (failure !== undefined) throw failure;
   };
   return await inspecting({ ...output, err: (said) => output.err(mark + said) }, async () => {
-    const words = podCommand(command, asked, pod, asked.rest);
+    const words = podCommand(command, asked, pod);
     return (await runKubectl(words, lines(output.out), lines(output.err)))[0];
   });
 }
 
-interface NodeAnswer {
-  readonly pod: NodePod;
-  readonly status: number;
-  readonly text: string;
-  /** Why there is no answer. */
-  readonly refusal: string | undefined;
-}
+/** `refusal`: why there is no answer. */
+type NodeAnswer = Awaited<ReturnType<typeof answers>>[number];
 
-/** Queries many pods. @returns the answers in the order of the pods. */
-async function answers(
-  command: string,
-  asked: NodesAsked,
-  pods: readonly NodePod[],
-  rest: readonly string[],
-  output: Output,
-): Promise<readonly NodeAnswer[]> {
-  const answerOf = async (pod: NodePod): Promise<NodeAnswer> => {
-    try {
-      const [status, stdout, stderr] = await runKubectl(podCommand(command, asked, pod, rest), text, text, LIMIT_MS);
-      // Errors of kubectl, and of a command that could not answer, leave standard output empty.
-      const reason = withoutLog(stderr).split("\n")[0] || SILENT;
-      return { pod, status, text: stdout, refusal: stdout === "" && status !== 0 ? reason : undefined };
-    } catch (error) {
-      // Of this node alone: what the others answer stays.
-      if (!(error instanceof UsageError)) throw error;
-      return { pod, status: EXIT_FAILURE, text: "", refusal: error.message };
-    }
-  };
-  return await forPods(pods, AT_ONCE, answerOf, output);
+/** @returns the answers in the order of the pods. */
+async function answers(command: string, asked: NodesAsked, pods: readonly NodePod[], output: Output) {
+  return await forPods(
+    pods,
+    AT_ONCE,
+    async (pod) => {
+      try {
+        const words = podCommand(command, asked, pod);
+        const [status, stdout, stderr] = await runKubectl(words, text, text, LIMIT_MS);
+        // Errors of kubectl, and of a command that could not answer, leave standard output empty.
+        const reason = withoutLog(stderr).split("\n")[0] || SILENT;
+        return { pod, status, text: stdout, refusal: stdout === "" && status !== 0 ? reason : undefined };
+      } catch (error) {
+        // Of this node alone: what the others answer stays.
+        if (!(error instanceof UsageError)) throw error;
+        return { pod, status: EXIT_FAILURE, text: "", refusal: error.message };
+      }
+    },
+    output,
+  );
 }
 
 const text = async (stream: Readable): Promise<string> => (await readBounded(stream, MOST_BYTES)).toString("utf8");
@@ -311,7 +292,7 @@ async function allAnswers(
   pods: readonly NodePod[],
   output: Output,
 ): Promise<number> {
-  const all = await answers(command, asked, pods, asked.rest, output);
+  const all = await answers(command, asked, pods, output);
   for (const { pod, text: answer, refusal } of all) {
     output.out(safe(`${pod.node}:\n${answer}`));
     if (refusal !== undefined) output.err(safe(`${pod.node}: ${refusal}\n`));
@@ -321,12 +302,11 @@ async function allAnswers(
 
 /** One line per node, those with problems first. */
 async function allStates(asked: NodesAsked, pods: readonly NodePod[], output: Output): Promise<number> {
-  const all = await answers("status", asked, pods, ["-o", "json"], output);
+  const all = await answers("status", { ...asked, rest: ["-o", "json"] }, pods, output);
   const rows = all.map((answer) => ({ answer, report: reportOf(answer) }));
   if (/(^| )(-o|--output)[ =]?json( |$)/.test(asked.rest.join(" "))) {
-    output.out(
-      jsonText(rows.map(({ answer, report }) => ({ ...report, node: answer.pod.node, refusal: answer.refusal }))),
-    );
+    const data = rows.map(({ answer, report }) => ({ ...report, node: answer.pod.node, refusal: answer.refusal }));
+    output.out(jsonText(data));
     return statusOf(all, output);
   }
   rows.sort((a, b) => Number(a.answer.status === 0) - Number(b.answer.status === 0));
@@ -339,8 +319,7 @@ async function allStates(asked: NodesAsked, pods: readonly NodePod[], output: Ou
 }
 
 function reportOf({ text: answer, refusal }: NodeAnswer): Partial<StatusReport> | undefined {
-  if (refusal !== undefined) return undefined;
-  const report = jsonIn(answer);
+  const report = refusal === undefined ? jsonIn(answer) : undefined;
   return typeof report === "object" && report !== null ? report : undefined;
 }
 

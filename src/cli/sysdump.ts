@@ -98,10 +98,8 @@ function tell(path: string, { files, notRead }: ArchiveIndex, output: Output): v
   else output.out(safe(line));
 }
 
-type SysdumpOptions = ReturnType<typeof readOptions>;
-
 function partsOf(
-  { values, socket }: SysdumpOptions,
+  { values, socket }: ReturnType<typeof readOptions>,
   places: HttpPlaces,
   input: NodeJS.ReadableStream,
 ): readonly SysdumpPart[] {

@@ -23,12 +23,13 @@ import { explain } from "../../src/cli/explain.ts";
 import { render } from "../../src/cli/render.ts";
 import { tarMember } from "../../src/cli/sysdump/archive.ts";
 import { objectsList } from "../../src/cli/sysdump/objects-list.ts";
-import { redacted, withoutCredentials, withoutSecrets } from "../../src/cli/sysdump/redact.ts";
+import { redacted } from "../../src/cli/sysdump/redact.ts";
 import { httpPlaces } from "../../src/cli/sysdump/settings.ts";
 import { sysdump } from "../../src/cli/sysdump.ts";
 import { trace } from "../../src/cli/trace.ts";
 import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
 import { createServer } from "../../src/kernel/node-http.ts";
+import { withoutCredentials, withoutSecrets } from "../../src/logging/secrets.ts";
 import { daemonAt } from "./inspected-daemon.ts";
 import { examplesAsJson, runCommand } from "./run-command.ts";
 

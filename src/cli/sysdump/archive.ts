@@ -89,7 +89,8 @@ async function* membersOf(
   }
   const index = `${JSON.stringify({ ...head, files, notRead }, undefined, 2)}\n`;
   yield* tarMember(folder, "index.json", Buffer.from(index), createdMs);
-  yield tarEnd();
+  // The end of an archive in the POSIX ustar format (IEEE Std 1003.1, pax, "ustar Interchange Format").
+  yield Buffer.alloc(2 * BLOCK);
 }
 
 /** The reason for the index: a part that fails must not affect the others. */
@@ -134,11 +135,6 @@ export function* tarMember(
   yield header;
   yield content;
   yield Buffer.alloc((BLOCK - (content.length % BLOCK)) % BLOCK);
-}
-
-/** The end of an archive in the POSIX ustar format (IEEE Std 1003.1, pax, "ustar Interchange Format"). */
-function tarEnd(): Uint8Array {
-  return Buffer.alloc(2 * BLOCK);
 }
 
 /** The regular files of an archive, in the ustar format or GNU tar's. @throws RangeError for anything else */

@@ -3,11 +3,12 @@
 import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
 import { messageOf } from "../../logging/message-of.ts";
+import { withoutSecrets } from "../../logging/secrets.ts";
 import { readBounded } from "../bounded-input.ts";
 import { askDaemon } from "../inspect-socket-client.ts";
 import { openJournal } from "../monitor.ts";
 import { PartError, type SysdumpPart } from "./archive.ts";
-import { redacted, withoutSecrets } from "./redact.ts";
+import { redacted } from "./redact.ts";
 import type { HttpPlaces } from "./settings.ts";
 
 const LIMIT_MS = 5_000;

@@ -117,7 +117,7 @@ function sliceManifest(slice: EndpointSliceRecord): unknown {
       addresses: [address],
       ...(nodeName !== "" && { nodeName }),
       conditions: { ready, serving, terminating },
-      ...(pod !== undefined && { targetRef: podReference(pod) }),
+      ...(pod !== undefined && { targetRef: { kind: "Pod", namespace: pod.split("/")[0], name: pod.split("/")[1] } }),
       ...((zoneHints !== undefined || nodeHints !== undefined) && {
         hints: {
           ...(zoneHints !== undefined && { forZones: zoneHints.map((zone) => ({ name: zone })) }),
@@ -126,9 +126,4 @@ function sliceManifest(slice: EndpointSliceRecord): unknown {
       }),
     })),
   };
-}
-
-function podReference(pod: string): unknown {
-  const [namespace, name] = pod.split("/");
-  return { kind: "Pod", namespace, name };
 }

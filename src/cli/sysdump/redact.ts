@@ -1,8 +1,6 @@
 /** Removes secrets from JSON and YAML: by the names of fields, and in texts by their form. If in doubt, it removes too much. */
 import { LEFT_OUT, withoutSecrets, withoutUserInfo } from "../../logging/secrets.ts";
 
-export { withoutCredentials, withoutSecrets } from "../../logging/secrets.ts";
-
 /** Fields whose value is a secret, or a certificate. */
 const SECRET_FIELD =
   /token|passw|passphrase|^pass$|pwd|^otp$|secret|credential|authorization|cookie|private|bearer|signature|key$|data$|^extensions$|^annotations$|^as-user-extra$|^auth-?provider$/i;

@@ -3,6 +3,7 @@ import { open, readFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { splitHostPort } from "../../config/bind-address.ts";
 import { messageOf } from "../../logging/message-of.ts";
+import { withoutSecrets } from "../../logging/secrets.ts";
 import { isUnspecified, parseIpAddress } from "../../net/ip.ts";
 import { readConfiguration } from "../../settings/v1alpha1-decode.ts";
 import { configTextOf } from "../../text/decode-text.ts";
@@ -10,7 +11,7 @@ import { type ConfigText, readConfigText } from "../../text/upstream-yaml.ts";
 import { readSettings } from "../inspect-options.ts";
 import { UsageError } from "../output.ts";
 import { PartError, type SysdumpPart } from "./archive.ts";
-import { redacted, withoutSecrets } from "./redact.ts";
+import { redacted } from "./redact.ts";
 
 /** Only the end of a log matters. */
 const LOG_BYTES = 4 * 1024 * 1024;

@@ -16,11 +16,6 @@ export interface FileState {
   readonly problems: readonly ManifestProblem[];
 }
 
-interface AdoptedText {
-  readonly state: FileState;
-  readonly ignored: readonly string[];
-}
-
 const NONE: readonly never[] = [];
 /** Follows the reason why something that had objects cannot be read. */
 export const STAYS = "; what it held before stays in force";
@@ -38,7 +33,7 @@ export function adoptText(
   listed: ListedFile,
   { digest, parsed }: Extract<FileReading, { readonly kind: "read" }>,
   before: FileState | undefined,
-): AdoptedText {
+): { readonly state: FileState; readonly ignored: readonly string[] } {
   const { refusedIds, problems, ignored } = parsed;
   return { state: { listed, digest, ...inForce(parsed, before), refusedIds, problems }, ignored };
 }

@@ -148,15 +148,10 @@ async function answered<T>(look: Promise<T>, dir: string, log: Logger): Promise<
   }
 }
 
-interface Watched {
-  readonly identity: string;
-  readonly watcher: FSWatcher;
-}
-
 class DirectoryWatch {
   readonly #onWake: () => void;
   readonly #log: Logger;
-  readonly #watched = new Map<string, Watched>();
+  readonly #watched = new Map<string, { readonly identity: string; readonly watcher: FSWatcher }>();
   #hasFailed = false;
 
   constructor(onWake: () => void, log: Logger) {

@@ -40,12 +40,7 @@ export interface Program {
   /** Instructions of 8 bytes each, without map descriptors. */
   readonly code: Uint8Array;
   /** Where map descriptors go: byte offsets of two-slot instructions. */
-  readonly references: readonly MapReference[];
-}
-
-interface MapReference {
-  readonly at: number;
-  readonly map: MapDefinition;
+  readonly references: readonly { readonly at: number; readonly map: MapDefinition }[];
 }
 
 /** The maps that a program refers to, without duplicates. */
