@@ -18,9 +18,6 @@ export interface InstalledPort {
   readonly isFound?: boolean;
   /** A Local policy with endpoints, but none on this node. */
   readonly lacksLocal: ServicePortPlan["lacksLocal"];
-  /** What it was planned from; absent if it was found in the kernel. */
-  readonly port?: ServicePort;
-  readonly endpoints?: readonly Endpoint[];
 }
 
 /** A plan with the digests of its chains. */
@@ -81,8 +78,8 @@ export class ReplannedPort implements DesiredPort {
   /** {@link ServicePortPlan.slots} */
   readonly slots: readonly Endpoint[] | undefined;
   readonly #plan: PlanPort;
-  readonly port: ServicePort;
-  readonly endpoints: readonly Endpoint[];
+  readonly #port: ServicePort;
+  readonly #endpoints: readonly Endpoint[];
   /** Dropped by {@link settled}. */
   #planned: readonly SharedElement[] | undefined;
 
@@ -93,8 +90,8 @@ export class ReplannedPort implements DesiredPort {
     { lacksLocal, slots, elements }: Pick<ServicePortPlan, "lacksLocal" | "slots"> & Partial<ServicePortPlan>,
   ) {
     this.#plan = plan;
-    this.port = port;
-    this.endpoints = endpoints;
+    this.#port = port;
+    this.#endpoints = endpoints;
     this.lacksLocal = lacksLocal;
     this.slots = slots;
     this.#planned = elements;
@@ -102,12 +99,12 @@ export class ReplannedPort implements DesiredPort {
 
   /** Whether it was planned from this very object: then only endpoints may differ. */
   isOf(port: ServicePort): boolean {
-    return this.port === port;
+    return this.#port === port;
   }
 
   /** A copy with other endpoints in its slots. */
   with(endpoints: readonly Endpoint[], slots: readonly Endpoint[]): ReplannedPort {
-    return new ReplannedPort(this.#plan, this.port, endpoints, { lacksLocal: this.lacksLocal, slots });
+    return new ReplannedPort(this.#plan, this.#port, endpoints, { lacksLocal: this.lacksLocal, slots });
   }
 
   /** Forgets the elements: from now on each read plans them again. */
@@ -117,7 +114,7 @@ export class ReplannedPort implements DesiredPort {
   }
 
   get elements(): readonly SharedElement[] {
-    return this.#planned ?? this.#plan(this.port, this.endpoints, this.slots).elements;
+    return this.#planned ?? this.#plan(this.#port, this.#endpoints, this.slots).elements;
   }
 }
 
@@ -131,8 +128,6 @@ export function desiredPort(plan: PlanPort, port: ServicePort, endpoints: readon
     affinitySets: timeoutsOf(affinitySets),
     elements,
     lacksLocal,
-    port,
-    endpoints,
     chainObjects: chains,
     setObjects: affinitySets,
   };
