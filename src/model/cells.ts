@@ -46,6 +46,8 @@ export function sharesOf(endpoints: readonly Pick<Endpoint, "weight">[]): readon
 
 /** Each endpoint as often as it has cells, its copies side by side; the same list if each has one. */
 export function inCells<T extends Pick<Endpoint, "weight">>(endpoints: readonly T[]): readonly T[] {
+  // Nearly all have none, and flat plans ask with every change.
+  if (endpoints.every(({ weight }) => weight === undefined)) return endpoints;
   const cells = cellsOf(endpoints);
   if (cells.every((count) => count === 1)) return endpoints;
   return endpoints.flatMap((endpoint, index) => Array<T>(cells[index] ?? 1).fill(endpoint));
