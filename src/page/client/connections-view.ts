@@ -1,7 +1,7 @@
 /** Connections through this node, requested while the view is visible. */
 import { useEffect, useState } from "preact/hooks";
 import type { ConnectionsAnswer, TextTable } from "../answers.ts";
-import { html, itemsOf, searchField, tableOf, urlOf, useQuestion, type ViewProps } from "./ui.ts";
+import { type Children, html, itemsOf, searchField, tableOf, urlOf, useQuestion, type ViewProps } from "./ui.ts";
 
 export function ConnectionsView({ query }: ViewProps) {
   const [search, setSearch] = useState(query.get("search") ?? "");
@@ -23,9 +23,13 @@ export function ConnectionsView({ query }: ViewProps) {
       ${searchField(search, "Service, client, endpoint, state …", setSearch)}
     </form>
     <p role="status" class="count">${failure || countText(answer)}</p>
-    ${answer !== undefined && filledTable("Connections", answer.flows)}
-    ${answer !== undefined && answer.counts.rows.length > 0 && html`<h2>Most connections</h2>`}
-    ${answer !== undefined && filledTable("Service ports with most connections", answer.counts)}
+    ${answer !== undefined && filledTable("Service ports with most connections", answer.counts, linked)}
+    ${
+      answer !== undefined &&
+      answer.flows.rows.length > 0 &&
+      html`<details open=${search !== ""}>
+      <summary>Each connection</summary>${filledTable("Connections", answer.flows)}${uncountedText(answer.flows)}</details>`
+    }
     <ul class="decisions">${itemsOf(answer?.notes ?? [])}</ul>`;
 }
 
@@ -36,16 +40,31 @@ function countText(answer: ConnectionsAnswer | undefined): string {
   return `${matching === total ? "" : `${matching} of `}${total} connection${total === 1 ? "" : "s"}${shown}`;
 }
 
-/** Leaves out columns without any text. */
-function filledTable(caption: string, { head, rows }: TextTable) {
-  const used = [...head.keys()].filter((at) => rows.some((cells) => cells[at] !== ""));
+/** What the kernel does not count is a sentence in place of columns of question marks. */
+function uncountedText({ head, rows }: TextTable) {
+  const unknown = [...head.keys()].filter((at) => rows.some((cells) => cells[at] === "?") && !isTold(rows, at));
+  if (unknown.length === 0) return undefined;
+  const names = unknown.map((at) => sentence(head[at] ?? "").toLowerCase()).join(", ");
+  return html`<p class="facts">Not known: ${names}. The kernel counts packets and bytes of later connections after
+    <code>sysctl -w net.netfilter.nf_conntrack_acct=1</code>, and keeps their age after
+    <code>sysctl -w net.netfilter.nf_conntrack_timestamp=1</code>. Both are off by default.</p>`;
+}
+
+/** `shop/web:http TCP IPv4`, as a link to that Service. */
+const linked = (text: string) => html`<a href=${urlOf("services", { search: text.replace(/ .*$/, "") })}>${text}</a>`;
+
+const isTold = (rows: TextTable["rows"], at: number): boolean => rows.some((cells) => !/^[-?]?$/.test(cells[at] ?? ""));
+
+/** Leaves out columns that say nothing. */
+function filledTable(caption: string, { head, rows }: TextTable, first: (text: string) => Children = (text) => text) {
+  const used = [...head.keys()].filter((at) => isTold(rows, at));
   const names = used.map((at) => sentence(head[at] ?? ""));
   return (
     rows.length > 0 &&
     tableOf(
       caption,
       names,
-      rows.map((cells) => used.map((at) => cells[at] ?? "")),
+      rows.map((cells) => used.map((at) => (at === 0 ? first(cells[at] ?? "") : (cells[at] ?? "")))),
     )
   );
 }
