@@ -138,6 +138,11 @@ const TESTS = [
     "each has its record and reaches its own Service",
   ],
   [
+    "UDP sockets that close while a foreign hand has detached the programs, ebpf",
+    "src/dataplane/ebpf/closed-sockets.test.ts",
+    "their records are found a minute later, and those of open ones stay",
+  ],
+  [
     "a node that never stops answering --all-nodes",
     "test/cli/on-nodes.test.ts",
     "it is named, and the other nodes' answers stay",

@@ -5,8 +5,8 @@
  */
 import type { Clock } from "../../async/clock.ts";
 import type { BpfMap } from "../../kernel/bpf/bpf.ts";
-import { takeNumber, takeWide } from "../../kernel/bpf/layout.ts";
-import { CONNECTED_KEY, CONNECTED_VALUE, UDP_FLOW, UDP_FLOW_KEY } from "../../kernel/bpf/socket-balancer/maps.ts";
+import { takeNumber, takeWide, u64 } from "../../kernel/bpf/layout.ts";
+import { CONNECTED_VALUE, UDP_FLOW } from "../../kernel/bpf/socket-balancer/maps.ts";
 import type { UdpPeers } from "../../kernel/sock-diag/client-sockets.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { type IpFamily, ipFromBytes, joinHostPort } from "../../net/ip.ts";
@@ -25,16 +25,14 @@ interface ClosedSocketsOptions {
   readonly log: Logger;
 }
 
-/** Records of a socket that are true or not as a whole. */
-interface Records {
-  readonly cookie: bigint;
-  readonly netns: bigint;
-  /** What the socket is connected to if they are true. @default anything, or nothing */
-  readonly peer?: string;
+interface Recorded {
   readonly map: BpfMap;
-  readonly elements: readonly (readonly [key: Uint8Array, value: Uint8Array])[];
+  readonly key: Uint8Array;
+  readonly value: Uint8Array;
 }
 
+/** Keys begin with it. */
+const COOKIE = u64(0);
 const SECOND_LOOK_MS = 60_000;
 /** A socket that was about to connect when its records were removed is listed by then. */
 const THIRD_LOOK_MS = 1000;
@@ -54,16 +52,19 @@ export class ClosedSockets {
     this.#stop = new AbortController();
     const { signal } = this.#stop;
     try {
-      const first = new Set((await this.#untrue()).map(textOf));
+      const first = await this.#untrue();
       if (first.size === 0) return;
       await clock.sleep(SECOND_LOOK_MS, signal);
       if (signal.aborted) return;
-      const second = (await this.#untrue()).filter((records) => first.has(textOf(records)));
-      if (signal.aborted || second.length === 0) return;
-      const taken = second.map(take);
-      this.#countFlows(taken);
+      const second = await this.#untrue();
+      if (signal.aborted) return;
+      // No program has written them in between.
+      const same = [...second].filter(([text]) => first.has(text));
+      const taken = same.flatMap(([, records]) => records.flatMap(take));
+      if (taken.length === 0) return;
+      this.#countFlows();
       log.v(1, "Removed records of UDP sockets that were closed while no program was attached", {
-        sockets: taken.length,
+        sockets: same.length,
       });
       await clock.sleep(THIRD_LOOK_MS, signal);
       if (!signal.aborted) await this.#putBack(taken, signal);
@@ -78,66 +79,54 @@ export class ClosedSockets {
     this.#stop.abort();
   }
 
-  /** What is recorded but no longer so, as far as sockets can be seen. */
-  async #untrue(): Promise<readonly Records[]> {
-    const { family, peers, identity } = this.#options;
-    const records = this.#read();
-    if (records.length === 0) return [];
-    const seen = await peers(family);
-    const { owner } = identity();
-    return records.filter((one) => (seen.isOfAll || one.netns === owner) && !isTrue(one, seen));
-  }
-
-  #read(): readonly Records[] {
-    const { family, maps } = this.#options;
+  /** What is recorded but no longer so, as far as sockets can be seen: the records of each socket, by their content. */
+  async #untrue(): Promise<ReadonlyMap<string, readonly Recorded[]>> {
+    const { family, maps, peers } = this.#options;
     const { connected, flows } = maps();
-    const { address, port, netns } = CONNECTED_VALUE[family].fields;
-    const ofConnected = connected.entries().map(([key, value]) => ({
-      cookie: takeWide(key, CONNECTED_KEY.fields.cookie),
-      netns: takeWide(value, netns),
-      peer: joinHostPort(ipFromBytes(value.slice(address.at, address.at + address.bytes)), takeNumber(value, port)),
-      map: connected,
-      elements: [[key, value] as const],
-    }));
-    const bySocket = Map.groupBy(flows.entries(), ([key]) => takeWide(key, UDP_FLOW_KEY.fields.cookie));
-    const ofFlows = Array.from(bySocket, ([cookie, elements]) => ({
-      cookie,
-      netns: takeWide(elements[0]?.[1] ?? new Uint8Array(UDP_FLOW[family].size), UDP_FLOW[family].fields.netns),
-      map: flows,
-      // Programs look for them from the first number to the last.
-      elements: elements.toSorted(([one], [other]) => Buffer.compare(one, other)),
-    }));
-    return [...ofConnected, ...ofFlows];
+    const all = [connected, flows].flatMap((map) => map.entries().map(([key, value]) => ({ map, key, value })));
+    if (all.length === 0) return new Map();
+    const seen = await peers(family);
+    const untrue = all.filter((one) => this.#isTrue(one, seen) === false);
+    // Programs look for flows from the first number to the last.
+    const inOrder = untrue.toSorted((one, other) => Buffer.compare(one.key, other.key));
+    const bySocket = Map.groupBy(inOrder, ({ key }) => takeWide(key, COOKIE));
+    return new Map(Array.from(bySocket.values(), (records) => [textOf(records), records]));
   }
 
-  async #putBack(taken: readonly Records[], signal: AbortSignal): Promise<void> {
+  /** Undefined if the socket's network namespace cannot be seen. */
+  #isTrue({ map, key, value }: Recorded, { peers, isOfAll }: UdpPeers): boolean | undefined {
+    const { family, maps, identity } = this.#options;
+    const isOfFlow = map === maps().flows;
+    const { netns } = (isOfFlow ? UDP_FLOW : CONNECTED_VALUE)[family].fields;
+    if (!isOfAll && takeWide(value, netns) !== identity().owner) return undefined;
+    const peer = peers.get(takeWide(key, COOKIE));
+    if (isOfFlow) return peer !== undefined;
+    const { address, port } = CONNECTED_VALUE[family].fields;
+    const endpoint = ipFromBytes(value.slice(address.at, address.at + address.bytes));
+    return peer === joinHostPort(endpoint, takeNumber(value, port));
+  }
+
+  async #putBack(taken: readonly Recorded[], signal: AbortSignal): Promise<void> {
     const { family, peers, stale } = this.#options;
     const seen = await peers(family);
-    if (signal.aborted) return;
-    const back = taken.filter((records) => isTrue(records, seen));
-    for (const { map, elements } of back) for (const [key, value] of elements) map.add(key, value);
-    this.#countFlows(back);
-    if (back.length > 0) await stale.disconnect();
+    const back = signal.aborted ? [] : taken.filter((one) => this.#isTrue(one, seen));
+    if (back.length === 0) return;
+    for (const { map, key, value } of back) map.add(key, value);
+    this.#countFlows();
+    await stale.disconnect();
   }
 
-  #countFlows(changed: readonly Records[]): void {
-    const { family, maps } = this.#options;
-    countFlows(maps(), family, new Set(changed.map(({ netns }) => netns)).intersection(ledIn(maps())));
+  #countFlows(): void {
+    const maps = this.#options.maps();
+    countFlows(maps, this.#options.family, ledIn(maps));
   }
 }
 
-const isTrue = ({ cookie, peer }: Records, { peers }: UdpPeers): boolean =>
-  peer === undefined ? peers.has(cookie) : peers.get(cookie) === peer;
+const textOf = (records: readonly Recorded[]): string =>
+  Buffer.concat(records.flatMap(({ key, value }) => [key, value])).toString("latin1");
 
-/** Equal for two looks only if no program has written them in between. */
-const textOf = ({ elements }: Records): string => Buffer.concat(elements.flat()).toString("latin1");
-
-/** Deletes them. @returns them as they were then. */
-function take(records: Records): Records {
-  const { map, elements } = records;
-  const taken = elements.flatMap(([key]) => {
-    const value = map.take(key);
-    return value === undefined ? [] : [[key, value] as const];
-  });
-  return { ...records, elements: taken };
+/** Deletes it. @returns it as it was then. */
+function take({ map, key }: Recorded): readonly Recorded[] {
+  const value = map.take(key);
+  return value === undefined ? [] : [{ map, key, value }];
 }
