@@ -227,8 +227,10 @@ async function rulesFor(
     const isBare = (config ?? found) === undefined;
     const given = { config: settings, families: [target.family], origin: originOf({ config, mode }, found), isBare };
     const { config: own, origin } = choicesAmong(objects, given);
-    const chosen = chosenNode(objects.nodes, own);
-    const rules = await rulesForObjects(objects, chosen.config, end, warn);
+    const chosen = chosenNode(objects.nodes, own, { slices: objects.nodes.length === 0 ? objects.endpointSlices : [] });
+    const rules = await rulesForObjects(objects, chosen.config, end, (message) => {
+      if (chosen.note === undefined || !message.startsWith("no Node ")) warn(message);
+    });
     const name = origin === undefined ? rules.name : rules.name.replace(" for ", ` (${origin}) for `);
     return {
       ...rules,

@@ -242,6 +242,9 @@ test("the rights to one namespace are enough for its Services", async (t) => {
       "warning: only the services and endpointslices of the namespace shop may be read, and not configmaps, nodes, servicecidrs\n",
     );
   }
+  const traced = await runCommand(trace, ["--from", "10.180.0.9", "--to", "shop/web:http", ...from.slice(0, 4)]);
+  assert.match(traced.err, /^warning: only the services and endpointslices of the namespace shop may be read, .*\n$/);
+  assert.match(traced.out, /Note: {3}Seen from node-a, which has an endpoint; Nodes are not known/);
   // From a node that the slices name.
   const asked = await runCommand(explain, ["shop/web", ...from.slice(0, 4), "--family", "ipv4"]);
   assert.match(asked.out, /^Seen from node-a, which has an endpoint; Nodes are not known\. --node names another\.\n/);

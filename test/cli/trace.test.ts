@@ -181,7 +181,7 @@ describe("over the plan", () => {
       ];
     for (const [what, argv, way, expected] of cases) {
       test(what, async () => {
-        const result = await traced(...argv);
+        const result = await traced(...argv, "--all");
         assert.equal(result.status, 0, result.err);
         assert.match(result.out, /^virtual switch$/m);
         assert.match(result.out, way);
@@ -194,7 +194,7 @@ describe("over the plan", () => {
         "overlay.yaml",
         "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nwinkernel: {sourceVip: 10.180.0.2}\n",
       );
-      const result = await traced("--from", "outside", "--to", "10.200.0.2:30082", "--config", config);
+      const result = await traced("--from", "outside", "--to", "10.200.0.2:30082", "--config", config, "--all");
       assert.match(result.out, /SourceVIP: the endpoint sees 10\.180\.0\.2$/m);
       assert.deepEqual(fates(result), [
         "50.0 %  sent to 10.180.0.12:8080, from 10.180.0.2 (translated)",

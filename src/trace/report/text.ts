@@ -1,6 +1,6 @@
 /** A trace for people: the path step by step, indented where it forks, and its outcomes. */
 import { escapeLine } from "../../logging/escape.ts";
-import { type Branch, IDLE, ruleName, type TraceEvent, type TraceNode } from "../netfilter/tree.ts";
+import { IDLE, ruleName, type TraceEvent, type TraceNode } from "../netfilter/tree.ts";
 import type { Packet } from "../packet.ts";
 import { type Answer, answerOf, OTHERWISE } from "./answer.ts";
 import { fateText, oddsText, packetText } from "./fate-text.ts";
@@ -18,7 +18,6 @@ export interface TraceReport {
 /** What an answer has of lines, and its list of ends. `isWhole` shows all. */
 const SHOWN_LINES = 20;
 const SHOWN_ENDS = 9;
-const SHOWN_BRANCHES = 12;
 
 /** The whole text, with a newline at its end. Text from rules and names is escaped. @param isWhole every way, step by step. */
 export function traceText({ packet, rules, notes, root }: TraceReport, isWhole = false): string {
@@ -33,11 +32,16 @@ export function traceText({ packet, rules, notes, root }: TraceReport, isWhole =
     ...(isWhole ? ends : cut(ends, SHOWN_ENDS)),
     "",
   ];
-  const steps: string[] = [];
-  nodeLines(root, "", steps, isWhole);
-  const room = SHOWN_LINES - lines.length;
-  if (isWhole || steps.length <= room) lines.push(...steps);
-  else lines.push("By these rules (--all shows every way, step by step):", ...decidingLines(root, answer, room - 1));
+  if (isWhole) nodeLines(root, "", lines);
+  else {
+    const acting = decidingLines(root, answer, SHOWN_LINES - lines.length - 1);
+    lines.push(
+      acting.length > 0
+        ? "By these rules (--all shows every way, step by step):"
+        : "No rule acts on it (--all shows its way).",
+      ...acting,
+    );
+  }
   return `${lines.map(escapeLine).join("\n")}\n`;
 }
 
@@ -97,6 +101,7 @@ function deciding(events: readonly TraceEvent[]): { readonly line: string; reado
   let table = "";
   const ways = new Map<string, string>();
   return events.flatMap((event) => {
+    if (event.kind === "stage") table = event.stage;
     if (event.kind === "base-chain") {
       ({ table } = event.chain);
       ways.clear();
@@ -111,7 +116,7 @@ function deciding(events: readonly TraceEvent[]): { readonly line: string; reado
   });
 }
 
-function nodeLines(node: TraceNode, indent: string, lines: string[], isWhole: boolean): void {
+function nodeLines(node: TraceNode, indent: string, lines: string[]): void {
   for (const [index, event] of node.events.entries()) {
     lines.push(...eventLines(event, indent, isIdle(node, index) ? ": nothing matches" : ""));
   }
@@ -123,39 +128,11 @@ function nodeLines(node: TraceNode, indent: string, lines: string[], isWhole: bo
   const isRandom = end.branches.every(({ odds }) => odds !== undefined);
   const branches = isRandom ? flatBranches(end) : end.branches;
   lines.push(`${indent}? ${isRandom ? "at random" : `it depends on ${end.question ?? "what is not known"}`}`);
-  branchLines(branches, indent, lines, isWhole);
-}
-
-function branchLines(branches: readonly Branch[], indent: string, lines: string[], isWhole: boolean): void {
-  const shown = !isWhole && branches.length > SHOWN_BRANCHES ? branches.slice(0, SHOWN_BRANCHES) : branches;
-  const ways = new Map<string, string>();
-  for (const [index, { odds, label, node }] of shown.entries()) {
-    const isLast = index === branches.length - 1;
-    const name = odds === undefined ? label : `${oddsText(odds)}  ${label}`;
-    const way = wayOf(node);
-    const earlier = ways.get(way);
-    if (earlier === undefined) {
-      ways.set(way, label);
-      lines.push(`${indent}${isLast ? "└" : "├"}─ ${name}`);
-      nodeLines(node, `${indent}${isLast ? "   " : "│  "}`, lines, isWhole);
-    } else {
-      lines.push(`${indent}${isLast ? "└" : "├"}─ ${name}: the same way as ${earlier}`);
-    }
+  for (const [index, { odds, label, node: next }] of branches.entries()) {
+    const [sign, below] = index === branches.length - 1 ? ["└─", "   "] : ["├─", "│  "];
+    lines.push(`${indent}${sign} ${odds === undefined ? label : `${oddsText(odds)}  ${label}`}`);
+    nodeLines(next, `${indent}${below}`, lines);
   }
-  const hidden = branches.length - shown.length;
-  if (hidden > 0) lines.push(`${indent}└─ … and ${hidden} more branches: --all`);
-}
-
-/** Equal for branches with the same actions in the same stages. Chain names do not count: they differ by endpoint. */
-function wayOf({ events, end }: TraceNode): string {
-  const steps = events.flatMap((event) => {
-    if (event.kind === "match") return [event.said.split(" ")[0]];
-    if (event.kind === "stage") return [event.stage];
-    return event.kind === "no-match" || event.kind === "skipped" ? [] : [event.kind];
-  });
-  const last =
-    end.kind === "end" ? [end.fate.kind, end.packet.isMasqueraded] : end.branches.map(({ node }) => wayOf(node));
-  return JSON.stringify([steps, last]);
 }
 
 /** Whether nothing matched in a base chain. */
