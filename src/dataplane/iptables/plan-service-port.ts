@@ -270,12 +270,12 @@ function planChoice(
 const DECIMALS = 10;
 const texts = new Map<number, string>();
 
-/** `1/k` with ten decimals, for any k from 1, rounded half to even (iptables.md §7B). Cached, because endpoint lists repeat them. */
+/** `1/k` with ten decimals, for any k from 1, rounded half to even (iptables.md §7B). Whole ones are cached, because endpoint lists repeat them; weights can make up any number. */
 export function oneInText(k: number): string {
   const known = texts.get(k);
   if (known !== undefined) return known;
   const text = format(1 / k);
-  texts.set(k, text);
+  if (Number.isInteger(k)) texts.set(k, text);
   return text;
 }
 

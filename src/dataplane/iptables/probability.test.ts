@@ -14,3 +14,9 @@ test("probabilities have ten decimals, rounded half to even", () => {
   ] as const;
   for (const [k, text] of cases) assert.equal(oneInText(k), text);
 });
+
+test("an endpoint's probability is its cells among those that are left", () => {
+  // Weights 2, 3 and 5: 2 of 10, then 3 of 8.
+  assert.equal(oneInText(10 / 2), "0.2000000000");
+  assert.equal(oneInText(8 / 3), "0.3750000000");
+});

@@ -156,3 +156,19 @@ test("a LoadBalancer Service that is made again, with another address or none ye
     }
   }
 });
+
+test("weights of slices are told once, since HNS has none; a drained endpoint is in no load balancer (#132710)", async () => {
+  const model = newModel();
+  model.set(WEB, [
+    { ...remote(A), weight: 1 },
+    { ...remote(B), weight: 9 },
+    { ...remote("10.180.1.3"), weight: 0 },
+  ]);
+  await model.rig.sync();
+  await model.rig.sync({ full: true });
+  assert.deepEqual(model.rig.logged("warn"), [
+    "The weights of EndpointSlices have no effect on Windows, apart from 0: HNS has none, and all endpoints get as much",
+  ]);
+  assert.ok(led(model).length > 0);
+  for (const endpoints of led(model)) assert.deepEqual(endpoints.toSorted(), [A, B]);
+});
