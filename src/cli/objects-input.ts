@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { stat } from "node:fs/promises";
 import { homedir } from "node:os";
 import { delimiter, join } from "node:path";
-import { formatManifestProblem, type ManifestProblem } from "../cluster/manifests/problem.ts";
+import { formatManifestProblem } from "../cluster/manifests/problem.ts";
 import { type ClusterRecords, readManifests, readManifestText } from "../cluster/manifests/read-manifests.ts";
 import type { NodeRecord } from "../cluster/objects.ts";
 import { CURRENT_RELEASE } from "../config/release.ts";
@@ -84,7 +84,7 @@ export async function readObjects(
     isOfAll ? someNodes(nodes) : [nodeSeenFrom(nodes, endpointSlices, node) ?? []].flat();
   const question = { kubeconfig, context, nodesAmong: isConfigured ? nodesAmong : undefined, ...interest };
   const cluster = await readFromCluster(question, (message) => tell(`warning: ${forReaders(message)}`));
-  for (const problem of cluster.problems) tell(`${problem.severity}: ${formatManifestProblem(problem)}`);
+  tellProblems(cluster, tell);
   const own = isConfigured ? await configurationHere(node, cluster.nodes, interest.socket) : undefined;
   const configuration = own ?? cluster.configuration;
   if (configuration === undefined || !isOfAll || configuration.where.startsWith("the ConfigMap")) {
@@ -212,7 +212,7 @@ async function readInput(
     pods: parts.flatMap(({ pods = [] }) => pods),
     serviceNotes: parts.flatMap(({ serviceNotes = [] }) => serviceNotes),
   };
-  for (const problem of cluster.problems) tell(lineOf(problem));
+  tellProblems(cluster, tell);
   const { services, endpointSlices, nodes, serviceNotes = [] } = cluster;
   if (services.length + endpointSlices.length + nodes.length + serviceNotes.length === 0) {
     const where = paths.map((path) => (isStandardInput(path) ? "standard input" : path)).join(", ");
@@ -225,8 +225,8 @@ async function readInput(
   return cluster;
 }
 
-function lineOf(problem: ManifestProblem): string {
-  return `${problem.severity}: ${formatManifestProblem(problem)}`;
+function tellProblems({ problems }: ClusterRecords, tell: (line: string) => void): void {
+  for (const problem of problems) tell(`${problem.severity}: ${formatManifestProblem(problem)}`);
 }
 
 async function readOne(path: string, input: NodeJS.ReadableStream): Promise<ClusterRecords> {

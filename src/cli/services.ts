@@ -94,20 +94,13 @@ async function linesOf(socket: string, given: string | undefined, namespace: str
 /** `shop/web` of `shop/web:http`. */
 const serviceOf = (servicePort: string): string => servicePort.replace(/:[^:]*$/, "");
 
+/** @throws UsageError if the answer is of another version. */
 async function tableOf(socket: string, query: string): Promise<readonly ServiceLine[]> {
   const lines = await askDaemon(socket, `/services${query}`);
-  if (isServiceTable(lines)) return lines;
+  const isLine = ({ servicePort, frontends, endpoints }: Partial<ServiceLine>) =>
+    typeof servicePort === "string" && Array.isArray(frontends) && Array.isArray(endpoints);
+  if (Array.isArray(lines) && lines.every((line) => isLine(line ?? {}))) return lines;
   throw new UsageError("the daemon did not answer with a list of services: it is of another version");
-}
-
-/** A daemon of another version may answer anything. */
-function isServiceTable(lines: unknown): lines is readonly ServiceLine[] {
-  return (
-    Array.isArray(lines) &&
-    lines.every((line: Partial<ServiceLine> | null) => {
-      return typeof line?.servicePort === "string" && Array.isArray(line.frontends) && Array.isArray(line.endpoints);
-    })
-  );
 }
 
 /** Where the daemon's programs keep their maps; the usual place if it does not say. */
@@ -136,29 +129,20 @@ async function withTraffic(
     return {
       ...line,
       frontends: line.frontends.map((one, at) => ({ ...one, ...port?.frontends[at]?.count })),
-      endpoints: line.endpoints.map((one, at) => withCount(one, port?.endpoints[at]?.count)),
+      // For connections that the daemon carries itself, its own number is better than the kernel's.
+      endpoints: line.endpoints.map((one, at) => {
+        return { ...one, ...port?.endpoints[at]?.count, ...(one.open !== undefined && { open: one.open }) };
+      }),
     };
   });
   return { counted, notes };
 }
 
-/** For connections that the daemon carries itself, its own number is better than the kernel's. */
-function withCount(
-  one: ServiceLine["endpoints"][number],
-  count: Counted | undefined,
-): CountedLine["endpoints"][number] {
-  return { ...one, ...count, ...(one.open !== undefined && { open: one.open }) };
-}
-
 function whyNot(mode: string, daemons: string | undefined): string | undefined {
   if (!isProxyMode(mode))
     return `Counters and connections are not known: the daemon's mode "${mode}" is not known here.`;
-  if (daemons === undefined || daemons === networkNamespace()) return undefined;
+  if (daemons === undefined || daemons === readlinkSync("/proc/self/ns/net")) return undefined;
   return "Counters and connections are not known: the daemon runs in another network namespace. Run this command there.";
-}
-
-function networkNamespace(): string {
-  return readlinkSync("/proc/self/ns/net");
 }
 
 function servicesText(lines: readonly CountedLine[], width: number | undefined): string {

@@ -136,7 +136,7 @@ export function resolvePods(ends: PacketEnds, objects: NamedObjects): ResolvedEn
   const fromPod = fromMention && podNamed("--from", fromMention.pod, known, objects);
   const service = toMention && !known.has(toMention.pod) ? serviceEnd(toMention, objects) : undefined;
   const toPod = toMention && (service ?? podNamed("--to", toMention.pod, known, objects));
-  const families = [fromPod, toPod].flatMap((pod) => (pod === undefined ? [] : [familiesOf(pod)]));
+  const families = [fromPod, toPod].flatMap((pod) => (pod === undefined ? [] : [new Set(pod.addresses.map(familyOf))]));
   const typed = [fromMention === undefined ? from : undefined, toMention === undefined ? to : undefined];
   const wanted = typed.flatMap((text) => familyOfText(text) ?? []);
   // The family of the given address, or one that both pods have.
@@ -203,10 +203,6 @@ function podNamed(flag: string, name: string, known: ReadonlyMap<string, KnownPo
     `${flag}: no pod "${name}" is known: it is neither in an EndpointSlice, nor a Pod among the objects`,
     nearest === undefined ? undefined : `Did you mean ${nearest}?`,
   );
-}
-
-function familiesOf({ addresses }: KnownPod): ReadonlySet<IpFamily> {
-  return new Set(addresses.map(familyOf));
 }
 
 /** The family of the address that a text begins with; undefined without one, as for `pod`, `node` and `outside`. */

@@ -151,49 +151,30 @@ export const PROCESS_FLAGS: readonly AnyFlag[] = [
     help: "Accepted for compatibility, without effect.",
   }),
   COMPATIBILITY,
-  GENERAL.flag({
-    name: "config-sync-period",
-    field: "configSyncPeriod",
-    help: "How often all known objects are processed again; must be positive.",
-  }),
-  GENERAL.flag({
-    name: "feature-gates",
-    field: "featureGates",
-    help: "Feature gates, as comma-separated name=true or name=false pairs; may be repeated.",
+  ...GENERAL.flags({
+    configSyncPeriod: ["config-sync-period", "How often all known objects are processed again; must be positive."],
+    featureGates: [
+      "feature-gates",
+      "Feature gates, as comma-separated name=true or name=false pairs; may be repeated.",
+    ],
+    enableProfiling: ["profiling", "Serve /debug on the metrics server."],
+    showHiddenMetricsForVersion: [
+      "show-hidden-metrics-for-version",
+      `Show metrics that this version hides: empty, or the previous minor version (${CURRENT_RELEASE.previousMinor}).`,
+    ],
   }),
   HELP,
   HOSTNAME_OVERRIDE,
-  CLIENT_CONNECTION.flag({
-    name: "kube-api-burst",
-    field: "burst",
-    help: "The burst of requests to the API server that --kube-api-qps does not limit.",
-  }),
-  CLIENT_CONNECTION.flag({
-    name: "kube-api-content-type",
-    field: "contentType",
-    help: "The content type of requests to the API server.",
-  }),
-  CLIENT_CONNECTION.flag({
-    name: "kube-api-qps",
-    field: "qps",
-    help: "Requests to the API server per second; negative: no limit.",
-  }),
-  CLIENT_CONNECTION.flag({
-    name: "kubeconfig",
-    field: "kubeconfig",
-    help: "The file with the address of the API server and the credentials; ignored with --config.",
+  ...CLIENT_CONNECTION.flags({
+    burst: ["kube-api-burst", "The burst of requests to the API server that --kube-api-qps does not limit."],
+    contentType: ["kube-api-content-type", "The content type of requests to the API server."],
+    qps: ["kube-api-qps", "Requests to the API server per second; negative: no limit."],
+    kubeconfig: [
+      "kubeconfig",
+      "The file with the address of the API server and the credentials; ignored with --config.",
+    ],
   }),
   LOG_FILE,
-  GENERAL.flag({
-    name: "profiling",
-    field: "enableProfiling",
-    help: "Serve /debug on the metrics server.",
-  }),
-  GENERAL.flag({
-    name: "show-hidden-metrics-for-version",
-    field: "showHiddenMetricsForVersion",
-    help: `Show metrics that this version hides: empty, or the previous minor version (${CURRENT_RELEASE.previousMinor}).`,
-  }),
   VERSION,
   SELDOM.flag({
     name: "windows-priorityclass",

@@ -58,20 +58,24 @@ export const NETWORK_FLAGS: readonly AnyFlag[] = [
     type: ipType,
     help: "The node's primary address, if the Node object does not have the right one. Nothing listens on it, except in userspace mode.",
   }),
-  GENERAL.flag({
-    name: "bind-address-hard-fail",
-    field: "bindAddressHardFail",
-    help: "Exit if the health or the metrics server cannot listen, instead of retrying.",
+  ...GENERAL.flags({
+    bindAddressHardFail: [
+      "bind-address-hard-fail",
+      "Exit if the health or the metrics server cannot listen, instead of retrying.",
+    ],
+    detectLocalMode: [
+      "detect-local-mode",
+      "How traffic of local pods is detected: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix; empty means ClusterCIDR.",
+    ],
+    nodePortAddresses: [
+      "nodeport-addresses",
+      'Where node ports answer: prefixes, and the words "primary" (the node\'s own addresses), "localhost" and "all", in any mix. Loopback works for IPv4 in iptables mode, and for TCP in nftables mode if the list names it and the gate KubeProxyNFTablesLocalhostNodePorts is on. Empty: all addresses, but "primary" in nftables mode.',
+    ],
   }),
   textFlag({
     name: "cluster-cidr",
     help: "The CIDR of all pods, or one per IP family, comma-separated; in ClusterCIDR mode, traffic from it is local.",
     overlay: (config, text) => ({ ...config, detectLocal: { ...config.detectLocal, clusterCIDRs: text.split(",") } }),
-  }),
-  GENERAL.flag({
-    name: "detect-local-mode",
-    field: "detectLocalMode",
-    help: "How traffic of local pods is detected: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix; empty means ClusterCIDR.",
   }),
   GENERAL.flag({
     name: "healthz-bind-address",
@@ -87,20 +91,12 @@ export const NETWORK_FLAGS: readonly AnyFlag[] = [
     help: "Where the metrics server listens: an address, with or without a port.",
   }),
   METRICS_PORT_FLAG,
-  GENERAL.flag({
-    name: "nodeport-addresses",
-    field: "nodePortAddresses",
-    help: 'Where node ports answer: prefixes, and the words "primary" (the node\'s own addresses), "localhost" and "all", in any mix. Loopback works for IPv4 in iptables mode, and for TCP in nftables mode if the list names it and the gate KubeProxyNFTablesLocalhostNodePorts is on. Empty: all addresses, but "primary" in nftables mode.',
-  }),
-  DETECT_LOCAL.flag({
-    name: "pod-bridge-interface",
-    field: "bridgeInterface",
-    help: "The bridge of the local pods; required in BridgeInterface mode.",
-  }),
-  DETECT_LOCAL.flag({
-    name: "pod-interface-name-prefix",
-    field: "interfaceNamePrefix",
-    help: "The prefix of the local pods' interface names; required in InterfaceNamePrefix mode.",
+  ...DETECT_LOCAL.flags({
+    bridgeInterface: ["pod-bridge-interface", "The bridge of the local pods; required in BridgeInterface mode."],
+    interfaceNamePrefix: [
+      "pod-interface-name-prefix",
+      "The prefix of the local pods' interface names; required in InterfaceNamePrefix mode.",
+    ],
   }),
   PROXY_MODE,
 ];
@@ -144,40 +140,26 @@ export const MODE_FLAGS: readonly AnyFlag[] = [
 const KEEPS_KERNEL_VALUE = "0 keeps the kernel's value.";
 
 export const KERNEL_FLAGS: readonly AnyFlag[] = [
-  CONNTRACK.flag({
-    name: "conntrack-max-per-core",
-    field: "maxPerCore",
-    help: "Tracked connections allowed for each CPU; 0 leaves the kernel's limit alone and ignores --conntrack-min.",
-  }),
-  CONNTRACK.flag({
-    name: "conntrack-min",
-    field: "min",
-    help: "The minimum number of tracked connections to allow, regardless of the number of CPUs.",
-  }),
-  CONNTRACK.flag({
-    name: "conntrack-tcp-be-liberal",
-    field: "tcpBeLiberal",
-    help: "Let connection tracking accept TCP packets outside the window (sets nf_conntrack_tcp_be_liberal).",
-  }),
-  CONNTRACK.flag({
-    name: "conntrack-tcp-timeout-close-wait",
-    field: "tcpCloseWaitTimeout",
-    help: "How long a TCP connection in CLOSE_WAIT stays tracked.",
-  }),
-  CONNTRACK.flag({
-    name: "conntrack-tcp-timeout-established",
-    field: "tcpEstablishedTimeout",
-    help: `How long an idle TCP connection stays tracked. ${KEEPS_KERNEL_VALUE}`,
-  }),
-  CONNTRACK.flag({
-    name: "conntrack-udp-timeout",
-    field: "udpTimeout",
-    help: `How long an unanswered UDP flow stays tracked. ${KEEPS_KERNEL_VALUE}`,
-  }),
-  CONNTRACK.flag({
-    name: "conntrack-udp-timeout-stream",
-    field: "udpStreamTimeout",
-    help: `How long an answered UDP flow stays tracked. ${KEEPS_KERNEL_VALUE}`,
+  ...CONNTRACK.flags({
+    maxPerCore: [
+      "conntrack-max-per-core",
+      "Tracked connections allowed for each CPU; 0 leaves the kernel's limit alone and ignores --conntrack-min.",
+    ],
+    min: ["conntrack-min", "The minimum number of tracked connections to allow, regardless of the number of CPUs."],
+    tcpBeLiberal: [
+      "conntrack-tcp-be-liberal",
+      "Let connection tracking accept TCP packets outside the window (sets nf_conntrack_tcp_be_liberal).",
+    ],
+    tcpCloseWaitTimeout: ["conntrack-tcp-timeout-close-wait", "How long a TCP connection in CLOSE_WAIT stays tracked."],
+    tcpEstablishedTimeout: [
+      "conntrack-tcp-timeout-established",
+      `How long an idle TCP connection stays tracked. ${KEEPS_KERNEL_VALUE}`,
+    ],
+    udpTimeout: ["conntrack-udp-timeout", `How long an unanswered UDP flow stays tracked. ${KEEPS_KERNEL_VALUE}`],
+    udpStreamTimeout: [
+      "conntrack-udp-timeout-stream",
+      `How long an answered UDP flow stays tracked. ${KEEPS_KERNEL_VALUE}`,
+    ],
   }),
   switchFlag({
     name: "masquerade-all",
