@@ -185,6 +185,28 @@ test("targets of other programs do what the kernel does, or say what they are", 
   for (const [rule, end, packet] of cases) assert.deepEqual(ends([rule], packet), [end], rule);
 });
 
+test("what the node sends has a device from the first hook on", () => {
+  const own = { inInterface: "", source: ip("192.168.0.2") };
+  const [one, other] = ends(["filter OUTPUT -o eth1 -j DROP"], own);
+  assert.match(`${one}; ${other}`, /dropped by .*; sent|sent.*; dropped by/, "its routes are not known");
+  assert.match(ends(["filter OUTPUT -o lo -j DROP"], { ...own, destination: ip("192.168.0.2") }).join(), /^dropped/);
+});
+
+test("a refusal that does not leave the node is none", () => {
+  const refusal = "filter FORWARD -d 10.96.0.1/32 -j REJECT";
+  assert.match(ends([refusal]).join(), /^refused/);
+  assert.match(
+    ends([refusal, "filter OUTPUT -p icmp -j DROP"]).join(),
+    /^dropped by .*; its answer is dropped by .* OUTPUT/,
+  );
+  assert.match(ends([refusal, "filter OUTPUT -d 10.0.0.8/32 -j DROP"]).join(), /^refused/);
+  assert.match(
+    ends([refusal, "filter OUTPUT -m conntrack ! --ctstate RELATED,ESTABLISHED -j DROP"]).join(),
+    /^refused/,
+  );
+  assert.match(ends([`${refusal} --reject-with tcp-reset`, "filter OUTPUT -p icmp -j DROP"]).join(), /^refused/);
+});
+
 test("a connection's mark is set, saved and restored by bits, in each spelling", () => {
   const mark = (rule: string, ...more: readonly string[]) => {
     const restore = "mangle FORWARD -j CONNMARK --restore-mark --nfmask 0xff --ctmask 0xff";

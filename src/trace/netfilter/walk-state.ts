@@ -1,6 +1,6 @@
 /** The state of a walk through the hooks of a node. */
 import type { Packet } from "../packet.ts";
-import type { BaseChain, Chain, Entry, Stage, StepResult } from "./program.ts";
+import { type BaseChain, type Chain, type Entry, placeIn, type Rule, type Stage, type StepResult } from "./program.ts";
 import type { TraceEnd, TraceEvent } from "./tree.ts";
 
 /** A position in a chain, and the caller to return to. */
@@ -52,4 +52,19 @@ export function openNode(): OpenNode {
 export function startOf(stage: Stage, packet: Packet, answers: ReadonlyMap<string, boolean> = new Map()): Walk {
   const before = { base: undefined, rest: [], settled: 0, frame: undefined, step: 0, decided: undefined };
   return { node: openNode(), packet, stage, ...before, entries: [], answers };
+}
+
+/** Where the walk is, with the rule there. */
+export function placeOf({ base, frame }: Walk, rule: Rule | undefined): string {
+  if (frame === undefined) return rule?.text ?? "";
+  const { chain, index } = frame;
+  const place = chain.isNumbered === false ? "" : ` rule ${placeIn(chain, index) + 1}`;
+  return `${base?.table ?? ""} ${chain.name}${place}: ${rule?.text}`;
+}
+
+/** A rule whose step does not hold. */
+export function missEvent({ chain, index }: Frame, rule: Rule, at: number, packet: Packet): TraceEvent {
+  const step = rule.steps[at];
+  const place = { chain: chain.name, index: placeIn(chain, index) };
+  return { kind: "no-match", ...place, rule, condition: step?.text ?? "", observed: step?.observed?.(packet) };
 }

@@ -20,6 +20,7 @@ import {
   type Verdict,
   verdictText,
 } from "./program.ts";
+import { fateOfRefusal } from "./refusal.ts";
 import {
   type Fate,
   IDLE,
@@ -30,11 +31,13 @@ import {
   type TraceNode,
   type WalkOptions,
 } from "./tree.ts";
-import { type Branch, type Frame, openNode, startOf, type Walk } from "./walk-state.ts";
+import { type Branch, type Frame, missEvent, openNode, placeOf, startOf, type Walk } from "./walk-state.ts";
 import { fateOfLeaving, firstHook, whyNotAsked, withTranslationDecided } from "./without-rules.ts";
 
 const LIMIT = 100_000;
 const NO_CHAINS = programOf([]);
+/** Behind a base chain. */
+const LEFT: Partial<Walk> = { step: 0, frame: undefined };
 
 /** Walks a packet along every path that it may take. @throws TooManyWaysError */
 export function walk(program: Program, packet: Packet, facts: NodeFacts, options: WalkOptions = {}): TraceNode {
@@ -42,22 +45,24 @@ export function walk(program: Program, packet: Packet, facts: NodeFacts, options
   return new Machine(program, packet, facts, options).run(startOf(stage, packet, options.answers));
 }
 
+/** A walk may end with its hook. An answer is what the node sends for a packet that was refused. */
+type Scope = "way" | "hook" | "answer";
+
 class Machine {
   readonly #program: Program;
   readonly #asked: Packet;
   readonly #facts: NodeFacts;
   readonly #options: WalkOptions;
-  /** Whether the walk ends with the hook. */
-  readonly #isPart: boolean;
+  readonly #scope: Scope;
   readonly #open: Walk[] = [];
   #ends = 1;
 
-  constructor(program: Program, asked: Packet, facts: NodeFacts, options: WalkOptions, isPart = false) {
+  constructor(program: Program, asked: Packet, facts: NodeFacts, options: WalkOptions, scope: Scope = "way") {
     this.#program = program;
     this.#asked = asked;
     this.#facts = facts;
     this.#options = options;
-    this.#isPart = isPart;
+    this.#scope = scope;
   }
 
   run(start: Walk): TraceNode {
@@ -123,7 +128,7 @@ class Machine {
           this.#noteMatch(walk, rule, result.said ?? verdictText(result.verdict));
           return this.#obey(walk, result.verdict, rule);
         case "lost":
-          return this.#finish(walk, { kind: "uncertain", because: result.because, by: this.#place(walk, rule) });
+          return this.#finish(walk, { kind: "uncertain", because: result.because, by: placeOf(walk, rule) });
         case "choice":
         case "unknown":
           return this.#decide(walk, rule, at, result);
@@ -163,7 +168,7 @@ class Machine {
         const answers = answer === undefined ? walk.answers : new Map(walk.answers).set(answer.question, answer.isYes);
         return { odds, label, walk: { ...walk, decided, answers } };
       }),
-      result.kind === "unknown" ? this.#place(walk, rule) : undefined,
+      result.kind === "unknown" ? placeOf(walk, rule) : undefined,
     );
   }
 
@@ -188,11 +193,7 @@ class Machine {
 
   #noteMiss(walk: Walk, rule: Rule, at: number): void {
     if (this.#options.record !== "all" || walk.frame === undefined) return;
-    const { chain, index } = walk.frame;
-    const step = rule.steps[at];
-    const observed = step?.observed?.(walk.packet);
-    const place = { chain: chain.name, index: placeIn(chain, index) };
-    this.#note(walk, { kind: "no-match", ...place, rule, condition: step?.text ?? "", observed });
+    this.#note(walk, missEvent(walk.frame, rule, at, walk.packet));
   }
 
   #nextRule(walk: Walk): void {
@@ -205,16 +206,12 @@ class Machine {
     if (frame === undefined) return false;
     switch (verdict.kind) {
       case "accept":
-        this.#leaveBaseChain(walk);
+        Object.assign(walk, LEFT);
         return false;
       case "drop":
-        return this.#finish(walk, { kind: "dropped", by: this.#place(walk, rule) });
+        return this.#finish(walk, { kind: "dropped", by: placeOf(walk, rule) });
       case "reject":
-        return this.#finish(walk, {
-          kind: "refused",
-          answer: verdict.answer ?? usualRefusal(walk.packet),
-          by: this.#place(walk, rule),
-        });
+        return this.#refuse(walk, verdict.answer ?? usualRefusal(walk.packet));
       case "return":
         return this.#comeBack(walk, frame.caller);
       case "forward-to":
@@ -229,12 +226,8 @@ class Machine {
           return false;
         }
         const chain = walk.base?.chainNamed(verdict.chain);
-        if (chain === undefined) {
-          return this.#finish(walk, {
-            kind: "uncertain",
-            because: `there is no chain ${verdict.chain} in what was given`,
-          });
-        }
+        const because = `there is no chain ${verdict.chain} in what was given`;
+        if (chain === undefined) return this.#finish(walk, { kind: "uncertain", because });
         const caller = verdict.kind === "goto" ? frame.caller : { ...frame, index: frame.index + 1 };
         walk.step = 0;
         walk.frame = { chain, index: 0, caller };
@@ -243,11 +236,15 @@ class Machine {
     }
   }
 
-  #place({ base, frame }: Walk, rule: Rule): string {
-    if (frame === undefined) return rule.text;
-    const { chain, index } = frame;
-    const place = chain.isNumbered === false ? "" : ` rule ${placeIn(chain, index) + 1}`;
-    return `${base?.table ?? ""} ${chain.name}${place}: ${rule.text}`;
+  #refuse(walk: Walk, answer: string): boolean {
+    const by = placeOf(walk, walk.frame?.chain.ruleAt(walk.frame.index));
+    // Nothing answers an ICMP error.
+    if (this.#scope === "answer") return this.#finish(walk, { kind: "dropped", by });
+    const refused = { packet: walk.packet, answer, by };
+    const fate = fateOfRefusal(refused, this.#facts, this.#options, (packet, options) =>
+      outcomesOf(new Machine(this.#program, packet, this.#facts, options, "answer").run(startOf("output", packet))),
+    );
+    return this.#finish(walk, fate);
   }
 
   /** At the end of a chain, returns to the caller, or applies the policy. */
@@ -262,17 +259,13 @@ class Machine {
       this.#note(walk, { kind: "policy", chain: base });
       return this.#finish(walk, { kind: "dropped", by: `the policy of ${base.table} ${base.chain.name}` });
     }
-    this.#leaveBaseChain(walk);
+    Object.assign(walk, LEFT);
     return false;
-  }
-
-  #leaveBaseChain(walk: Walk): void {
-    walk.step = 0;
-    walk.frame = undefined;
   }
 
   #enter(walk: Walk, stage: Stage): void {
     walk.stage = stage;
+    if (stage === "output") this.#sendBy(walk);
     walk.base = undefined;
     const { isLeftOut } = this.#options;
     walk.rest = this.#program[stage].filter(({ table, chain }) => isLeftOut?.(table, chain.name) !== true);
@@ -330,14 +323,14 @@ class Machine {
     const known = chain.onlyIf === undefined ? answers : new Map(answers).set(chain.onlyIf, true);
     const alone: Program = { ...NO_CHAINS, [stage]: [chain] };
     return [
-      ...outcomesOf(new Machine(alone, this.#asked, this.#facts, options, true).run(startOf(stage, packet, known))),
+      ...outcomesOf(new Machine(alone, this.#asked, this.#facts, options, "hook").run(startOf(stage, packet, known))),
     ];
   }
 
   /** All base chains of the hook have accepted the packet. */
   #leaveStage(walk: Walk): boolean {
     const { stage } = walk;
-    if (this.#isPart) return this.#finish(walk, { kind: "sent" });
+    if (this.#scope === "hook") return this.#finish(walk, { kind: "sent" });
     walk.packet = withTranslationDecided(walk.packet, stage);
     const { destination } = walk.packet;
     const { observer } = this.#options;
@@ -355,7 +348,7 @@ class Machine {
         this.#enter(walk, "postrouting");
         return false;
       case "output":
-        walk.packet = { ...walk.packet, outInterface: this.#facts.outInterface(destination) };
+        this.#sendBy(walk);
         this.#enter(walk, "postrouting");
         return false;
       case "prerouting":
@@ -383,9 +376,15 @@ class Machine {
     if (to === undefined) return this.#leave(walk);
     this.#note(walk, { kind: "routed", to, because: answer ? question : `${destination} is no address of the node` });
     if (to === "prerouting") walk.packet = { ...walk.packet, inInterface: "lo", outInterface: "" };
-    if (to === "forward") walk.packet = { ...walk.packet, outInterface: this.#facts.outInterface(destination) };
+    if (to === "forward") this.#sendBy(walk);
     this.#enter(walk, to);
     return false;
+  }
+
+  /** The kernel routes what the node sends before the first hook, and again if its destination has changed. */
+  #sendBy(walk: Walk): void {
+    this.#options.observer?.asked(this.#facts.about.destination, walk.packet);
+    walk.packet = { ...walk.packet, outInterface: this.#facts.outInterface(walk.packet.destination) };
   }
 
   /** The packet leaves the node. */

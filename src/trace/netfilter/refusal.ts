@@ -1,0 +1,69 @@
+/**
+ * The answer to a packet that a rule rejects: an ICMP error or a reset, which the node sends by its own output hooks. Without it the
+ * sender waits as for a packet that was dropped.
+ */
+import type { NodeFacts } from "../facts.ts";
+import { newPacket, type Packet } from "../packet.ts";
+import type { ComparedField, Question } from "../question.ts";
+import type { WalkObserver } from "./observer.ts";
+import type { Fate, Outcome, WalkOptions } from "./tree.ts";
+
+/** @param walkAnswer where the node's answer goes, with these options. */
+export function fateOfRefusal(
+  { packet, answer, by }: { readonly packet: Packet; readonly answer: string; readonly by: string },
+  facts: NodeFacts,
+  { observer, random: _, ...given }: WalkOptions,
+  walkAnswer: (packet: Packet, options: WalkOptions) => Iterable<Outcome>,
+): Fate {
+  const told = observer && { observer: observerOfAnswer(observer, packet) };
+  const ends = Array.from(walkAnswer(answerTo(packet, answer, facts), { ...given, ...told, record: "ends" }));
+  const lost = ends.flatMap(({ fate }) => (fate.kind === "dropped" ? [fate] : []));
+  const open = ends.find(({ fate }) => fate.kind === "uncertain")?.fate;
+  if (open === undefined && lost[0] === undefined) return { kind: "refused", answer, by };
+  if (lost[0] !== undefined && lost.length === ends.length)
+    return { kind: "dropped", by: `${by}; its answer is dropped by ${lost[0].by}` };
+  return open ?? { kind: "uncertain", because: `whether the refusal arrives depends on ${lost[0]?.by}`, by };
+}
+
+/** @param refused as the rule met it. @param text what the rule answers, as its tool prints it. */
+function answerTo(refused: Packet, text: string, facts: NodeFacts): Packet {
+  const { family, source, sourcePort, destination, destinationPort } = refused;
+  const isReset = /reset/.test(text);
+  const isOwn = facts.addressType(destination) === "local";
+  const answer = newPacket({
+    family,
+    source: isReset || isOwn ? destination : (facts.ownAddressTowards(source) ?? destination),
+    sourcePort: isReset ? destinationPort : undefined,
+    destination: source,
+    destinationPort: isReset ? sourcePort : undefined,
+    protocol: isReset ? "tcp" : family === "IPv4" ? "icmp" : "icmpv6",
+    inInterface: "",
+    origin: "this-node",
+    state: "related",
+  });
+  // It belongs to the refused connection: no nat chain is asked (nf_nat_core.c, nf_nat_inet_fn).
+  return { ...answer, isDestinationDecided: true, isSourceDecided: true };
+}
+
+const OPPOSITE: Readonly<Record<string, ComparedField>> = {
+  ...{ source: "destination", destination: "source", sourcePort: "destinationPort", destinationPort: "sourcePort" },
+};
+
+/** Reports what the way of an answer depends on as what it means for the packet that was refused. */
+function observerOfAnswer(observer: WalkObserver, refused: Packet): WalkObserver {
+  return {
+    asked(question, answer) {
+      const mirrored: Question = {
+        ...question,
+        fields: question.fields.map((field) => {
+          const from = field === undefined ? undefined : OPPOSITE[field];
+          // An address of the node in the place of the packet's destination.
+          return field === "source" && answer.source !== refused.destination ? undefined : from;
+        }),
+        values: () => question.values(answer),
+      };
+      observer.asked(mirrored, refused);
+    },
+    unclear: (what) => observer.unclear(what),
+  };
+}
