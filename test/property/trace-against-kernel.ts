@@ -67,18 +67,18 @@ function factsOf(dumps: readonly Dump[]): NodeFacts {
   });
 }
 
-function clusterOf(family: IpFamily, seed: number): ClusterRecords {
+export function clusterOf(family: IpFamily, seed: number): ClusterRecords {
   const cluster = sampledCluster(family, seed, PLACES[family]);
   if (seed % 2 === 0) return cluster;
   return { ...cluster, serviceCIDRs: [{ name: "kubernetes", cidrs: [PLACES[family].serviceCIDR] }] };
 }
 
-interface Planned {
+export interface Planned {
   readonly dumps: readonly Dump[];
   readonly rules: LoadedRules;
 }
 
-async function planned(
+export async function planned(
   cluster: ClusterRecords,
   { mode, layout }: Variant,
   family: IpFamily,
@@ -140,7 +140,7 @@ function destinationsOf({ services }: ClusterRecords, family: IpFamily): Destina
 }
 
 /** Whether a packet's fate is what was seen of it. */
-function agrees({ fate, packet }: Outcome, observed: Observed): boolean {
+export function agrees({ fate, packet }: Outcome, observed: Observed): boolean {
   const isLed =
     observed.kind === "passed" &&
     observed.destination === packet.destination &&
@@ -163,9 +163,9 @@ function agrees({ fate, packet }: Outcome, observed: Observed): boolean {
   }
 }
 
-const keyOf = ({ protocol, sourcePort }: PacketQuestion): string => `${protocol} ${sourcePort}`;
+export const keyOf = ({ protocol, sourcePort }: PacketQuestion): string => `${protocol} ${sourcePort}`;
 
-function observedText(observed: Observed): string {
+export function observedText(observed: Observed): string {
   if (observed.kind !== "passed") return observed.kind;
   return `passed to ${endText(observed.destination, observed.port)} from ${observed.source}`;
 }
@@ -182,7 +182,7 @@ export async function compare(lab: PacketLab, variant: Variant, family: IpFamily
 }
 
 /** Clients of the lab, those of the node twice. */
-function clientsOf(family: IpFamily) {
+export function clientsOf(family: IpFamily) {
   const { node, pods, outside } = PLACES[family];
   return [
     ...pods.map((source) => ({ source, inInterface: "cni0" })),
@@ -240,7 +240,7 @@ export async function compareClasses(
 }
 
 /** Whether a packet can be sent there, and by way of the node: not to this machine, and to no group. */
-function isUnicast(address: IpAddress): boolean {
+export function isUnicast(address: IpAddress): boolean {
   return specialAddress(address) === undefined && !/^(?:0|24\d|25[0-5])\.|^(?:::|fe)/.test(address);
 }
 

@@ -3,7 +3,7 @@
  * tracking, so that no endpoint has to exist. What gets through leaves an entry that says where it was led and with which
  * source; what is refused comes back as an error of the socket; what is dropped leaves nothing.
  */
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { closeSync, mkdtempSync, rmSync, writeFileSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -62,6 +62,7 @@ const SO_ERROR = 4;
 const ECONNREFUSED = 111;
 /** Both ends of a pair without ARP have one hardware address, so that each takes what the other sends. */
 const HARDWARE = { cni0: "02:00:00:00:00:01", eth0: "02:00:00:00:00:02", out: "02:00:00:00:00:03" } as const;
+const FIRST_PORT = 20_000;
 const LIMIT_MS = 2_000;
 const GRACE_MS = 20;
 const ENTRY =
@@ -80,7 +81,9 @@ export class PacketLab {
   readonly #ruleset: NetlinkRuleset;
   /** By protocol and source port, which no two packets share. */
   readonly #sent = new Map<string, SentPacket>();
-  #nextPort = 20_000;
+  #nextPort = FIRST_PORT;
+  /** Whether a packet of the node to itself certainly passes. */
+  #hasMarker = true;
   #family: IpFamily = "IPv4";
 
   private constructor(node: NetworkNamespace, clients: NetworkNamespace, nodeAddresses: readonly IpAddress[]) {
@@ -170,8 +173,10 @@ export class PacketLab {
   /**
    * Puts rules of one family in force, and nothing else. They must look at connections: the kernel tracks none otherwise.
    * No packets of the other family may be sent.
+   * @param beside rules of other programs, to be made before these and after. @default none
    */
-  async load(rules: LoadedRules, family: IpFamily): Promise<void> {
+  async load(rules: LoadedRules, family: IpFamily, beside?: Record<"before" | "after", () => void>): Promise<void> {
+    this.#hasMarker = beside === undefined;
     const run = (tool: string, ...args: string[]) =>
       execFileSync("ip", ["netns", "exec", this.#node.name, tool, ...args], { stdio: ["ignore", "ignore", "pipe"] });
     if (rules.kind === "ipvs") this.#loadIpvs(rules.dumps, family);
@@ -179,6 +184,8 @@ export class PacketLab {
       run("nft", "flush", "ruleset");
       run("sh", "-ec", WITHOUT_RESETS);
     }
+    if (beside !== undefined) this.#forget();
+    beside?.before();
     if (rules.kind === "netlink") {
       const { operations, table } = rules.plan;
       await this.#ruleset.open({ family: table.family, table: table.name }).transact(operations);
@@ -187,10 +194,62 @@ export class PacketLab {
       writeFileSync(file, rules.text);
       run(family === "IPv6" ? "ip6tables-restore" : "iptables-restore", file);
     }
-    for (const { fd } of this.#sent.values()) closeSync(fd);
-    this.#sent.clear();
+    beside?.after();
+    this.#close();
     this.#family = family;
     await this.#settled();
+  }
+
+  #close(): void {
+    for (const { fd } of this.#sent.values()) closeSync(fd);
+    this.#sent.clear();
+  }
+
+  /** Source ports start again, with no connection of before. */
+  #forget(): void {
+    this.#close();
+    this.tool(["conntrack", "-F"]);
+    for (const family of ["ip", "ip6"])
+      execFileSync("ip", ["netns", "exec", this.#clients.name, "nft", "flush", "set", family, "seen", "s"]);
+    this.#nextPort = FIRST_PORT;
+  }
+
+  /** Runs a tool in the node's namespace. */
+  tool([file = "", ...args]: readonly string[], input = "") {
+    const argv = ["netns", "exec", this.#node.name, file, ...args];
+    return spawnSync("ip", argv, { input, encoding: "utf8", maxBuffer: 2 ** 28 });
+  }
+
+  /** Notes what comes out of the node, from now on: packets without a connection leave nothing else. */
+  watchArrivals(): void {
+    const table = (family: string, type: string) =>
+      `table ${family} seen { set s { type ${type} . inet_proto . inet_service . ${type} . inet_service; flags dynamic; size 60000; }
+        chain c { type filter hook prerouting priority -450; meta l4proto { tcp, udp } update @s { ${family} saddr . meta l4proto . th sport . ${family} daddr . th dport }; }\n}`;
+    execFileSync("ip", ["netns", "exec", this.#clients.name, "nft", "-f", "-"], {
+      input: `${table("ip", "ipv4_addr")}\n${table("ip6", "ipv6_addr")}\n`,
+    });
+  }
+
+  /** What came out, by protocol and source port. */
+  arrivals(): ReadonlyMap<string, Observed> {
+    const family = this.#family === "IPv6" ? "ip6" : "ip";
+    const text = execFileSync(
+      "ip",
+      ["netns", "exec", this.#clients.name, "nft", "-nn", "list", "set", family, "seen", "s"],
+      {
+        encoding: "utf8",
+      },
+    );
+    const found = new Map<string, Observed>();
+    for (const [, from = "", number, sport, to = "", dport] of text.matchAll(
+      /(\S+) \. (6|17) \. (\d+) \. (\S+) \. (\d+)/g,
+    )) {
+      const [source, destination] = [parseIpAddress(from), parseIpAddress(to)];
+      if (source === undefined || destination === undefined) continue;
+      const key = `${number === "6" ? "tcp" : "udp"} ${sport}`;
+      found.set(key, { kind: "passed", source, destination, port: Number(dport), isRefused: false });
+    }
+    return found;
   }
 
   /** In a namespace of a kernel that has IPVS. */
@@ -298,6 +357,7 @@ export class PacketLab {
 
   /** A packet that certainly passes is seen after all that came before it. */
   async #settled(): Promise<void> {
+    if (!this.#hasMarker) return sleep(GRACE_MS);
     const end = performance.now() + stretched(2 * LIMIT_MS);
     const marker = this.#nodeAddresses.find((address) => familyOf(address) === this.#family);
     if (marker === undefined) throw new TypeError(`the node has no address of ${this.#family}`);

@@ -1,0 +1,50 @@
+/**
+ * Random rules of other programs beside the proxy's, in a kernel: no packet meets another fate than a proof gives its class.
+ * `KPTS_PROVE_FUZZ_SETS` sets how many sets of rules; `KPTS_PROPERTY_SEED` the first seed, which a failure shows.
+ */
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { historyRuns } from "../../testkit/support/fast-check.ts";
+import { netnsSkip } from "../../testkit/support/netns.ts";
+import { skipWithoutTool } from "../../testkit/support/tools.ts";
+import type { PacketLab } from "../trace/packet-lab.ts";
+import { judge } from "./prove-fuzz.ts";
+import { traceLab, type Variant } from "./trace-against-kernel.ts";
+
+/** `npm run test:all` tries 5,000. */
+const SETS = historyRuns("KPTS_PROVE_FUZZ_SETS", 40);
+/** The share of sets in which something may stay unproved. Of few sets, chance decides. */
+const UNPROVED = 0.15;
+const JUDGED_FROM = 200;
+
+const VARIANTS: readonly Variant[] = [
+  { name: "nftables", mode: "nftables", layout: "Compatible" },
+  { name: "flat", mode: "nftables", layout: "Flat" },
+  { name: "iptables", mode: "iptables", layout: "Compatible" },
+];
+
+describe("beside rules of other programs", { skip: netnsSkip || skipWithoutTool("conntrack", "conntrack") }, () => {
+  let lab: PacketLab;
+  before(async () => {
+    lab = await traceLab();
+    lab.watchArrivals();
+  });
+  after(() => lab.remove());
+
+  test(`a packet meets what a proof says, or the proof says that it does not know: ${SETS} sets`, async (t) => {
+    const first = Number(process.env.KPTS_PROPERTY_SEED ?? Date.now() % 1_000_000);
+    t.diagnostic(`seeds ${first} to ${first + SETS - 1}`);
+    let [sent, unproved] = [0, 0];
+    for (let seed = first; seed < first + SETS; seed += 1) {
+      const variant = VARIANTS[seed % VARIANTS.length];
+      assert.ok(variant);
+      const family = seed % 4 === 3 ? "IPv6" : "IPv4";
+      const found = await judge(lab, variant, family, seed);
+      assert.deepEqual(found.wrong, [], `seed ${seed}, ${variant.name}, ${family}, beside\n${found.foreign}`);
+      sent += found.sent;
+      if (found.unproved.length > 0) unproved += 1;
+    }
+    t.diagnostic(`${sent} packets; ${unproved} of ${SETS} sets are not proved whole`);
+    if (SETS >= JUDGED_FROM) assert.ok(unproved <= UNPROVED * SETS, `${unproved} of ${SETS}`);
+  });
+});
