@@ -33,7 +33,7 @@ export async function count(
   await watchAnswers(families, { periodMs, conntrack, counters, tell, setCount, clock, log }, ended);
 }
 
-export function defineSilentEndpoints(metrics: MetricFamilies) {
+export function defineSilentEndpoints(metrics: MetricFamilies): { set(count: number): void } {
   const help = "Endpoints that have answered none of their connections from this node, while others have";
   return metrics.gauge({ name: "kubeproxy_silent_endpoints", help });
 }
