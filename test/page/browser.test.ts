@@ -269,6 +269,12 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     await page.press("Enter");
     await page.until("document.querySelector('.fate.bad')");
     assert.match(await page.text(".fate.bad"), /refused/);
+    // A name may have its port, which the form then does not need.
+    await page.evaluate(
+      "document.querySelector('#port').value = ''; document.querySelector('#to').value = 'web.shop:http'",
+    );
+    await page.evaluate("document.querySelector('button.main').click()");
+    await page.until("document.querySelector('.outcomes')?.innerText.includes('10.180.0.11:8080')");
     await page.evaluate("location.hash = '#/trace?from=pod&to=nowhere&port=80'");
     await page.until("document.querySelector('[role=alert]')");
     assert.match(await page.text("[role=alert]"), /There is no Service "nowhere" here/);

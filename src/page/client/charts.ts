@@ -55,10 +55,9 @@ export function timeline(syncs: readonly ToldSync[]) {
     ${text(LEFT, HEIGHT - 6, "start", timeText(first))}
     ${last > first && text(WIDTH, HEIGHT - 6, "end", timeText(last))}
     ${syncs.toReversed().map(
-      (
-        sync,
-      ) => html`<a href=${urlOf("syncs", { sync: `${sync.number}` })} tabindex="-1" aria-label=${`sync ${sync.number}, ${outcomeOf(sync)}, ${msText(totalOf(sync))} ms`}>
-        <circle class=${outcomeOf(sync)} cx=${x(sync.endedMs)} cy=${y(totalOf(sync))} r="3.5"><title>${`${timeText(sync.endedMs)}: ${msText(totalOf(sync))} ms, ${outcomeOf(sync)}`}</title></circle></a>`,
+      (sync) => html`<a href=${urlOf("syncs", { sync: `${sync.number}` })} tabindex="-1">
+        <title>${`${timeText(sync.endedMs)}: ${msText(totalOf(sync))} ms, ${outcomeOf(sync)}`}</title>
+        <circle class=${outcomeOf(sync)} cx=${x(sync.endedMs)} cy=${y(totalOf(sync))} r="3.5" /></a>`,
     )}`;
   return figure(
     title,

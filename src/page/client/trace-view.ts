@@ -24,8 +24,8 @@ export function TraceView({ query }: ViewProps) {
     <form class="bar" ref=${form} onSubmit=${submit}>
       <p><label for="from">From</label>${field("from", { list: "clients", size: 24 })}</p>
       <datalist id="clients">${["pod", "node", "outside"].map((value) => html`<option value=${value} />`)}</datalist>
-      <p><label for="to">To address</label>${field("to", { size: 24, placeholder: "10.96.0.10" })}</p>
-      <p><label for="port">Port</label>${field("port", { size: 6, inputmode: "numeric" })}</p>
+      <p><label for="to">To</label>${field("to", { size: 24, placeholder: "shop/web, a URL, 10.96.0.10" })}</p>
+      <p><label for="port">Port</label>${field("port", { size: 6, required: false })}</p>
       <p><label for="protocol">Protocol</label><select id="protocol" name="protocol">${["tcp", "udp", "sctp"].map(
         (name) => html`<option selected=${asked.protocol === name}>${name}</option>`,
       )}</select></p>
@@ -33,7 +33,7 @@ export function TraceView({ query }: ViewProps) {
         <label for="verbose">also rules that do not match</label></p>
       <p><button type="submit" class="main">Follow it</button></p>
     </form>
-    <p class="facts">From: an address, or pod, node, outside.</p>
+    <p class="facts">From: an address, or pod, node, outside. To: a Service, its DNS name, a URL or an address; the port may be part of it, by number or name.</p>
     <div aria-live="polite">${asked.to !== "" && (waiting(question) ?? (answer !== undefined && answerParts(answer)))}</div>`;
 }
 
