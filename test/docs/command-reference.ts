@@ -1,8 +1,9 @@
 /**
- * docs/commands.md, made from the flags and the usage texts of the program. As a program (`npm run docs`) it writes the page;
+ * docs/commands.md, made from the flags and the usage texts of the program, and the manual pages that package.json names. As a program
+ * (`npm run docs`) it writes them;
  * `command-reference.test.ts` fails while the page is not what this makes.
  */
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { COMMANDS } from "../../src/cli/commands.ts";
 import { PROCESS_FLAGS } from "../../src/cli/flags/process.ts";
@@ -73,4 +74,14 @@ function usageSection(name: string, usage: string): string {
   return `## kube-proxy ${name}\n\n\`\`\`\n${usage.trimEnd()}\n\`\`\`\n`;
 }
 
-if (import.meta.main) writeFileSync(join(CHECKOUT, COMMAND_REFERENCE), await commandReference());
+/** The manual pages as package.json has to name them: npm does not link those of a folder where it installs a tarball. */
+export function manualPages(): readonly string[] {
+  return ["", ...COMMANDS.map(({ name }) => `-${name}`)].sort().map((name) => `dist/man/kube-proxy${name}.1`);
+}
+
+if (import.meta.main) {
+  writeFileSync(join(CHECKOUT, COMMAND_REFERENCE), await commandReference());
+  const file = join(CHECKOUT, "package.json");
+  const manifest = { ...JSON.parse(readFileSync(file, "utf8")), man: manualPages() };
+  writeFileSync(file, `${JSON.stringify(manifest, undefined, 2)}\n`);
+}
