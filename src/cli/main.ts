@@ -44,14 +44,12 @@ async function main(argv: readonly string[]): Promise<number> {
     }
     return await (await command.load()).run(own, seen);
   }
+  const shown = { ...output, terminal: terminalOf(process.stdout, "never", process.env) };
   if (process.env.KUBE_PROXY_TS_PLUGIN === "1" && !/^--version(?:=|$)/.test(name)) {
-    return (await import("./help.ts")).pluginWithoutCommand(argv, {
-      ...output,
-      terminal: terminalOf(process.stdout, "never", process.env),
-    });
+    return (await import("./help.ts")).pluginWithoutCommand(argv, shown);
   }
   if (/^[a-z]/.test(name)) await suggestCommand(name);
-  return await (await import("./proxy-command.ts")).proxyCommand(argv, output);
+  return await (await import("./proxy-command.ts")).proxyCommand(argv, shown);
 }
 
 /** Returns no arguments after reporting that they are wrong. */

@@ -17,6 +17,7 @@ import { programIdentity } from "../program/program-identity.ts";
 import { parseListenAddress } from "../server/http/listen-address.ts";
 import { configFileState } from "../settings/watch-config-file.ts";
 import { formatMs } from "../text/duration.ts";
+import { fitHelp } from "../text/fit-lines.ts";
 import { readBounded } from "./bounded-input.ts";
 import { parseCommandLine } from "./flags/command-line.ts";
 import { type CompletedOptions, completeOptions, requireConfig, requireLogging } from "./flags/complete.ts";
@@ -28,7 +29,7 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
   const command = parseCommandLine(argv);
   for (const line of command.stderrLines) output.err(`${line}\n`);
   if (command.kind === "print") {
-    output.out(command.text);
+    output.out(fitHelp(command.text, output.terminal?.width));
     return EXIT_SUCCESS;
   }
   const write = await writerOf(command.flags.get(LOG_FILE));

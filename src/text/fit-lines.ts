@@ -1,7 +1,7 @@
 /** Text for a terminal: long lines are broken between words, and indented as they began. */
 
-/** A command to copy, or a row of a table of our help: a line break would be part of it. */
-const WHOLE = /^ {2}(?:kube-proxy|kubectl|npm|bin\/) ?\S/;
+/** A command to copy: a line break would be part of it. */
+const WHOLE = /^ {2}(?:kube-proxy|kubectl|npm|bin\/) ?(?!.*\S {2,}\S)\S/;
 /** A flag or a command of a help text, and the gap before what it means. */
 const MEANT = /^ *\S+(?: \S+)* {2,}(?=\S)/;
 

@@ -12,6 +12,7 @@ import { diff } from "../../src/cli/diff.ts";
 import { explain } from "../../src/cli/explain.ts";
 import { help } from "../../src/cli/help.ts";
 import { type Output, painted, terminalOf, UsageError } from "../../src/cli/output.ts";
+import { proxyCommand } from "../../src/cli/proxy-command.ts";
 import { takeColour } from "../../src/cli/subcommand-options.ts";
 import { manPage, manPages } from "../../src/cli/write-man-pages.ts";
 import { tableText } from "../../src/explain/table.ts";
@@ -234,4 +235,14 @@ test("a Node's name and a pod's are shortened before other cells break", () => {
     lines.join("\n"),
   );
   assert.match(lines.at(-1) ?? "", /^ {2}10\.101\.0\.2:8080 +p+…p+ +node-b +ready +used, 50 %$/);
+});
+
+test("the proxy's own help fits the terminal, too", async () => {
+  let out = "";
+  const terminal = { hasColour: false, width: 80 };
+  const output = { out: (text: string) => (out += text), err: () => {}, terminal };
+  assert.equal(await proxyCommand(["--help"], output), 0);
+  const long = out.split("\n").filter((line) => line.length > 80 && !/\S{40}/.test(line));
+  assert.deepEqual(long, []);
+  assert.match(out, /^ {4,}\S.*\n/m);
 });
