@@ -56,10 +56,11 @@ export async function foundInDumps(paths: readonly string[], input: NodeJS.Reada
 
 /** @throws UsageError */
 export async function foundInKernel(families: readonly IpFamily[]): Promise<FoundRules> {
-  const { kernelRules } = await import("./trace-kernel.ts");
+  const { kernelRules, programsAtDevices } = await import("./trace-kernel.ts");
   const read = new Map<IpFamily, Awaited<ReturnType<typeof kernelRules>>>();
   for (const family of families) read.set(family, await kernelRules(family, []));
   const addresses = (await Promise.all(families.map(hostAddresses))).flat();
+  const programs = await programsAtDevices();
   const all = [...read.values()].flatMap(({ dumps }) => dumps);
   const one = found("this node's kernel", all);
   return {
@@ -68,7 +69,7 @@ export async function foundInKernel(families: readonly IpFamily[]): Promise<Foun
     addresses: (family) => addresses.filter((own) => familyOf(own) === family),
     side(family, own) {
       const { dumps = [], routes = [], addresses: all = [] } = read.get(family) ?? {};
-      return rulesOf("this node's kernel", dumps, family, [...own, ...all], routes);
+      return rulesOf("this node's kernel", [...dumps, ...programs], family, [...own, ...all], routes);
     },
   };
 }

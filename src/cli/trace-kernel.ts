@@ -153,6 +153,34 @@ async function ipJson(...args: readonly string[]): Promise<readonly unknown[]> {
   return stdout.trim() === "" ? [] : listOf(JSON.parse(stdout));
 }
 
+/** So many devices are named; where a CNI puts programs at every device, the rest is like them. */
+const NAMED = 3;
+
+/** Programs and filters at devices, which packets meet before and behind all rules: they are there, and what they do is not read. */
+export async function programsAtDevices(): Promise<readonly Dump[]> {
+  const found: string[] = [];
+  for (const link of (await ipJson("link", "show")).filter(isObject)) {
+    const program = isObject(link.xdp) && isObject(link.xdp.prog) ? ` ${numberOf(link.xdp.prog.id)}` : "";
+    if (link.xdp !== undefined) found.push(`XDP program${program} at ${link.ifname}`);
+  }
+  const notes: string[] = [];
+  const asked = async (...args: readonly string[]) => {
+    const text = await outputOf({ file: "tc", args: ["-j", ...args] }, notes);
+    return text === undefined || text.trim() === "" ? [] : listOf(JSON.parse(text)).filter(isObject);
+  };
+  const places = (await asked("qdisc", "show")).filter(({ kind }) => kind === "clsact" || kind === "ingress");
+  for (const device of new Set(places.map(({ dev }) => String(dev)))) {
+    for (const direction of ["ingress", "egress"]) {
+      if (found.length >= NAMED) break;
+      const [filter] = await asked("filter", "show", "dev", device, direction);
+      if (filter !== undefined) found.push(`tc filter ${filter.kind} at ${device} ${direction}`);
+    }
+  }
+  const unread = found.slice(0, NAMED).map((what) => `${what}: its content is not read`);
+  if (notes[0] !== undefined) unread.push(`tc filters at devices were not read: ${notes[0]}`);
+  return unread.map((what) => ({ kind: "unread", what }));
+}
+
 /** Names of the node's interfaces by index. */
 export async function interfaceNames(): Promise<ReadonlyMap<number, string>> {
   const links = (await ipJson("link", "show")).flatMap((link): (readonly [number, string])[] => {

@@ -67,6 +67,17 @@ inNetns(import.meta.url, { name: "provecli" }, () => {
     assert.equal(dropped.status, 1, dropped.out);
     assert.match(dropped.out, /this node's kernel: dropped/);
     execFileSync("iptables-legacy", ["-t", "raw", "-F"]);
+    // What filters at devices do is not read: it is not claimed that there are none.
+    execFileSync("sh", ["-c", "ip link add prf0 type veth peer name prf1; tc qdisc add dev prf0 clsact"]);
+    const without = await ipv4();
+    assert.equal(without.status, 0, without.out);
+    const filter = "tc filter add dev prf0 ingress protocol ip u32 match ip dst 10.96.0.90/32 flowid 1:1";
+    const filtered = await after(filter, "ip link delete prf0");
+    assert.equal(filtered.status, 2, filtered.out);
+    assert.match(
+      filtered.out,
+      /tc filter u32 at prf0 ingress: its content is not read\n(?:.*\n)*.*Everything else is equal/,
+    );
 
     // Source ranges are no longer checked.
     execFileSync("nft", ["flush", "chain", "ip", "kube-proxy", "firewall-check"]);
