@@ -5,7 +5,7 @@ import { dumpedAddresses, hostAddresses } from "../explain/host-addresses.ts";
 import { kernelDumps } from "../explain/kernel-dumps.ts";
 import { merged } from "../explain/wanted.ts";
 import { DumpError, type DumpKind, type Inventory } from "../inspect/dumps/inventory.ts";
-import { savedFamily } from "../kernel/iptables/parser/ruleset.ts";
+import { savedFamily, savesIn } from "../kernel/iptables/parser/ruleset.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
 import { gapsIn } from "../trace/dump/gaps.ts";
 import type { Dump } from "../trace/dump/recognise.ts";
@@ -91,7 +91,8 @@ export async function inventoriesOfDumps(
         `${name} is of ${inventory.kind}, and mode ${mode} has ${kinds.join(", ")}: is --mode right?`,
       );
     }
-    if (inventory.kind === "iptables-save") saved.push({ kind: "iptables", family: savedFamily(text), text });
+    const parts = inventory.kind === "iptables-save" ? savesIn(text) : [];
+    saved.push(...parts.map((part) => ({ kind: "iptables", family: savedFamily(part), text: part }) as const));
     const known = found.get(inventory.kind);
     found.set(inventory.kind, known === undefined ? inventory : merged(inventory.kind, [known, inventory]));
   }

@@ -44,10 +44,8 @@ function givenTwice(dumps: readonly Dump[]): string[] {
     if (dump.kind === "ipset")
       return Array.from(dump.text.matchAll(/^create (\S+)/gm), ([, set]) => `the IP set ${set}`);
     if (dump.kind === "iptables") {
-      const backEnd = `${backEndOf(dump.text) ?? ""} ${dump.family ?? ""}`;
-      return Array.from(dump.text.matchAll(/^\*(\S+)$/gm), ([, name]) =>
-        `the table ${name} of iptables ${backEnd}`.trim(),
-      );
+      const tool = ["iptables", backEndOf(dump.text), dump.family].filter((word) => word !== undefined).join(" ");
+      return Array.from(dump.text.matchAll(/^\*(\S+)$/gm), ([, name]) => `the table ${name} of ${tool}`);
     }
     return listedObjects([dump]).flatMap((object) =>
       isObject(object) && isObject(object.table) ? `the table ${object.table.family} ${object.table.name}` : [],
