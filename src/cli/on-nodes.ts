@@ -33,20 +33,11 @@ const MOST_BYTES = 32 * 2 ** 20;
 const SILENT = `no answer within ${LIMIT_MS / 1_000} s`;
 const RIGHTS = `This needs the rights to list pods and to create pods/exec in the namespace ${NAMESPACE}.`;
 
-/** Which daemons a command line queries, and the words that go to them. */
-interface NodesAsked {
-  /** Undefined: all. */
-  readonly node: string | undefined;
-  /** Flags of kubectl itself. */
-  readonly kubectl: readonly string[];
-  readonly rest: readonly string[];
-}
+const OPTIONS = { "--node NAME": "", "--all-nodes": "", "--context NAME": "", "--kubeconfig FILE": "" };
 
-interface NodePod {
-  readonly node: string;
-  readonly pod: string;
-  readonly container: string;
-}
+/** Which daemons a command line queries, and the words that go to them. */
+type NodesAsked = ReturnType<typeof takeNodes>;
+type NodePod = ReturnType<typeof readPods>[number];
 
 /**
  * Whether a command line with `--node` or `--all-nodes` goes to the daemons. For `sysdump`, `prove` and `diff` the node may also be the one
@@ -61,14 +52,9 @@ export function isForNodes(command: string, argv: readonly string[], env: NodeJS
   return env.KUBE_PROXY_TS_PLUGIN === "1" && !argv.some((word) => /^-f|^--(?:filename|dump|modes)(?:=|$)/.test(word));
 }
 
-/** Takes `--node`, `--all-nodes` and kubectl's flags out of a command line. @throws UsageError */
-function takeNodes(argv: readonly string[]): NodesAsked {
-  const { values, rest } = takeOptions(argv, {
-    "--node NAME": "",
-    "--all-nodes": "",
-    "--context NAME": "",
-    "--kubeconfig FILE": "",
-  });
+/** Takes `--node` (undefined: all), `--all-nodes` and kubectl's flags out of a command line. @throws UsageError */
+function takeNodes(argv: readonly string[]) {
+  const { values, rest } = takeOptions(argv, OPTIONS);
   const { node, "all-nodes": isAll, ...own } = values;
   if (node !== undefined && isAll) throw new UsageError("--node and --all-nodes exclude each other");
   return { node, kubectl: Object.entries(own).map(([name, value]) => `--${name}=${value}`), rest };
@@ -110,13 +96,12 @@ async function podsOf({ node, kubectl }: NodesAsked): Promise<readonly NodePod[]
   const wanted = node === undefined ? pods : pods.filter((pod) => pod.node === node);
   if (wanted.length > 0) return wanted;
   if (node === undefined) throw new UsageError(`no pod with the label ${SELECTOR} runs in ${NAMESPACE}`);
-  const names = pods.map((pod) => pod.node);
   const outside = "If it runs outside of pods, run this command on its node, without --node.";
-  const hint = didYouMean(node, names) ?? outside;
+  const hint = didYouMean(node, new Set(pods.map((pod) => pod.node))) ?? outside;
   throw new UsageError(`no pod of kube-proxy runs on node "${node}" (${SELECTOR} in ${NAMESPACE})`, hint);
 }
 
-function readPods(json: string): readonly NodePod[] {
+function readPods(json: string) {
   const list = jsonIn(json) as PodList | undefined;
   if (list === undefined) throw new UsageError("kubectl get pods: the answer is not JSON");
   return list.items
@@ -233,8 +218,7 @@ async function inPod(command: string, asked: NodesAsked, pod: NodePod, output: O
     if (failure !== undefined) throw failure;
   };
   return await inspecting({ ...output, err: (said) => output.err(mark + said) }, async () => {
-    const words = podCommand(command, asked, pod);
-    return (await runKubectl(words, lines(output.out), lines(output.err)))[0];
+    return (await runKubectl(podCommand(command, asked, pod), lines(output.out), lines(output.err)))[0];
   });
 }
 
@@ -248,8 +232,7 @@ async function answers(command: string, asked: NodesAsked, pods: readonly NodePo
     AT_ONCE,
     async (pod) => {
       try {
-        const words = podCommand(command, asked, pod);
-        const [status, stdout, stderr] = await runKubectl(words, text, text, LIMIT_MS);
+        const [status, stdout, stderr] = await runKubectl(podCommand(command, asked, pod), text, text, LIMIT_MS);
         // Errors of kubectl, and of a command that could not answer, leave standard output empty.
         const reason = withoutLog(stderr).split("\n")[0] || SILENT;
         return { pod, status, text: stdout, refusal: stdout === "" && status !== 0 ? reason : undefined };
