@@ -111,7 +111,6 @@ export function pageHandler(
       const question = {
         words,
         namespace: query.get("namespace") ?? "",
-        onlyTroubled: query.get("only") === "troubled",
         offset: numberIn(query, "offset", 0),
         limit: Math.min(MAX_ROWS, numberIn(query, "limit", 100)),
       };

@@ -32,14 +32,14 @@ async function daemon(): Promise<LiveDaemon> {
   return { ...parts, verdict: () => ({ failures: [] }) } as unknown as LiveDaemon; // what the table needs
 }
 
-const QUESTION = { words: [], namespace: "", onlyTroubled: false, offset: 0, limit: 1 };
+const QUESTION = { words: [], namespace: "", offset: 0, limit: 1 };
 
 test("rows beyond the limit are counted, and of the troubled alone where these are asked for", async () => {
   const { signal } = new AbortController();
   const all = await serviceTable(await daemon(), QUESTION, signal);
   assert.deepEqual([all.total, all.matching, all.rows.map((row) => row.service)], [3, 3, ["shop/a"]]);
-  const troubled = await serviceTable(await daemon(), { ...QUESTION, onlyTroubled: true }, signal);
+  const troubled = await serviceTable(await daemon(), { ...QUESTION, words: ["is:broken"] }, signal);
   assert.deepEqual([troubled.total, troubled.matching, troubled.rows.length], [3, 2, 1]);
-  const next = await serviceTable(await daemon(), { ...QUESTION, onlyTroubled: true, offset: 1 }, signal);
+  const next = await serviceTable(await daemon(), { ...QUESTION, words: ["is:broken"], offset: 1 }, signal);
   assert.deepEqual([next.matching, next.rows.map((row) => row.service)], [2, ["shop/c"]]);
 });

@@ -22,11 +22,10 @@ export function wordsOf(search: string): readonly string[] {
 }
 
 interface TableQuestion {
-  /** Each must occur in the name, an address, a port or an endpoint. */
+  /** Each must occur in the name, type, an address, a port, an endpoint, its pod or node; `is:broken`: no answer for some. */
   readonly words: readonly string[];
   /** Empty: all. */
   readonly namespace: string;
-  readonly onlyTroubled: boolean;
   readonly offset: number;
   readonly limit: number;
 }
@@ -34,11 +33,11 @@ interface TableQuestion {
 /** Yields to other work meanwhile: a hundred thousand rows take a second. */
 export async function serviceTable(
   daemon: LiveDaemon,
-  { words: said, namespace, onlyTroubled: isOnlyTroubled, offset, limit }: TableQuestion,
+  { words: said, namespace, offset, limit }: TableQuestion,
   signal: AbortSignal,
 ): Promise<ServiceTable> {
   const words = said.filter((word) => word !== "is:broken");
-  const onlyTroubled = isOnlyTroubled || words.length < said.length;
+  const onlyTroubled = words.length < said.length;
   const all = new Map<string, unknown>();
   for (const { state } of daemon.families) for (const key of state.services.keys()) all.set(key, undefined);
   const keys = await sortedKeys(all, signal);

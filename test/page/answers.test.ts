@@ -191,7 +191,7 @@ test("services are found by name, address, node port and endpoint, and come in p
   const [all, firstTwo] = await find("", "&limit=2");
   const [, nextTwo] = await find("", "&limit=2&offset=2");
   assert.ok(all > 4 && firstTwo.length === 2 && nextTwo.length === 2 && !firstTwo.includes(nextTwo[0] ?? ""));
-  const troubled = await json<ServiceTable>(`${url}api/services?only=troubled`);
+  const troubled = await json<ServiceTable>(`${url}api/services?search=is:broken`);
   assert.ok(troubled.matching > 0 && troubled.matching < all);
   assert.ok(troubled.rows.every(({ trouble }) => trouble !== null));
 });

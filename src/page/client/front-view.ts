@@ -58,7 +58,7 @@ function troublesOf({ wrong, wrongPorts }: FrontAnswer, { answer: { status } }: 
       .map(({ subject, reason }) => item(true, "#/syncs", subject, `Refused: ${reason}`)),
     ...wrong.map(({ key, name, isSilent, why }) => item(isSilent, urlOf("service", { key }), name, why)),
     wrongPorts > wrong.length &&
-      item(false, "#/services?only=troubled", `${wrongPorts - wrong.length} more`, "in the table"),
+      item(false, urlOf("services", { search: "is:broken" }), `${wrongPorts - wrong.length} more`, "in the table"),
     ...(connectionTracking?.notes ?? []).map((note) =>
       item(note.includes("% full"), "#/node", "Connection tracking", note),
     ),

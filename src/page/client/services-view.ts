@@ -9,7 +9,6 @@ export function ServicesView({ query, state }: ViewProps) {
   const [asked, setAsked] = useState({
     search: query.get("search") ?? "",
     namespace: query.get("namespace") ?? "",
-    only: query.get("only") === "troubled" ? "troubled" : "",
     offset: Number(query.get("offset")) > 0 ? `${Number(query.get("offset"))}` : "",
   });
   const opens = useRef(false);
@@ -32,9 +31,9 @@ export function ServicesView({ query, state }: ViewProps) {
   // The answer to what is typed may still be on its way.
   useEffect(() => {
     const [only] = rows;
-    if (!opens.current || question.isAsking || matching !== 1 || only === undefined) return;
-    location.hash = urlOf("service", { key: only.key });
-  });
+    if (opens.current && matching === 1 && only !== undefined) location.hash = urlOf("service", { key: only.key });
+    opens.current = false;
+  }, [answer]);
   function submit(event: Event): void {
     event.preventDefault();
     opens.current = true;
@@ -55,9 +54,6 @@ export function ServicesView({ query, state }: ViewProps) {
               html`<option value=${name} selected=${name === asked.namespace}>${name || "all namespaces"}</option>`,
           )}
         </select></span>
-      <span class="check"><input type="checkbox" id="only" checked=${asked.only !== ""}
-          onChange=${() => change({ only: asked.only === "" ? "troubled" : "" })} />
-        <label for="only">only where clients get no answer</label></span>
     </form>
     <p role="status" class="count">${failure || countText(answer)}</p>
     ${answer !== undefined && tableOf("Service ports that this node serves", NAMES, rows.map(cellsOf), "services")}

@@ -6,7 +6,6 @@ import { histogram, isRepair, timeline, totalOf } from "./charts.ts";
 import { badge, html, itemsOf, msText, timeText, urlOf, useChanges, type ViewProps } from "./ui.ts";
 
 const SHOWN = 100;
-const PARTS = ["waited", "model", "rules", "kernel", "after"];
 
 export function SyncsView({ query, state }: ViewProps) {
   useChanges(state);
@@ -27,7 +26,6 @@ export function SyncsView({ query, state }: ViewProps) {
   return html`
     <h1>Syncs</h1>
     <div class="pair">${timeline(known.syncs)}${histogram(known.syncs)}</div>
-    <p class="legend">${PARTS.map((part) => html`<span><i class=${part} />${part}</span>`)}</p>
     <div class="bar">
       <label for="kind">Show</label>
       <select id="kind" onChange=${(event: Event) => setOnly((event.target as HTMLSelectElement).value)}>
@@ -75,21 +73,10 @@ function causeParts({ before, object, service, after }: CauseWords) {
   return html`${before}<a href=${urlOf("services", { search: service || object })}>${object}</a>${after}`;
 }
 
-/** The length of the bar is the logarithm of the time, so that a millisecond and a minute are both visible. */
 function stagesPart(sync: ToldSync) {
   const { waiting, model, rules, kernel, after } = sync.stages;
-  const values = [waiting, model, rules - (kernel ?? 0), kernel ?? 0, after];
-  const parts = PARTS.map((name, index) => ({ name, value: values[index] ?? 0 }));
-  const total = totalOf(sync);
-  const width = `${Math.min(100, 12 + 18 * Math.max(0, Math.log10(Math.max(total, 0.1)) + 1))}%`;
-  const text = parts
-    .filter(({ value }) => value >= 0.005)
-    .map(({ name, value }) => `${name} ${msText(value)}`)
-    .join(", ");
-  return html`<p class="stages">
-    <span class="bar-parts" aria-hidden="true" style=${{ width }}>${parts
-      .filter(({ value }) => value > 0)
-      .map(({ name, value }) => html`<i class=${name} style=${{ flexGrow: value }} />`)}</span>
-    <span><b>${msText(total)} ms</b> ${text}</span>
-  </p>`;
+  const parts = { waited: waiting, model, rules: rules - (kernel ?? 0), kernel: kernel ?? 0, after };
+  const told = Object.entries(parts).filter(([, value]) => value >= 0.005);
+  const text = told.map(([name, value]) => `${name} ${msText(value)}`).join(", ");
+  return html`<p class="stages"><span><b>${msText(totalOf(sync))} ms</b> ${text}</span></p>`;
 }
