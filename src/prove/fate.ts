@@ -34,7 +34,8 @@ export function thenAgain(way: string, next: Fate): string {
 /** @param isBySlots whether shares of many ways only need to be nearly equal. */
 export function isSameFate(one: Fate, other: Fate, isBySlots = false): boolean {
   if (one.has(UNSAID) || other.has(UNSAID)) return true;
-  if (one.has(RANGE_UNKNOWN) && other.get(UNTOUCHED) === 1) return true;
+  if ([one, other].some((fate) => fate.has(RANGE_UNKNOWN)) && [one, other].some((fate) => fate.get(UNTOUCHED) === 1))
+    return true;
   if (one.size !== other.size) return false;
   const allowed = isBySlots && one.size > EXACT_WAYS ? 1 / (8 * one.size) : PRECISION;
   for (const [way, odds] of one) {

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { proveCommand } from "../../src/cli/prove.ts";
 import { render } from "../../src/cli/render.ts";
+import { DROPPED, type Fate, isSameFate, RANGE_UNKNOWN, UNTOUCHED } from "../../src/prove/fate.ts";
 import { caseFile, caseState, SERVICE_CIDR_OBJECT } from "../conformance/conformance-case.ts";
 import { examplesAsJson, runCommand } from "./run-command.ts";
 import { runKubeProxy } from "./run-kube-proxy.ts";
@@ -281,6 +282,12 @@ describe("a dump", () => {
     assert.equal(status, 1);
     assert.match(out, /:53/);
   });
+});
+
+test("what the specification leaves open is the same whichever side it is", () => {
+  const [open, plain] = [RANGE_UNKNOWN, UNTOUCHED].map((way): Fate => new Map([[way, 1]]));
+  assert.ok(open && plain && isSameFate(open, plain) && isSameFate(plain, open));
+  assert.ok(!isSameFate(open, new Map([[DROPPED, 1]])));
 });
 
 test("what modes do otherwise is listed", async () => {
