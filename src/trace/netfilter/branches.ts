@@ -26,7 +26,7 @@ export function branchesOf(
     const { question, yes, no } = result;
     const known = answers.get(question) ?? (yes === no ? true : undefined);
     return (known === undefined ? [true, false] : [known]).map((isYes) => ({
-      label: isYes ? question : denied(question),
+      label: isYes ? question : `not: ${question}`,
       result: isYes ? yes : no,
       answer: { question, isYes },
     }));
@@ -34,14 +34,6 @@ export function branchesOf(
   const options = merged(result.options);
   const chosen = random === undefined || options.length === 1 ? options : picked(options, random());
   return chosen.map(({ odds, result: one }) => ({ odds, label: labelOf(one), result: one }));
-}
-
-/** The opposite of a statement, in words. */
-export function denied(statement: string): string {
-  const [, subject, verb, rest] = /^(it) (is|leaves|comes) (.*)$/.exec(statement) ?? [];
-  if (subject === undefined) return `not: ${statement}`;
-  if (verb === "is") return `it is not ${rest}`;
-  return `it does not ${verb === "leaves" ? "leave" : "come"} ${rest}`;
 }
 
 interface Option {

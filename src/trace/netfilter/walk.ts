@@ -4,7 +4,7 @@
 import { isLocalQuestion, type NodeFacts } from "../facts.ts";
 import type { Packet } from "../packet.ts";
 import { whichOf } from "../question.ts";
-import { branchesOf, denied, eitherWay } from "./branches.ts";
+import { branchesOf, eitherWay } from "./branches.ts";
 import { chainName, type EffectOf, firstText, isIdle, nextChains, programOf } from "./calling-order.ts";
 import { tellOfChain, tellOfChange, tellOfStep } from "./observer.ts";
 import {
@@ -290,7 +290,7 @@ class Machine {
     if (onlyIf !== undefined && !walk.answers.has(onlyIf) && !isIdle(base, walk.packet, effectOf)) {
       const branches = [true, false].map((isYes): Branch => {
         const answers = new Map(walk.answers).set(onlyIf, isYes);
-        return { label: isYes ? onlyIf : denied(onlyIf), walk: { ...walk, answers } };
+        return { label: isYes ? onlyIf : `not: ${onlyIf}`, walk: { ...walk, answers } };
       });
       return this.#fork(walk, `whether ${onlyIf}`, branches);
     }

@@ -90,10 +90,17 @@ function waysOf({ end }: TraceNode, asides: Asides): readonly Way[] {
   const isAlike = (key: string): boolean => branches.every(({ ways }) => ways.has(key));
   return branches.flatMap(({ label, ways }, at) =>
     [...ways].flatMap(([key, way]) => {
-      if (!isAlike(key)) return { ...way, assumed: [label, ...way.assumed] };
+      if (!isAlike(key)) return { ...way, assumed: [inWords(label), ...way.assumed] };
       return at === 0 ? way : [];
     }),
   );
+}
+
+/** `it does not leave by eth0` for the label `not: it leaves by eth0`. */
+function inWords(label: string): string {
+  const [, verb, rest] = /^not: it (is|leaves|comes) (.*)$/.exec(label) ?? [];
+  if (verb === "is") return `it is not ${rest}`;
+  return verb === undefined ? label : `it does not ${verb.slice(0, -1)} ${rest}`;
 }
 
 /** Whether a branch is of an endpoint that would be this node itself, or of a client that affinity remembers. */
