@@ -194,21 +194,24 @@ function frontendTitle(
 /** The answer in a sentence, over all families. Cluster IPs are for pods and nodes: that others get no answer there is no fault. */
 export function verdictOf(families: readonly Pick<PortExplanation, "frontends" | "causes">[]) {
   const causes = [...new Set(families.flatMap(({ causes: own }) => own.slice(0, 1)))].join(" ");
-  const met = families.flatMap(({ frontends }) =>
+  const all = families.flatMap(({ frontends }) =>
     frontends.flatMap(({ kind, owner, clients }) =>
-      clients
-        .filter(
-          ({ position }) => owner === null && (kind !== "cluster-ip" || position === "pod" || position === "node"),
-        )
-        .map((client) => ({ ...client, kind })),
+      owner === null ? clients.map((client) => ({ ...client, kind })) : [],
     ),
   );
+  const isMeant = ({ kind, position }: (typeof all)[number]) =>
+    kind !== "cluster-ip" || position === "pod" || position === "node";
+  const met = all.filter(isMeant);
   const isGood = ({ outcome, reason }: Encounter) =>
     outcome === "passed-by" || (outcome === "answered" && reason !== "answers-lost");
   const failing = met.filter((one) => !isGood(one));
   if (met.every(({ outcome }) => outcome !== "answered"))
     return { kind: "bad", text: `No client gets an answer. ${causes}` } as const;
-  if (failing.length === 0) return { kind: "good", text: "Every client gets an answer." } as const;
+  if (failing.length === 0) {
+    const isForAll = all.every((one) => isMeant(one) || isGood(one));
+    const limit = isForAll ? "" : " At the cluster IP that is so for pods and this node; clients outside may get none.";
+    return { kind: "good", text: `Every client gets an answer.${limit}` } as const;
+  }
   const list = (texts: readonly string[]) => [...new Set(texts)].join(", ");
   const what = failing.some(({ outcome }) => outcome === "refused" || outcome === "dropped")
     ? "get no answer"
