@@ -57,14 +57,15 @@ export async function expectTold(
   assert.match(services.stdout, new RegExp(`^flows/stable:tcp TCP +${at} `, "m"));
   assert.match(
     explain.stdout,
-    /^ {4}the kernel now, at connect\(\): leads to 10\.180\.0\.11:8080, 10\.180\.1\.11:8080$/m,
+    /^ {4}the kernel now, at connect\(\): leads to 10\.180\.0\.11:8080, 10\.180\.1\.11:8080; for the node and 3 pods$/m,
   );
   assert.match(
     explain.stdout,
     /reaches itself sees its own address where its socket connects to the endpoint, and the node's where rules decide/,
   );
   assert.deepEqual([same.stdout, same.status], ["No differences.\n", 0], same.stderr);
-  const decided = `by the pinned maps: TCP ${at} leads to 10.180.0.11:8080, 10.180.1.11:8080\n`;
+  assert.match(fromNode.stdout, /by the pinned maps: the socket asks for 10\.180\.[01]\.11:8080$/m);
+  const decided = `TCP ${at} leads to 10.180.0.11:8080, 10.180.1.11:8080\n`;
   assert.ok(fromNode.stdout.includes(decided), fromNode.stdout + fromNode.stderr);
   assert.match(fromNode.stdout, /50\.0 % {2}sent to 10\.180\.0\.11:8080/);
 
