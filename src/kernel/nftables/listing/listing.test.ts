@@ -142,3 +142,20 @@ test("tables that sleep, other hooks, and tables of iptables", () => {
   assert.deepEqual([chain?.prio, chain?.hook, chain?.policy], [-201, "ingress", "drop"]);
   assert.deepEqual([...iptablesTables(objects, ofIptables)], ["ip mangle", "ip nat"]);
 });
+
+test("a listing that is cut anywhere is read as far as it goes", () => {
+  const listing = `table ip t {
+	set s {
+		type ipv4_addr
+		comment "c"
+		elements = { 10.0.0.1 comment "a b", 10.0.0.2 }
+	}
+	chain x {
+		type filter hook input priority filter; policy accept;
+		ip saddr @s tcp dport { 80, 443 } counter packets 0 bytes 0 drop comment "d e"
+		reject with icmp host-unreachable comment "f"
+	}
+}
+`;
+  for (let at = 0; at < listing.length - 2; at++) assert.doesNotThrow(() => readListing(listing.slice(0, at)), `${at}`);
+});

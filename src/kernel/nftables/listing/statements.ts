@@ -9,7 +9,8 @@ import { ListingError, unquoted, type WordReader } from "./words.ts";
 export function readRule(words: WordReader, line: number): { readonly expr: readonly unknown[]; comment?: string } {
   const expr: unknown[] = [];
   while (!words.isAtEnd) {
-    if (words.takes("comment")) return { expr, comment: unquoted(words.next()) };
+    // A listing may be cut behind the word.
+    if (words.takes("comment")) return words.isAtEnd ? { expr } : { expr, comment: unquoted(words.next()) };
     const start = words.position;
     try {
       const statement = readStatement(words);
