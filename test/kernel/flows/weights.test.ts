@@ -37,15 +37,22 @@ for (const mode of ALL_MODES) {
     const sticky: ServiceSpec = { ...web, name: "sticky", number: 2, spec: { sessionAffinity: "ClientIP" } };
     const network = await flowNetwork(t, mode, [web, sticky]);
     const { daemon, probers, topology, cgroup } = network;
-    const set = async (weights: Weights): Promise<void> => {
-      const before = Date.now();
-      const objects = [...weighted(web, weights), ...weighted(sticky, weights)];
-      daemon.writeObjects([...new Map(objects.map((one) => [JSON.stringify(one), one])).values()]);
-      await daemon.synced(before);
-    };
     const podOf = async (service: number, count: number, family: (typeof FAMILIES)[number]) => {
       const answers = await ask(probers.pod, addressOf(service, "cluster IP", "TCP", family), count);
       return answers.map((answer) => outcomeOf(answer).split(" ")[0] ?? "");
+    };
+    /** Waits until it is in force: a sync that had begun before may end after the file is written. */
+    const set = async (weights: Weights): Promise<void> => {
+      const objects = [...weighted(web, weights), ...weighted(sticky, weights)];
+      daemon.writeObjects([...new Map(objects.map((one) => [JSON.stringify(one), one])).values()]);
+      const open = pods.filter((pod) => weights[pod] !== "0");
+      const wanted = open.length > 0 ? open : ["refused"];
+      for (const family of FAMILIES) {
+        await daemon.until(`connections to ${wanted} only`, async () => {
+          const got = await podOf(1, 40, family);
+          return got.every((pod) => wanted.some((one) => one === pod)) && wanted.every((one) => got.includes(one));
+        });
+      }
     };
     await set({ "local-1": "1", "local-2": "0", "remote-1": "9" });
     for (const family of FAMILIES) {
