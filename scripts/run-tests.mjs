@@ -101,8 +101,6 @@ async function missingForKernel() {
 
 /** Two processors have work for five: most tests wait half of their time for a kernel, a clock or another process. */
 const CONCURRENCY = 5;
-/** Beside the two machines of user-mode Linux, each of which keeps a processor busy. */
-const CONCURRENCY_BESIDE = 4;
 /** Those that wait longest, up to a minute: started first, they end with the others. */
 const LONG = [
   "test/windows/wine.test.ts",
@@ -297,7 +295,7 @@ function hostBatches() {
 /** The unit tests as node:test is given them, for the next Node.js and another user. */
 let unitFiles = [];
 
-async function runHost(concurrency) {
+async function runHost() {
   const env = { ...environment, ...(isAll && { KPTS_PROPERTY_SCALE: LONG_HISTORIES }) };
   const timeout = TIMEOUT_MS * (isAll ? 4 : 1);
   const batches = new Map(hostBatches());
@@ -309,7 +307,7 @@ async function runHost(concurrency) {
   const isLong = (file) => turn(file) === 0;
   const inTurn = [...alone.filter(isLong), ...batches.keys(), ...alone.filter((file) => !isLong(file))];
   const names = patterns.length > 0 && { testNamePatterns: patterns };
-  const unreported = await runFiles({ files: inTurn, batches, timeout, env, concurrency, ...names });
+  const unreported = await runFiles({ files: inTurn, batches, timeout, env, ...names });
   progress.all -= unreported.length;
   for (const { file, batch } of unreported) {
     await runFiles({ files: [join(root, file)], timeout, env: { ...env, ...batch.env } });
@@ -323,16 +321,11 @@ async function runMachine(file, named) {
   if (named !== undefined) env.KPTS_VM_FILES = JSON.stringify(named.map((path) => relative(root, path)));
   await runFiles({ files: [file], timeout: VM_TIMEOUT_MS, env });
 }
-/** Each part uses the time that the other spends waiting for clocks. */
-async function runBoth() {
-  const isBeside = machines.includes(UML_TEST) || forVm.length > 0;
-  const named = machines.includes(UML_TEST) ? undefined : forVm;
-  await Promise.all([
-    onHost.length > 0 && runHost(isBeside ? CONCURRENCY_BESIDE : CONCURRENCY),
-    isBeside && runMachine(UML_TEST, named),
-  ]);
-}
-await runBoth();
+
+if (onHost.length > 0) await runHost();
+// The two machines of user-mode Linux keep two processors busy: beside them the host's tests take no less time, and miss clocks.
+if (machines.includes(UML_TEST)) await runMachine(UML_TEST);
+else if (forVm.length > 0) await runMachine(UML_TEST, forVm);
 // Emulated processors are already slower than their clocks.
 for (const file of machines.filter((file) => file !== UML_TEST)) await runMachine(file);
 

@@ -30,6 +30,8 @@ const ATTEMPT_MS = stretched(800);
 const ANSWER_LIMIT_MS = stretched(8000);
 /** For what must not be answered. */
 const SILENCE_MS = 300;
+/** Length of the daemon's log shown if a check fails. */
+const LOG_CHARACTERS = 4000;
 /** Over IPv6, TCP may notice a refusal only with its second SYN, a second after the first. */
 const REFUSAL_MS = stretched(2500);
 
@@ -282,7 +284,16 @@ async function heldTcpConnection(cluster: LiveCluster): Promise<void> {
 for (const mode of ALL_MODES) {
   test(`${mode}: live changes`, { skip: kernelSkip, concurrency: true }, async (t) => {
     const cluster = new LiveCluster(mode, await flowNetwork(t, mode, initial), initial);
-    const check = (title: string, run: (cluster: LiveCluster) => Promise<void>) => t.test(title, () => run(cluster));
+    const check = (title: string, run: (cluster: LiveCluster) => Promise<void>) =>
+      t.test(title, async (t) => {
+        try {
+          await run(cluster);
+        } catch (error) {
+          // The enclosing test shows the log only if it fails itself.
+          t.diagnostic(`the daemon's log ends with:\n${cluster.network.daemon.log.slice(-LOG_CHARACTERS)}`);
+          throw error;
+        }
+      });
     await Promise.all([
       check("new connections follow added, removed and replaced endpoints", endpointChanges),
       check("a new service answers, a deleted one does not", serviceComesAndGoes),
