@@ -76,7 +76,7 @@ function change() {
         72,
         "its last rules stay",
         "the log and /healthz name it,",
-        "every sync tries it again",
+        "a later sync tries it again",
       ),
       arrow(530, 179, "H", 497),
       box("ours", 280, 143, 215, 72, "conntrack", "stale UDP and SCTP flows go,", "while syncs go on"),

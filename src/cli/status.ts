@@ -31,18 +31,10 @@ export async function status(argv: readonly string[], output: Output): Promise<n
       output.err("The daemon has not answered for 5 s: it hangs, or the node is too busy for it. Waiting 10 s more.\n");
     });
     if (!isReport(report)) throw new UsageError("the daemon did not answer with its state: it is of another version");
-    output.out(
-      form === "json"
-        ? jsonText(report)
-        : painted(
-            safe(
-              statusLines(report)
-                .map((line) => `${line}\n`)
-                .join(""),
-            ),
-            output.terminal,
-          ),
-    );
+    const text = statusLines(report)
+      .map((line) => `${line}\n`)
+      .join("");
+    output.out(form === "json" ? jsonText(report) : painted(safe(text), output.terminal));
     return report.isHealthy === true && (report.failures ?? []).length === 0 ? EXIT_SUCCESS : EXIT_FAILURE;
   });
 }

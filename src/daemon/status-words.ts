@@ -69,7 +69,8 @@ function millisecondsText(ms: number): string {
   return `${ms < 10 ? Number(ms.toFixed(1)) : Math.round(ms)} ms`;
 }
 
-function durationText(seconds: number): string {
+/** `4 s`, `12 min`, `3 h`, `2 d`: in the largest unit of which there are two. */
+export function durationText(seconds: number): string {
   const units = [
     ["d", 86_400],
     ["h", 3_600],

@@ -1,8 +1,8 @@
 /** What differs for clients between two explanations of one service port: for `--what-if` and `diff`. */
 
 import type { Encounter, ExplainedEndpoint, ExplainedFrontend, PortExplanation } from "./explanation.ts";
-import { frontendTitle, shareText } from "./text.ts";
-import { encounterWords, POSITION_WORDS } from "./words.ts";
+import { frontendTitle } from "./text.ts";
+import { encounterWords, POSITION_WORDS, shareText } from "./words.ts";
 
 /** One change, in words. */
 export interface ClientChange {

@@ -2,7 +2,8 @@
  * An explanation as a picture: frontends on the left, policies in the middle, endpoints on the right; unused boxes are dashed.
  */
 import type { ExplainedEndpoint, ExplainedUse, PortExplanation } from "./explanation.ts";
-import { frontendTitle, shareText } from "./text.ts";
+import { frontendTitle } from "./text.ts";
+import { shareText } from "./words.ts";
 
 /** A box with two lines of text. */
 export interface Box {

@@ -12,7 +12,7 @@ import {
 } from "./explanation.ts";
 import { safe } from "./safe-text.ts";
 import { tableText } from "./table.ts";
-import { encounterWords, KIND_WORDS, POSITION_WORDS } from "./words.ts";
+import { encounterWords, KIND_WORDS, POSITION_WORDS, shareText } from "./words.ts";
 
 export interface TextOptions {
   /** The width of the terminal, in characters. @default no limit */
@@ -197,11 +197,6 @@ function useText(use: ExplainedUse | null): string {
   if (use === null) return "-";
   if (!use.used) return `left out: ${use.why}`;
   return `used, ${shareText(use.share)}${use.why === "ready" ? "" : `: ${use.why}`}`;
-}
-
-/** `33.3 %`, `100 %`. */
-export function shareText(share: number): string {
-  return `${Number((share * 100).toFixed(1))} %`;
 }
 
 function kernelText({ kernel }: PortExplanation): string {

@@ -126,3 +126,8 @@ function ignoredWords({ kind, why }: IgnoredHints, zone: string | undefined): st
       return "The zone hints do not count: the zone of this node is not known.";
   }
 }
+
+/** `33.3 %`, `100 %`. */
+export function shareText(share: number): string {
+  return `${Number((share * 100).toFixed(1))} %`;
+}

@@ -18,6 +18,11 @@ export function isDrained({ weight }: Pick<Endpoint, "weight">): boolean {
   return weight === 0;
 }
 
+/** The endpoints that are not drained; the same list if none is. */
+export function undrained(endpoints: readonly Endpoint[]): readonly Endpoint[] {
+  return endpoints.some(isDrained) ? endpoints.filter((endpoint) => !isDrained(endpoint)) : endpoints;
+}
+
 /**
  * The cells of each endpoint, none of which is drained. Weights are halved, all alike, until there are few enough cells. They are
  * not divided by a common divisor: the cells of the others should stay when one endpoint comes or goes.

@@ -2,7 +2,7 @@
  * Which endpoints of a service port this node uses, by traffic policy, readiness and topology hints: reference
  * endpoints.md §7.
  */
-import { isDrained } from "./cells.ts";
+import { undrained } from "./cells.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { type ServicePort, usesClusterEndpoints, usesLocalEndpoints } from "./service-port.ts";
 
@@ -44,7 +44,7 @@ export function categorizeEndpoints(
   port: ServicePort,
   node: NodeTopology,
 ): EndpointCategories {
-  const all = filterOrSame(endpoints ?? NO_ENDPOINTS, (endpoint) => !isDrained(endpoint));
+  const all = undrained(endpoints ?? NO_ENDPOINTS);
   const mode = usesClusterEndpoints(port) ? topologyMode(all, node) : undefined;
   const cluster = mode === undefined ? undefined : clusterEndpoints(all, mode);
   const local = usesLocalEndpoints(port) ? localEndpoints(all) : undefined;
@@ -90,7 +90,7 @@ function localEndpoints(all: readonly Endpoint[]): LocalSet {
   return { endpoints: fallback, isFallback: fallback.length > 0 };
 }
 
-/** Endpoints.md §7.3: hints count only if every ready endpoint has one and at least one names this zone or node. */
+/** Endpoints.md §7.3: hints count only if every ready endpoint has one and at least one names this zone or node. @param all without drained ones. */
 export function topologyMode(all: readonly Endpoint[], node: NodeTopology): TopologyMode {
   const zone = node.zone ?? "";
   let isNodeHinted = true;
@@ -98,7 +98,7 @@ export function topologyMode(all: readonly Endpoint[], node: NodeTopology): Topo
   let isForNode = false;
   let isForZone = false;
   for (const endpoint of all) {
-    if (!endpoint.isReady || isDrained(endpoint)) continue;
+    if (!endpoint.isReady) continue;
     if (endpoint.nodeHints === undefined) isNodeHinted = false;
     else isForNode ||= endpoint.nodeHints.includes(node.nodeName);
     if (endpoint.zoneHints === undefined) isZoneHinted = false;

@@ -2,7 +2,7 @@
  * Why an endpoint of a service port is used or left out on this node: reason codes for the decisions of
  * `endpoint-categories.ts`. They are never decided a second time here; this file only finds the reasons.
  */
-import { isDrained } from "./cells.ts";
+import { isDrained, undrained } from "./cells.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { type EndpointCategories, type NodeTopology, type TopologyMode, topologyMode } from "./endpoint-categories.ts";
 
@@ -95,8 +95,9 @@ function hintedFor(mode: TopologyMode): EndpointReason {
 
 /** Which hints apply here, and why others do not (reference endpoints.md §7.3). */
 export function topologyReason(all: readonly Endpoint[], node: NodeTopology): TopologyReason {
-  const mode = topologyMode(all, node);
-  const ready = all.filter((endpoint) => endpoint.isReady && !isDrained(endpoint));
+  const offered = undrained(all);
+  const mode = topologyMode(offered, node);
+  const ready = offered.filter(({ isReady }) => isReady);
   const ignored: IgnoredHints[] = [];
   const judge = (kind: IgnoredHints["kind"], hintsOf: (endpoint: Endpoint) => readonly string[] | undefined) => {
     if (!ready.some((endpoint) => hintsOf(endpoint) !== undefined)) return;

@@ -23,6 +23,7 @@ import {
   externalPolicyOf,
   type Frontend,
   frontendsOf,
+  frontendText,
   hasExternal,
   healthPortsOf,
   localOf,
@@ -189,15 +190,6 @@ export function specification(
       return only(RANGE_UNKNOWN);
     return only(dropsUnallocated && holds(isInServiceCIDR, packet, ask) ? DROPPED : wayTo(undefined, isMarked));
   }
-}
-
-function frontendText({ kind, served }: Frontend): string {
-  const { name, service, endpoints } = served;
-  const policy = kind === "cluster" ? service.internalTrafficPolicy : externalPolicyOf(service);
-  const word = kind === "cluster" ? "internalTrafficPolicy" : "externalTrafficPolicy";
-  const ready = endpoints.filter((endpoint) => endpoint.ready).length;
-  const kindWords = kind === "node-port" ? "node port" : `${kind} IP`;
-  return `${name}, ${kindWords}, ${word} ${policy}, ${ready} of ${endpoints.length} endpoints ready`;
 }
 
 /** The fate of packets to a Service. */

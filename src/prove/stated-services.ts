@@ -221,3 +221,13 @@ export function healthPortsOf({ type, externalTrafficPolicy, healthCheckNodePort
   const hasOne = type === "LoadBalancer" && externalTrafficPolicy === "Local" && healthCheckNodePort !== 0;
   return hasOne ? [healthCheckNodePort] : [];
 }
+
+/** What decides about a frontend, for `why`. */
+export function frontendText({ kind, served }: Frontend): string {
+  const { name, service, endpoints } = served;
+  const policy = kind === "cluster" ? service.internalTrafficPolicy : externalPolicyOf(service);
+  const word = kind === "cluster" ? "internalTrafficPolicy" : "externalTrafficPolicy";
+  const ready = endpoints.filter((endpoint) => endpoint.ready).length;
+  const kindWords = kind === "node-port" ? "node port" : `${kind} IP`;
+  return `${name}, ${kindWords}, ${word} ${policy}, ${ready} of ${endpoints.length} endpoints ready`;
+}

@@ -8,7 +8,7 @@ interface Asked {
   readonly failure: string;
   readonly isAsking: boolean;
   ask(query: Readonly<Record<string, string>>, delayMs?: number): void;
-  again(pauseMs?: number): void;
+  again(): void;
   end(): void;
 }
 
@@ -20,13 +20,15 @@ async function asking(t: TestContext) {
     readonly Question: new (path: string, onChange: () => void) => Asked;
   };
   const timers = new Map<number, () => void>();
+  const delays: number[] = [];
   let last = 0;
   const requests: { readonly path: string; readonly signal: AbortSignal; answer(body: unknown): void; fail(): void }[] =
     [];
   const globals = {
     window: {
       clearTimeout: (timer: number) => timers.delete(timer),
-      setTimeout(act: () => void) {
+      setTimeout(act: () => void, delayMs: number) {
+        delays.push(delayMs);
         timers.set(++last, act);
         return last;
       },
@@ -49,7 +51,7 @@ async function asking(t: TestContext) {
     for (let turns = 0; turns < 5; turns += 1) await turn();
   };
   return {
-    ...{ requests, timers, settle, question: new Question("api/service", () => {}) },
+    ...{ requests, timers, delays, settle, question: new Question("api/service", () => {}) },
     async runTimers() {
       const due = [...timers.values()];
       timers.clear();
@@ -118,4 +120,19 @@ test("a new question replaces the one that is not answered yet", async (t) => {
   await runTimers();
   assert.equal(requests[1]?.path, "api/service?search=ab");
   question.end();
+});
+
+test("an answer that costs the daemon much names the pause until the next", async (t) => {
+  const { question, requests, delays, settle } = await asking(t);
+  for (const [body, least, most] of [
+    [{}, 1_000, 2_000],
+    [{ pauseMs: 60_000 }, 50_000, 60_000],
+  ] as const) {
+    question.ask({});
+    requests.at(-1)?.answer(body);
+    await settle();
+    question.again();
+    const delay = delays.at(-1) ?? 0;
+    assert.ok(least <= delay && delay <= most, `${delay}`);
+  }
 });

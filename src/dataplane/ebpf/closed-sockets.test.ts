@@ -91,7 +91,7 @@ describe("UDP sockets that no program saw", { skip: reasonToSkip(), timeout: 60_
     ["while they are removed", 2],
     ["later", Number.NaN],
   ] as const) {
-    test(`an open one without a peer is not listed; it connects again ${when}, and is told when its endpoint goes`, async (t) => {
+    test(`sock_diag does not list an open socket without a peer; connected again ${when}, it hears when its endpoint goes`, async (t) => {
       const scene = await unseen(t);
       const { dialler, disconnector, maps, stale, one, other, lead, recorded, state } = scene;
       await dialler.hold("idle", SERVICE);

@@ -87,7 +87,7 @@ test("maps that no process has kept for long decide nothing, and that is said in
   );
 });
 
-test("pods that can be seen are led or not, as the maps have it", async (t) => {
+test("the maps say which of the visible pods have their sockets redirected", async (t) => {
   const { node } = await scene(t);
   const { pins } = memoryBpf(node.machine);
   const others = [21n, 22n].map((cookie) => ({

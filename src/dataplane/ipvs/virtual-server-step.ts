@@ -1,6 +1,6 @@
 /** The operations that reconcile one virtual server: reference ipvs.md §3, §4. */
 import type { IpvsOperation, RealServer, RealServerState, VirtualServer } from "../../kernel/ipvs/ipvs.ts";
-import { cellsOf, isDrained } from "../../model/cells.ts";
+import { cellsOf, undrained } from "../../model/cells.ts";
 import { joinHostPort } from "../../net/ip.ts";
 import type { PlannedVirtualServer } from "./plan-service-port.ts";
 
@@ -21,14 +21,10 @@ export interface VirtualServerStep {
   readonly draining: readonly RealServerState[] | undefined;
 }
 
-/** The real servers of a virtual server, in its order: cells are weights, and a drained endpoint has weight 0. */
+/** The real servers of a virtual server, in its order: cells are weights, and the drained endpoints at its end have weight 0. */
 export function realServersOf({ endpoints }: Pick<PlannedVirtualServer, "endpoints">): readonly RealServer[] {
-  const cells = cellsOf(endpoints.filter((endpoint) => !isDrained(endpoint)));
-  let next = 0;
-  return endpoints.map((endpoint) => {
-    const weight = isDrained(endpoint) ? 0 : (cells[next++] ?? 1);
-    return { address: endpoint.ip, port: endpoint.port, weight };
-  });
+  const cells = cellsOf(undrained(endpoints));
+  return endpoints.map(({ ip: address, port }, index) => ({ address, port, weight: cells[index] ?? 0 }));
 }
 
 /**

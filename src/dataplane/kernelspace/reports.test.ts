@@ -157,7 +157,7 @@ test("a LoadBalancer Service that is made again, with another address or none ye
   }
 });
 
-test("weights of slices are told once, since HNS has none; a drained endpoint is in no load balancer (#132710)", async () => {
+test("HNS has no weights, which the log says once; a drained endpoint is in no load balancer (#132710)", async () => {
   const model = newModel();
   model.set(WEB, [
     { ...remote(A), weight: 1 },

@@ -20,7 +20,7 @@ import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { Backend, FormerEndpoint, OnLostRules, SyncInput, SyncOutcome } from "../../sync/backend.ts";
 import { RefusedPorts } from "../shared/refused-ports.ts";
 import { UNKNOWN_ADDRESSES } from "../shared/unknown-addresses.ts";
-import { commitAccepted, isAttributable, Retries } from "./accepted-table.ts";
+import { commitAccepted, isAttributable } from "./accepted-table.ts";
 import { Committer } from "./committer.ts";
 import { TransactionDraft } from "./draft.ts";
 import { forgetCatchAlls, forgetClients } from "./flat/clients.ts";
@@ -35,6 +35,7 @@ import { NO_FACTS, type PlanConfig, planFacts } from "./plan-options.ts";
 import type { InstalledPort } from "./port-objects.ts";
 import { PORTS_AT_ONCE, readPrepared } from "./preparation.ts";
 import { foreignBaseChains, planWhole, reconcile, repairSets, type WantedTable } from "./reconcile.ts";
+import { Retries } from "./retries.ts";
 import { TableState } from "./table-state.ts";
 
 /** How many times a full sync starts over because another program changed the ruleset while it was computed. */

@@ -11,7 +11,7 @@ export function ConnectionsView({ query }: ViewProps) {
   // Only asks again while the page is visible.
   useEffect(() => {
     const again = () => {
-      if (!document.hidden && answer !== undefined) question.again(answer.pauseMs);
+      if (!document.hidden && answer !== undefined) question.again();
     };
     again();
     document.addEventListener("visibilitychange", again);

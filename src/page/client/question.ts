@@ -3,7 +3,7 @@ import type { ErrorAnswer } from "../answers.ts";
 
 /** The pause after a failed request: the next one may succeed although nothing changes on the node. */
 export const FAILED_PAUSE_MS = 5000;
-/** The shortest pause between two requests after changes. */
+/** The shortest pause between two requests after changes, if the answer names none. */
 const AGAIN_MS = 2000;
 /** A daemon that has not answered by then hangs. */
 export const REQUEST_LIMIT_MS = 30_000;
@@ -36,9 +36,10 @@ export class Question<Answer> {
     else this.#soon(delayMs);
   }
 
-  /** The same question, soon, and after the answer to the current one. */
-  again(pauseMs = AGAIN_MS): void {
+  /** The same question, soon, and after the answer to the current one. An answer that costs the daemon much names a longer pause. */
+  again(): void {
     this.#isStale = this.isAsking;
+    const { pauseMs = AGAIN_MS } = (this.answer ?? {}) as { readonly pauseMs?: number };
     if (!this.isAsking) this.#soon(Math.max(0, this.askedMs + pauseMs - Date.now()));
   }
 

@@ -8,7 +8,7 @@ import {
   POSITIONS,
   type PortExplanation,
 } from "../../explain/explanation.ts";
-import { encounterWords, KIND_WORDS, POSITION_WORDS } from "../../explain/words.ts";
+import { encounterWords, KIND_WORDS, POSITION_WORDS, shareText } from "../../explain/words.ts";
 import { joinHostPort } from "../../net/ip.ts";
 import type { ServiceAnswer } from "../answers.ts";
 import { pictureOf } from "./picture.ts";
@@ -292,5 +292,3 @@ function byNode(picture: Drawn, endpoints: readonly ExplainedEndpoint[]): Drawn 
     arrows: [...picture.arrows.filter(({ from }) => !policies.some(({ id }) => id === from)), ...arrows],
   };
 }
-
-const shareText = (share: number): string => `${Number((share * 100).toFixed(1))} %`;

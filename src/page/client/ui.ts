@@ -2,6 +2,7 @@
 import htm from "htm";
 import { type ComponentChildren, h, type VNode } from "preact";
 import { useEffect, useReducer, useState } from "preact/hooks";
+import { durationText } from "../../daemon/status-words.ts";
 import { Question } from "./question.ts";
 import type { State } from "./state.ts";
 
@@ -128,13 +129,8 @@ export function msText(value: number): string {
   return value >= 100 ? value.toFixed(0) : value >= 1 ? value.toFixed(1) : value.toFixed(2);
 }
 
-/** `4 s`, `12 min`, `3 h`, `2 d`. */
-export function ageText(ms: number): string {
-  const seconds = Math.max(0, Math.round(ms / 1000));
-  if (seconds < 120) return `${seconds} s`;
-  if (seconds < 7200) return `${Math.floor(seconds / 60)} min`;
-  return seconds < 172_800 ? `${Math.floor(seconds / 3600)} h` : `${Math.floor(seconds / 86_400)} d`;
-}
+/** How long ago, such as `12 min`. */
+export const ageText = (ms: number): string => durationText(Math.max(0, Math.round(ms / 1000)));
 
 /** `no Services`, `1 Service`, `5,000 Services`. */
 export function numbered(count: number, what: string): string {

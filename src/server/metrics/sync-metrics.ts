@@ -26,7 +26,6 @@ const DURATIONS = {
   sync: ["sync_proxy_rules_duration_seconds", "SyncProxyRules latency in seconds"],
   fullSync: ["sync_full_proxy_rules_duration_seconds", "SyncProxyRules latency in seconds for full resyncs"],
   partialSync: ["sync_partial_proxy_rules_duration_seconds", "SyncProxyRules latency in seconds for partial resyncs"],
-  programming: ["network_programming_duration_seconds", "In Cluster Network Programming Latency in seconds"],
   conntrackSync: ["conntrack_reconciler_sync_duration_seconds", "ReconcileConntrackFlowsLatency latency in seconds"],
 } as const;
 
@@ -68,9 +67,13 @@ const FAMILY_COUNTERS = {
  */
 export function defineSyncMetrics(families: MetricFamilies): (family: IpFamily) => SyncMetrics {
   const labels = ["ip_family"];
-  const { sync, fullSync, partialSync, programming, conntrackSync } = defined(DURATIONS, (options) => {
-    const buckets = options.name.includes("network_programming") ? PROGRAMMING_BUCKETS : DURATION_BUCKETS;
-    return families.histogram({ ...options, labels, buckets });
+  const { sync, fullSync, partialSync, conntrackSync } = defined(DURATIONS, (options) =>
+    families.histogram({ ...options, labels, buckets: DURATION_BUCKETS }),
+  );
+  const programming = families.histogram({
+    name: "kubeproxy_network_programming_duration_seconds",
+    help: "In Cluster Network Programming Latency in seconds",
+    ...{ labels, buckets: PROGRAMMING_BUCKETS },
   });
   const { endpointsPending, servicesPending } = defined(GAUGES, families.gauge);
   const { endpointsTotal, servicesTotal } = defined(COUNTERS, families.counter);

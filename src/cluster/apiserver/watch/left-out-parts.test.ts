@@ -21,7 +21,7 @@ for (const isVerbose of [false, true]) {
   });
 }
 
-test("an annotation that does not count is told of its Service, once for each version of the object", () => {
+test("the Service of an object hears once for each version that an annotation of it does not count", () => {
   const told: string[] = [];
   const sink = Object.assign(new RecordingSink(), {
     onMisread: (service: string, problem: string) => told.push(`${service}: ${problem}`),

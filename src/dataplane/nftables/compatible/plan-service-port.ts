@@ -98,12 +98,12 @@ function choiceRules(d: Decisions, endpoints: readonly Endpoint[]): NftRule[] {
     const dnat: NftStatement = only === undefined ? { kind: "random-dnat", targets } : { kind: "dnat", to: only };
     return [{ statements: [{ kind: "l4proto", protocol: d.protocol }, dnat] }];
   }
-  const returning = endpoints.map((endpoint): NftRule => {
-    const { chain, affinitySet } = endpointNames(d.port.name, endpoint);
+  const named = endpoints.map((endpoint) => ({ ...endpoint, ...endpointNames(d.port.name, endpoint) }));
+  const returning = named.map(({ chain, affinitySet }): NftRule => {
     const isKnown: NftStatement = { kind: "lookup", fields: ["saddr"], set: affinitySet };
     return { statements: [isKnown, gotoStatement(chain)] };
   });
-  const verdicts = inCells(endpoints).map((endpoint) => goto(endpointNames(d.port.name, endpoint).chain));
+  const verdicts = inCells(named).map(({ chain }) => goto(chain));
   return [...returning, { statements: [{ kind: "random-vmap", verdicts }] }];
 }
 
