@@ -18,8 +18,8 @@ const KEEP_ALIVE_MS = 120_000;
 const STALLED_MS = 30_000;
 /** A client that has sent its last byte may be gone: it counts as gone when nothing has been written for this long. */
 const END_MS = 1_000;
-/** The last one ends its connection. Node's parser takes all that has arrived at once, and starts every request in it. */
-const MOST_REQUESTS = 100;
+/** The last one ends its connection. Node's parser starts at once every request that has arrived. */
+const MOST_REQUESTS = 32;
 
 export interface GuardedHttpOptions {
   readonly gate: ConnectionGate;
@@ -32,6 +32,11 @@ export interface GuardedHttp {
   /** Closes connections without a request, and the others once they are answered. */
   closeWhenAnswered(): void;
   closeNow(): void;
+}
+
+/** What Node's `_http_common` adds to a socket: what it does with each request, and the answer 2 for an upgrade. */
+interface ParsedSocket extends Pick<Socket, "destroy"> {
+  readonly parser?: { onIncoming: () => number } | null;
 }
 
 interface Exchange {
@@ -53,6 +58,7 @@ class Connection implements GatedConnection {
   /** Since the client has sent its last byte. */
   #ending: Timer | undefined;
   #isClosing = false;
+  #answers = 0;
 
   constructor(socket: Socket, handler: HttpHandler, clock: Clock, onIdle: () => void) {
     this.peer = socket.remoteAddress ?? "";
@@ -112,7 +118,8 @@ class Connection implements GatedConnection {
         if (!request.complete) this.close();
       });
     }
-    if (this.#isClosing) response.shouldKeepAlive = false;
+    this.#answers += 1;
+    if (this.#isClosing || this.#answers === MOST_REQUESTS) response.shouldKeepAlive = false;
     response.once("close", () => {
       if (this.#socket.destroyed) return;
       // Lets other connections take their turns: without a pause here, answers that fit into the kernel's buffer hold up all others.
@@ -137,7 +144,11 @@ export function createGuardedHttp({ gate, clock }: GuardedHttpOptions): GuardedH
   http.setTimeout(STALLED_MS, (socket) => {
     if (socket.writableLength > 0) socket.destroy();
   });
-  http.on("dropRequest", (_request, socket) => socket.destroy());
+  http.on("dropRequest", (_request, socket: ParsedSocket) => {
+    socket.destroy();
+    // As for an upgrade, the parser leaves what follows alone. It does not look whether the socket is there.
+    if (socket.parser) socket.parser.onIncoming = () => 2;
+  });
 
   return {
     accept(socket, handler) {
