@@ -1,7 +1,7 @@
 /**
  * Random rules of other programs beside the proxy's, in a kernel: no packet meets another fate than a proof gives its class.
  * The same sets in each run, as many as about two minutes of processor time hold: `KPTS_PROVE_FUZZ_SETS` asks for so many
- * new ones, `KPTS_PROPERTY_SEED` sets the first seed, which a failure shows.
+ * others; of these `KPTS_PROPERTY_SEED` is the first seed, which a failure shows.
  */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
@@ -13,7 +13,7 @@ import { traceLab, type Variant } from "./trace-against-kernel.ts";
 
 const ASKED = process.env.KPTS_PROVE_FUZZ_SETS;
 const SETS = Number(ASKED ?? 14);
-const FIRST = Number(process.env.KPTS_PROPERTY_SEED ?? (ASKED === undefined ? 7000 : Date.now() % 1_000_000));
+const FIRST = ASKED === undefined ? 7000 : Number(process.env.KPTS_PROPERTY_SEED ?? Date.now() % 1_000_000);
 
 const VARIANTS: readonly Variant[] = [
   { name: "nftables", mode: "nftables", layout: "Compatible" },

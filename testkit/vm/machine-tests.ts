@@ -10,6 +10,7 @@ import { CHECKOUT, MACHINES, type MachineName, runInVms } from "./run-in-vm.ts";
 import { FLOW_MODES, shareFiles, vmFiles } from "./vm-files.ts";
 
 const RUNNER = "testkit/vm/guest/run-test-files.ts";
+const SEED = process.env.KPTS_PROPERTY_SEED;
 const isFull = process.env.KPTS_VM_FULL === "1";
 const LIMIT_MS = isFull ? 5_400_000 : 2_400_000;
 /** The clients and servers of a flow test are enough processes for two processors. */
@@ -71,6 +72,7 @@ async function runTests(t: TestContext, machine: MachineName): Promise<void> {
       files: share,
       env: {
         KPTS_MODES: process.env.KPTS_MODES ?? FLOW_MODES[machine],
+        ...(SEED !== undefined && { KPTS_PROPERTY_SEED: SEED }),
         ...(isUsual && { KPTS_HOST_MODES: "iptables,nftables,userspace" }),
       },
       timeoutMs: LIMIT_MS,
