@@ -19,7 +19,7 @@ import {
 import { HOST_IS_LITTLE_ENDIAN, NLA_F_NESTED, NLM_F_DUMP } from "../netlink/constants.ts";
 import type { Reply } from "../netlink/frames.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
-import { beginNfnetlink, NFNL_SUBSYS_CTNETLINK, nfnetlinkPayload } from "../netlink/nfnetlink.ts";
+import { NFNL_SUBSYS_CTNETLINK, nfnetlinkPayload, putNfnetlink } from "../netlink/nfnetlink.ts";
 import type { Carried, FlowFilter, TrackedFlow } from "./conntrack.ts";
 
 const IPCTNL_MSG_CT_GET = 1;
@@ -79,6 +79,16 @@ const conntrackEntry = attributes({
 });
 type Tuple = ValueOf<typeof tuple>;
 
+function put(
+  messages: MessageBuffer,
+  message: number,
+  flags: number,
+  family: number,
+  value: ValueOf<typeof conntrackEntry>,
+): void {
+  putNfnetlink(messages, NFNL_SUBSYS_CTNETLINK, message, flags, family, (out) => conntrackEntry.write(out, value));
+}
+
 /**
  * Requests the entries of a family. Kernels filter by protocol, address and port since 5.8, and by status since 5.18; older ones
  * send every entry.
@@ -92,8 +102,7 @@ export function writeDump(messages: MessageBuffer, family: number, wanted: FlowF
     (wanted.protocol === undefined ? 0 : COMPARED.protocol) |
     (port === undefined ? 0 : COMPARED.port);
   const number = wanted.protocol && PROTOCOL_NUMBERS[wanted.protocol];
-  beginNfnetlink(messages, NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_GET, NLM_F_DUMP, family);
-  conntrackEntry.write(messages.out, {
+  put(messages, IPCTNL_MSG_CT_GET, NLM_F_DUMP, family, {
     ...(flags !== 0 && {
       original: {
         ...(address !== undefined && { ip: destinationOf(address) }),
@@ -104,21 +113,16 @@ export function writeDump(messages: MessageBuffer, family: number, wanted: FlowF
     ...(flags !== 0 && { filter: { originalFlags: flags, replyFlags: 0 } }),
     ...(isTranslated && { statusMask: DST_NAT }),
   });
-  messages.end();
 }
 
 /** Requests the one entry with the flow's original tuple. */
 export function writeGet(messages: MessageBuffer, family: number, flow: Flow): void {
-  beginNfnetlink(messages, NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_GET, 0, family);
-  conntrackEntry.write(messages.out, { original: originalTuple(flow) });
-  messages.end();
+  put(messages, IPCTNL_MSG_CT_GET, 0, family, { original: originalTuple(flow) });
 }
 
 /** Deletes the entry with the flow's original tuple if it still has this id. */
 export function writeDelete(messages: MessageBuffer, family: number, flow: Flow, id: number): void {
-  beginNfnetlink(messages, NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_DELETE, 0, family);
-  conntrackEntry.write(messages.out, { original: originalTuple(flow), id });
-  messages.end();
+  put(messages, IPCTNL_MSG_CT_DELETE, 0, family, { original: originalTuple(flow), id });
 }
 
 function originalTuple({ sourceIP, sourcePort, destinationIP, destinationPort, ...flow }: Flow): Tuple {

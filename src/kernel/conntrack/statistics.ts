@@ -2,7 +2,7 @@
 import { attributes, u32be } from "../netlink/attributes.ts";
 import { NLM_F_DUMP } from "../netlink/constants.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
-import { beginNfnetlink, NFNL_SUBSYS_CTNETLINK, nfnetlinkPayload } from "../netlink/nfnetlink.ts";
+import { NFNL_SUBSYS_CTNETLINK, putNfnetlink, readNfnetlink } from "../netlink/nfnetlink.ts";
 import type { NetlinkSocket } from "../netlink/socket.ts";
 
 const IPCTNL_MSG_CT_GET_STATS_CPU = 4;
@@ -29,19 +29,15 @@ export interface ConntrackStatistics {
 export async function readStatistics(socket: NetlinkSocket): Promise<ConntrackStatistics> {
   const sum = { entries: 0, max: 0, invalid: 0, insertFailed: 0, dropped: 0, earlyDropped: 0 };
   const request = new MessageBuffer(64);
-  beginNfnetlink(request, NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_GET_STATS, 0, 0);
-  request.end();
+  putNfnetlink(request, NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_GET_STATS, 0, 0);
   await socket.request(request, (reply) => {
-    const { input, start, end } = nfnetlinkPayload(reply);
-    const { entries = 0, max = 0 } = total.read(input, start, end);
+    const { entries = 0, max = 0 } = readNfnetlink(reply, total);
     Object.assign(sum, { entries, max });
   });
   request.reset();
-  beginNfnetlink(request, NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_GET_STATS_CPU, NLM_F_DUMP, 0);
-  request.end();
+  putNfnetlink(request, NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_GET_STATS_CPU, NLM_F_DUMP, 0);
   await socket.dump(request, (reply) => {
-    const { input, start, end } = nfnetlinkPayload(reply);
-    const { invalid = 0, insertFailed = 0, dropped = 0, early = 0 } = perCpu.read(input, start, end);
+    const { invalid = 0, insertFailed = 0, dropped = 0, early = 0 } = readNfnetlink(reply, perCpu);
     sum.invalid += invalid;
     sum.insertFailed += insertFailed;
     sum.dropped += dropped;

@@ -5,16 +5,27 @@
 
 import { familyOf, type IpAddress, type IpFamily, ipBytes, ipFromBytes, parseCidr, splitCidr } from "../../net/ip.ts";
 import { PROTOCOL_NUMBERS, type ProtocolName, protocolNameOfNumber } from "../../net/protocol.ts";
-import { attributes, binary, list, marked, u8, u16be, u32be, type ValueOf, zstring } from "../netlink/attributes.ts";
+import {
+  attributes,
+  binary,
+  type Codec,
+  list,
+  marked,
+  u8,
+  u16be,
+  u32be,
+  type ValueOf,
+  zstring,
+} from "../netlink/attributes.ts";
 import { NLM_F_CREATE, NLM_F_DUMP } from "../netlink/constants.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
 import {
-  beginNfnetlink,
   NFNL_SUBSYS_IPSET,
   NFPROTO_IPV4,
   NFPROTO_IPV6,
   NFPROTO_UNSPEC,
   nfprotoOf,
+  putNfnetlink,
 } from "../netlink/nfnetlink.ts";
 import type { IpsetDefinition, IpsetEntry, IpsetOperation, IpsetType } from "./ipset.ts";
 
@@ -125,16 +136,8 @@ export class IpsetWriter {
   create({ name, type, family }: IpsetDefinition, revision: number): void {
     const data =
       type === "bitmap:port" ? { port: 0, portTo: LAST_PORT } : { hashSize: HASH_SIZE, maxElements: MAX_ELEMENTS };
-    this.#begin("create", NLM_F_CREATE);
-    creationMessage.write(this.messages.out, {
-      protocol: this.#protocol,
-      name: checked(name),
-      type,
-      revision,
-      family: familyNumber(family),
-      data,
-    });
-    this.messages.end();
+    const value = { name: checked(name), type, revision, family: familyNumber(family), data };
+    this.#put("create", NLM_F_CREATE, creationMessage, value);
   }
 
   askHeader(name: string): void {
@@ -157,31 +160,23 @@ export class IpsetWriter {
 
   /** One operation as one message. Without NLM_F_EXCL, adding an existing entry and deleting a missing one succeed. */
   operation({ kind, set, entry }: IpsetOperation): void {
-    this.#begin(kind);
-    elementMessage.write(this.messages.out, { protocol: this.#protocol, name: checked(set), data: toElement(entry) });
-    this.messages.end();
+    this.#put(kind, 0, elementMessage, { name: checked(set), data: toElement(entry) });
   }
 
   /** Operations of one kind on one set as one message. The kernel stops at the first error; earlier ones are done. */
   operations(kind: IpsetOperation["kind"], set: string, entries: readonly IpsetEntry[]): void {
-    this.#begin(kind);
-    elementsMessage.write(this.messages.out, {
-      protocol: this.#protocol,
-      name: checked(set),
-      line: 0,
-      elements: entries.map((entry, index) => ({ ...toElement(entry), line: index + 1 })),
-    });
-    this.messages.end();
+    const elements = entries.map((entry, index) => ({ ...toElement(entry), line: index + 1 }));
+    this.#put(kind, 0, elementsMessage, { name: checked(set), line: 0, elements });
   }
 
   #write(command: IpsetCommand, value: Message, flags = 0): void {
-    this.#begin(command, flags);
-    message.write(this.messages.out, { protocol: this.#protocol, ...value });
-    this.messages.end();
+    this.#put(command, flags, message, value);
   }
 
-  #begin(command: IpsetCommand, flags = 0): void {
-    beginNfnetlink(this.messages, NFNL_SUBSYS_IPSET, COMMANDS[command], flags, NFPROTO_IPV4);
+  #put<T extends Message>(command: IpsetCommand, flags: number, codec: Codec<T>, value: T): void {
+    putNfnetlink(this.messages, NFNL_SUBSYS_IPSET, COMMANDS[command], flags, NFPROTO_IPV4, (out) =>
+      codec.write(out, { ...value, protocol: this.#protocol }),
+    );
   }
 }
 

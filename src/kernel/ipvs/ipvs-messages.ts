@@ -15,7 +15,7 @@ import {
 } from "../netlink/attributes.ts";
 import { AF_INET, AF_INET6, HOST_IS_LITTLE_ENDIAN, NLM_F_DUMP } from "../netlink/constants.ts";
 import { malformed } from "../netlink/errors.ts";
-import { beginGeneric } from "../netlink/generic.ts";
+import { putGeneric } from "../netlink/generic.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
 import { ADDRESS_FAMILIES } from "../socket-address.ts";
 import {
@@ -156,9 +156,7 @@ export function writeRequest<Kind extends IpvsRequest["kind"]>(
   request: RequestOf<Kind> & { readonly kind: Kind },
 ): void {
   const { command, flags = 0, attributes } = REQUESTS[request.kind];
-  beginGeneric(messages, familyId, command, IPVS_VERSION, flags);
-  ipvsMessage.write(messages.out, attributes(request));
-  messages.end();
+  putGeneric(messages, familyId, command, IPVS_VERSION, flags, (out) => ipvsMessage.write(out, attributes(request)));
 }
 
 export function toTimeouts({ timeoutTcp = 0, timeoutTcpFin = 0, timeoutUdp = 0 }: IpvsMessage): IpvsTimeouts {

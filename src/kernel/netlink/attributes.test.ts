@@ -19,8 +19,8 @@ import {
   type ValueOf,
   zstring,
 } from "./attributes.ts";
-import { ByteWriter } from "./byte-writer.ts";
 import { hexDump, NetlinkError } from "./errors.ts";
+import { MessageBuffer } from "./message-buffer.ts";
 
 const inner = attributes({ port: [1, u16be], index: [2, u16host] });
 const sample = attributes({
@@ -39,7 +39,7 @@ const sample = attributes({
 type Sample = ValueOf<typeof sample>;
 
 function encode<T>(codec: Codec<T>, value: T): Buffer {
-  const out = new ByteWriter(8);
+  const out = new MessageBuffer(8);
   codec.write(out, value);
   return Buffer.from(out.bytes);
 }

@@ -9,7 +9,6 @@
  * kernels send more); broken framing throws a `malformed` {@link NetlinkError}, so garbage causes neither a crash nor
  * an endless loop.
  */
-import type { ByteWriter } from "./byte-writer.ts";
 import {
   align4,
   HOST_IS_LITTLE_ENDIAN,
@@ -19,6 +18,7 @@ import {
   NLA_TYPE_MASK,
 } from "./constants.ts";
 import { malformed } from "./errors.ts";
+import type { MessageBuffer } from "./message-buffer.ts";
 
 /** Two views of received bytes. The next receive may overwrite them, so codecs copy what they keep. */
 export interface ByteReader {
@@ -40,7 +40,7 @@ export interface Codec<T> {
   readonly nested: boolean;
   /** Whether to mark the payload as big-endian (sets the NET_BYTEORDER bit). */
   readonly netByteOrder?: boolean;
-  write(out: ByteWriter, value: T): void;
+  write(out: MessageBuffer, value: T): void;
   /** Reads the payload `[start, end)`. Throws `malformed`. */
   read(input: ByteReader, start: number, end: number): T;
 }
@@ -179,7 +179,7 @@ export function attributes<const F extends Fields>(fields: F): Codec<Attributes<
   };
 }
 
-export function writeAttribute<T>(out: ByteWriter, type: number, codec: Codec<T>, value: T): void {
+export function writeAttribute<T>(out: MessageBuffer, type: number, codec: Codec<T>, value: T): void {
   const marks = (codec.nested ? NLA_F_NESTED : 0) | (codec.netByteOrder === true ? NLA_F_NET_BYTEORDER : 0);
   const start = out.openAttribute(type | marks);
   codec.write(out, value);
@@ -205,7 +205,7 @@ export function list<T>(elementType: number, element: Codec<T>): Codec<readonly 
 
 function fixed<T>(
   size: number,
-  write: (out: ByteWriter, value: T) => void,
+  write: (out: MessageBuffer, value: T) => void,
   get: (view: DataView, at: number) => T,
 ): Codec<T> {
   return {

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "../../../testkit/support/fast-check.ts";
-import { byteReader } from "./attributes.ts";
+import { byteReader, zstring } from "./attributes.ts";
 import { NetlinkError } from "./errors.ts";
 import { errorFromReply, forEachMessage } from "./frames.ts";
 import { MessageBuffer } from "./message-buffer.ts";
-import { beginBatch, beginNfnetlink, endBatch, NFNL_SUBSYS_NFTABLES, NFPROTO_IPV4 } from "./nfnetlink.ts";
+import { beginBatch, endBatch, NFNL_SUBSYS_NFTABLES, NFPROTO_IPV4, putNfnetlink } from "./nfnetlink.ts";
 
 function walk(bytes: Uint8Array): { type: number; sequence: number; payload: string }[] {
   const seen: { type: number; sequence: number; payload: string }[] = [];
@@ -19,9 +19,7 @@ function walk(bytes: Uint8Array): { type: number; sequence: number; payload: str
 function twoMessages(): MessageBuffer {
   const messages = new MessageBuffer();
   for (const text of ["a", "bcdef"]) {
-    messages.begin(0x123, 0);
-    messages.out.text(text);
-    messages.end();
+    messages.put(0x123, 0, (out) => out.text(text));
   }
   messages.setSequence(0xffff_ffff);
   return messages;
@@ -88,18 +86,16 @@ describe("messages under construction", () => {
   test("a message that could not be finished is dropped without a trace", () => {
     const messages = twoMessages();
     const before = messages.bytes.toString("hex");
-    messages.begin(7, 0);
-    messages.out.u32(1);
-    messages.discard();
+    const put = (value: string): void =>
+      messages.put(7, 0, (out) => {
+        out.u32(1);
+        zstring.write(out, value);
+      });
+    assert.throws(() => put("a\0b"), /zero byte/);
     assert.equal(messages.count, 2);
     assert.equal(messages.bytes.toString("hex"), before);
-  });
-
-  test("begin inside a message, and end outside, are refused", () => {
-    const messages = new MessageBuffer();
-    assert.throws(() => messages.end(), /without begin/);
-    messages.begin(1, 0);
-    assert.throws(() => messages.begin(2, 0), /before end/);
+    put("ab");
+    assert.deepEqual([messages.count, messages.typeOf(2), messages.startOf(2)], [3, 7, before.length / 2]);
   });
 
   test("reset forgets the messages", () => {
@@ -112,18 +108,18 @@ describe("messages under construction", () => {
 
 test("an extended acknowledgement is decoded: errno, text, offset, and the attribute there", () => {
   const sent = new MessageBuffer();
-  beginNfnetlink(sent, NFNL_SUBSYS_NFTABLES, 0, 0, NFPROTO_IPV4);
-  sent.out.raw(Buffer.from("0800070000000001", "hex"));
-  sent.end();
+  putNfnetlink(sent, NFNL_SUBSYS_NFTABLES, 0, 0, NFPROTO_IPV4, (out) =>
+    out.raw(Buffer.from("0800070000000001", "hex")),
+  );
   sent.setSequence(5);
   const answer = new MessageBuffer();
   // error · capped · with attributes; then status −2 and the request's header
-  answer.begin(2, 0x300);
-  answer.out.raw(Buffer.from("feffffff", "hex"));
-  answer.out.raw(sent.bytes.subarray(0, 16));
-  answer.out.raw(Buffer.from("0700010068690000", "hex"));
-  answer.out.raw(Buffer.from("0800020014000000", "hex"));
-  answer.end();
+  answer.put(2, 0x300, (out) => {
+    out.raw(Buffer.from("feffffff", "hex"));
+    out.raw(sent.bytes.subarray(0, 16));
+    out.raw(Buffer.from("0700010068690000", "hex"));
+    out.raw(Buffer.from("0800020014000000", "hex"));
+  });
   answer.setSequence(5);
   let error: NetlinkError | undefined;
   forEachMessage(byteReader(answer.bytes), answer.bytes.length, (reply) => {

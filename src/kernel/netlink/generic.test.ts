@@ -5,15 +5,14 @@ import { byteReader } from "./attributes.ts";
 import { NETLINK_GENERIC } from "./constants.ts";
 import { NetlinkError } from "./errors.ts";
 import { forEachMessage } from "./frames.ts";
-import { beginGeneric, familyId, genericPayload } from "./generic.ts";
+import { familyId, genericPayload, putGeneric } from "./generic.ts";
 import { MessageBuffer } from "./message-buffer.ts";
 import { NetlinkSocket } from "./socket.ts";
 
 describe("generic netlink", () => {
   test("messages have the family's number as type, and command and version before their attributes", () => {
     const messages = new MessageBuffer();
-    beginGeneric(messages, 32, 15, 1, 0);
-    messages.end();
+    putGeneric(messages, 32, 15, 1, 0);
     // What ipvsadm sends to ask for the version: length 20, type 32 · command 15, version 1.
     assert.equal(messages.bytes.toString("hex"), "14000000200001000000000000000000" + "0f010000");
     forEachMessage(byteReader(messages.bytes), messages.bytes.length, (reply) => {
@@ -25,8 +24,7 @@ describe("generic netlink", () => {
 
   test("a message without the header is malformed", () => {
     const messages = new MessageBuffer();
-    messages.begin(32, 0);
-    messages.end();
+    messages.put(32, 0, () => {});
     forEachMessage(byteReader(messages.bytes), messages.bytes.length, (reply) => {
       assert.throws(
         () => genericPayload(reply),

@@ -13,19 +13,21 @@ const CTRL_VERSION = 2;
 
 const control = attributes({ familyId: [1, u16host], familyName: [2, zstring] });
 
-/** Starts a message to a family; write its attributes to `messages.out`, then call `messages.end()`. */
-export function beginGeneric(
+/** Appends a message to a family. @param write writes its attributes. @default none */
+export function putGeneric(
   messages: MessageBuffer,
   family: number,
   command: number,
   version: number,
   flags: number,
-): number {
-  const index = messages.begin(family, flags);
-  messages.out.u8(command);
-  messages.out.u8(version);
-  messages.out.u16(0);
-  return index;
+  write: (out: MessageBuffer) => void = () => {},
+): void {
+  messages.put(family, flags, (out) => {
+    out.u8(command);
+    out.u8(version);
+    out.u16(0);
+    write(out);
+  });
 }
 
 /** Command and attributes of a received message. */
@@ -46,9 +48,9 @@ export function genericPayload({ input, start, end }: Reply): GenericPayload {
 /** The kernel's current id of a family; `undefined` if the kernel does not have the family (any more). */
 export async function familyId(socket: NetlinkSocket, name: string): Promise<number | undefined> {
   const request = new MessageBuffer(64);
-  beginGeneric(request, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_VERSION, 0);
-  control.write(request.out, { familyName: name });
-  request.end();
+  putGeneric(request, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_VERSION, 0, (out) => {
+    control.write(out, { familyName: name });
+  });
   let id: number | undefined;
   const asked = socket.request(request, (reply) => {
     const payload = genericPayload(reply);

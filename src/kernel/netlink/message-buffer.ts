@@ -1,101 +1,205 @@
 /**
- * A buffer of consecutive netlink requests, ready for one `send`.
+ * A growing buffer of consecutive netlink messages, ready for one `send`, and of their attributes.
  *
  *     u32 length · u16 type · u16 flags · u32 sequence · u32 port (0)    host byte order (reference nfnetlink.md §2)
  *
- * The socket fills in the sequence numbers, so messages and errors refer to a message by its position here (`index`).
+ * The socket fills in the sequence numbers, so messages and errors refer to a message by its position here (`index`). The
+ * buffer is reused, and allocates only when it must grow.
  */
-import { ByteWriter } from "./byte-writer.ts";
-import { HOST_IS_LITTLE_ENDIAN, NLM_F_REQUEST } from "./constants.ts";
+import { align4, HOST_IS_LITTLE_ENDIAN, NLA_HDRLEN, NLA_MAX_LENGTH, NLM_F_REQUEST, NLMSG_HDRLEN } from "./constants.ts";
 
 const TYPE_AT = 4;
 const FLAGS_AT = 6;
 const SEQUENCE_AT = 8;
+const TWO_TO_32 = 0x1_0000_0000;
 
 export class MessageBuffer {
-  /** Write family headers and attributes here, between `begin` and `end`. */
-  readonly out: ByteWriter;
+  #memory: ArrayBuffer;
+  #bytes: Buffer;
+  #view: DataView;
+  #length = 0;
   #starts: number[] = [];
-  #open = false;
 
-  constructor(initialCapacity?: number) {
-    this.out = new ByteWriter(initialCapacity);
+  constructor(initialCapacity = 4096) {
+    this.#memory = new ArrayBuffer(initialCapacity);
+    this.#bytes = Buffer.from(this.#memory);
+    this.#view = new DataView(this.#memory);
   }
 
-  /** The number of finished messages. */
-  get count(): number {
-    return this.#starts.length - (this.#open ? 1 : 0);
+  /** The number of bytes written. */
+  get length(): number {
+    return this.#length;
   }
 
-  /** All bytes; a view, valid until the next write. */
+  /** The size up to which it need not grow. */
+  get capacity(): number {
+    return this.#bytes.length;
+  }
+
+  /** The written bytes; a view, valid until the next write. */
   get bytes(): Buffer {
-    return this.out.bytes;
+    return this.#bytes.subarray(0, this.#length);
+  }
+
+  /** The whole memory, including unwritten bytes; valid until the next write. */
+  get memory(): Uint8Array {
+    return this.#bytes;
+  }
+
+  /** The number of messages. */
+  get count(): number {
+    return this.#starts.length;
   }
 
   /** The offset of a message; for `index` = count, that of the next one. */
   startOf(index: number): number {
-    return this.#starts[index] ?? this.out.length;
+    return this.#starts[index] ?? this.#length;
   }
 
   typeOf(index: number): number {
-    return this.bytes.readUInt16LE(this.startOf(index) + TYPE_AT);
-  }
-
-  /** Starts a message, with NLM_F_REQUEST set. @returns its index. */
-  begin(type: number, flags: number): number {
-    if (this.#open) throw new Error("netlink: begin() before end() of the previous message");
-    this.#open = true;
-    this.#starts.push(this.out.length);
-    this.out.u32(0, HOST_IS_LITTLE_ENDIAN);
-    this.out.u16(type, HOST_IS_LITTLE_ENDIAN);
-    this.out.u16(flags | NLM_F_REQUEST, HOST_IS_LITTLE_ENDIAN);
-    this.out.u32(0);
-    this.out.u32(0);
-    return this.#starts.length - 1;
-  }
-
-  end(): void {
-    const start = this.#starts.at(-1);
-    if (!this.#open || start === undefined) throw new Error("netlink: end() without begin()");
-    this.#open = false;
-    this.out.patchHostU32(start, this.out.length - start);
-    this.out.pad();
-  }
-
-  /** Drops the unfinished message, after a failure between `begin` and `end`. */
-  discard(): void {
-    if (!this.#open) return;
-    this.out.truncate(this.#starts.pop() ?? 0);
-    this.#open = false;
-  }
-
-  /** Sets more flags on a finished message. */
-  addFlags(index: number, flags: number): void {
-    this.out.patchHostU16(this.startOf(index) + FLAGS_AT, this.flagsOf(index) | flags);
+    return this.#view.getUint16(this.startOf(index) + TYPE_AT, HOST_IS_LITTLE_ENDIAN);
   }
 
   flagsOf(index: number): number {
-    return this.bytes.readUInt16LE(this.startOf(index) + FLAGS_AT);
+    return this.#view.getUint16(this.startOf(index) + FLAGS_AT, HOST_IS_LITTLE_ENDIAN);
+  }
+
+  /** Sets more flags on a message. */
+  addFlags(index: number, flags: number): void {
+    this.patchHostU16(this.startOf(index) + FLAGS_AT, this.flagsOf(index) | flags);
   }
 
   /** Numbers the messages `first`, `first + 1`, … (modulo 2^32). */
   setSequence(first: number): void {
     for (let index = 0; index < this.#starts.length; index++) {
-      this.out.patchHostU32((this.#starts[index] ?? 0) + SEQUENCE_AT, (first + index) >>> 0);
+      this.patchHostU32((this.#starts[index] ?? 0) + SEQUENCE_AT, (first + index) >>> 0);
     }
   }
 
-  /** Drops all messages and frees the memory at once, without waiting for a garbage collection. */
-  release(): void {
-    this.out.release();
-    this.#starts = [];
-    this.#open = false;
+  /**
+   * Appends a message, with NLM_F_REQUEST set.
+   *
+   * @param write writes what follows netlink's header: the family's own header and the attributes. If it throws, the message is dropped.
+   */
+  put(type: number, flags: number, write: (out: MessageBuffer) => void): void {
+    const start = this.zeros(NLMSG_HDRLEN);
+    this.patchHostU16(start + TYPE_AT, type);
+    this.patchHostU16(start + FLAGS_AT, flags | NLM_F_REQUEST);
+    try {
+      write(this);
+    } catch (error) {
+      this.#length = start;
+      throw error;
+    }
+    this.patchHostU32(start, this.#length - start);
+    this.pad();
+    this.#starts.push(start);
   }
 
   /** Drops all messages and keeps the memory. */
   reset(): void {
-    this.out.truncate(0);
+    this.#length = 0;
     this.#starts = [];
-    this.#open = false;
+  }
+
+  /** Drops all messages and frees the memory at once, without waiting for a garbage collection; existing views become empty. */
+  release(): void {
+    this.reset();
+    this.#takeOver(this.#memory.transfer(0));
+  }
+
+  u8(value: number): void {
+    const at = this.#advance(1);
+    this.#view.setUint8(at, value);
+  }
+
+  u16(value: number, littleEndian = false): void {
+    const at = this.#advance(2);
+    this.#view.setUint16(at, value, littleEndian);
+  }
+
+  u32(value: number, littleEndian = false): void {
+    const at = this.#advance(4);
+    this.#view.setUint32(at, value, littleEndian);
+  }
+
+  /** A 64-bit integer. Numbers from 2^53 on are already inexact. */
+  u64(value: number, littleEndian = false): void {
+    const at = this.#advance(8);
+    const high = Math.floor(value / TWO_TO_32);
+    this.#view.setUint32(at, littleEndian ? value : high, littleEndian);
+    this.#view.setUint32(at + 4, littleEndian ? high : value, littleEndian);
+  }
+
+  /** Appends zeros, to be overwritten through {@link memory}. @returns their offset. */
+  zeros(count: number): number {
+    const at = this.#advance(count);
+    const bytes = this.#bytes;
+    // Dropped bytes may still be there. For so few, a loop is faster than `fill`.
+    for (let index = at; index < at + count; index += 1) bytes[index] = 0;
+    return at;
+  }
+
+  /** Appends bytes as they are. */
+  raw(data: Uint8Array): void {
+    const at = this.#advance(data.length);
+    this.#bytes.set(data, at);
+  }
+
+  /** Appends UTF-8 text without a terminator. */
+  text(value: string): void {
+    const size = Buffer.byteLength(value);
+    const at = this.#advance(size);
+    this.#bytes.write(value, at, size, "utf8");
+  }
+
+  /** Overwrites a host-order 32-bit field written earlier. */
+  patchHostU32(at: number, value: number): void {
+    this.#view.setUint32(at, value, HOST_IS_LITTLE_ENDIAN);
+  }
+
+  patchHostU16(at: number, value: number): void {
+    this.#view.setUint16(at, value, HOST_IS_LITTLE_ENDIAN);
+  }
+
+  /** Appends zeros up to the next multiple of four. */
+  pad(): void {
+    const missing = align4(this.#length) - this.#length;
+    if (missing > 0) this.zeros(missing);
+  }
+
+  /** Starts an attribute; pass the result to {@link closeAttribute} after writing the payload. */
+  openAttribute(type: number): number {
+    const start = this.#advance(NLA_HDRLEN);
+    this.#view.setUint16(start, 0, HOST_IS_LITTLE_ENDIAN);
+    this.#view.setUint16(start + 2, type, HOST_IS_LITTLE_ENDIAN);
+    return start;
+  }
+
+  /** Ends an attribute: sets its length and pads. @throws RangeError when the payload exceeds 65,531 bytes. */
+  closeAttribute(start: number): void {
+    const length = this.#length - start;
+    if (length > NLA_MAX_LENGTH) {
+      throw new RangeError(`netlink: attribute payload of ${length - NLA_HDRLEN} bytes, the limit is 65531: split it`);
+    }
+    this.patchHostU16(start, length);
+    this.pad();
+  }
+
+  #advance(size: number): number {
+    const at = this.#length;
+    const needed = at + size;
+    if (needed > this.#bytes.length) {
+      this.#takeOver(this.#memory.transfer(Math.max(needed, this.#memory.byteLength * 2)));
+    }
+    this.#length = needed;
+    return at;
+  }
+
+  /** `transfer` frees the old memory at once: tens of megabytes would otherwise wait for a garbage collection. */
+  #takeOver(memory: ArrayBuffer): void {
+    this.#memory = memory;
+    this.#bytes = Buffer.from(memory);
+    this.#view = new DataView(memory);
   }
 }

@@ -1,6 +1,6 @@
 /** The common header of all NETLINK_NETFILTER messages, and batch markers (reference nfnetlink.md §2–3). */
 import type { IpFamily } from "../../net/ip.ts";
-import { type ByteReader, u32be, writeAttribute } from "./attributes.ts";
+import { type ByteReader, type Codec, u32be, writeAttribute } from "./attributes.ts";
 import { NLMSG_HDRLEN } from "./constants.ts";
 import { malformed } from "./errors.ts";
 import type { Reply } from "./frames.ts";
@@ -28,33 +28,35 @@ export function nfprotoOf(family: IpFamily): number {
   return family === "IPv4" ? NFPROTO_IPV4 : NFPROTO_IPV6;
 }
 
-/** Starts a message of a subsystem; write its attributes to `messages.out`, then call `messages.end()`. */
-export function beginNfnetlink(
+/** Appends a message of a subsystem. @param write writes its attributes. @default none */
+export function putNfnetlink(
   messages: MessageBuffer,
   subsystem: number,
   message: number,
   flags: number,
   family: number,
+  write: (out: MessageBuffer) => void = () => {},
   resourceId = 0,
-): number {
-  const index = messages.begin((subsystem << 8) | message, flags);
-  messages.out.u8(family);
-  messages.out.u8(0);
-  messages.out.u16(resourceId);
-  return index;
+): void {
+  messages.put((subsystem << 8) | message, flags, (out) => {
+    out.u8(family);
+    out.u8(0);
+    out.u16(resourceId);
+    write(out);
+  });
 }
 
 /** The marker that opens a batch of nf_tables messages. With `generation`, the batch fails if the ruleset has another generation. */
 export function beginBatch(messages: MessageBuffer, generation?: number): void {
-  beginNfnetlink(messages, 0, NFNL_MSG_BATCH_BEGIN, 0, NFPROTO_UNSPEC, NFNL_SUBSYS_NFTABLES);
-  if (generation !== undefined) writeAttribute(messages.out, NFNL_BATCH_GENID, u32be, generation);
-  messages.end();
+  const write = (out: MessageBuffer): void => {
+    if (generation !== undefined) writeAttribute(out, NFNL_BATCH_GENID, u32be, generation);
+  };
+  putNfnetlink(messages, 0, NFNL_MSG_BATCH_BEGIN, 0, NFPROTO_UNSPEC, write, NFNL_SUBSYS_NFTABLES);
 }
 
 /** The marker that commits a batch. Without it, the kernel only checks the batch. */
 export function endBatch(messages: MessageBuffer): void {
-  beginNfnetlink(messages, 0, NFNL_MSG_BATCH_END, 0, NFPROTO_UNSPEC, NFNL_SUBSYS_NFTABLES);
-  messages.end();
+  putNfnetlink(messages, 0, NFNL_MSG_BATCH_END, 0, NFPROTO_UNSPEC, undefined, NFNL_SUBSYS_NFTABLES);
 }
 
 /** A received message: family, generation (low 16 bits) and attributes. */
@@ -65,6 +67,12 @@ export interface NfnetlinkPayload {
   /** Attributes: `[start, end)` of `input`. */
   readonly start: number;
   readonly end: number;
+}
+
+/** The attributes of a received message. Throws `malformed`. */
+export function readNfnetlink<T>(reply: Reply, codec: Codec<T>): T {
+  const { input, start, end } = nfnetlinkPayload(reply);
+  return codec.read(input, start, end);
 }
 
 /** Reads the header that follows the netlink header. Throws `malformed`. */

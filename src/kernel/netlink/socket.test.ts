@@ -13,11 +13,11 @@ import { libc } from "./libc.ts";
 import { MessageBuffer } from "./message-buffer.ts";
 import {
   beginBatch,
-  beginNfnetlink,
   endBatch,
   NFNL_SUBSYS_NFTABLES,
   NFPROTO_IPV4,
   nfnetlinkPayload,
+  putNfnetlink,
 } from "./nfnetlink.ts";
 import { NetlinkSocket } from "./socket.ts";
 import { subscribe } from "./subscription.ts";
@@ -31,11 +31,11 @@ const NFT_MSG_NEWGEN = 15;
 const NFNLGRP_NFTABLES = 7;
 
 function put(messages: MessageBuffer, message: number, flags: number, ...names: string[]): number {
-  const index = beginNfnetlink(messages, NFNL_SUBSYS_NFTABLES, message, flags, NFPROTO_IPV4);
   const types = message === NFT_MSG_NEWCHAIN || message === NFT_MSG_DELCHAIN ? [1, 3] : [1];
-  for (const [position, name] of names.entries()) writeAttribute(messages.out, types[position] ?? 0, zstring, name);
-  messages.end();
-  return index;
+  putNfnetlink(messages, NFNL_SUBSYS_NFTABLES, message, flags, NFPROTO_IPV4, (out) => {
+    for (const [position, name] of names.entries()) writeAttribute(out, types[position] ?? 0, zstring, name);
+  });
+  return messages.count - 1;
 }
 
 function batch(fill: (messages: MessageBuffer) => void, generation?: number): MessageBuffer {
@@ -95,7 +95,7 @@ inNetns(import.meta.url, { name: "nlsocket" }, () => {
 
     test("a batch whose framing the kernel does not understand is not mistaken for success", async () => {
       const messages = batch((inside) => put(inside, NFT_MSG_NEWTABLE, 0, "t3"));
-      messages.out.patchHostU32(messages.startOf(1), 5);
+      messages.patchHostU32(messages.startOf(1), 5);
       const result = await socket.transact(messages);
       assert.ok(!result.committed);
       assert.equal(result.errors[0]?.code, "malformed");
@@ -356,15 +356,14 @@ inNetns(import.meta.url, { name: "nlsocket" }, () => {
     const program = `
       import { NetlinkSocket } from ${JSON.stringify(new URL("./socket.ts", import.meta.url).href)};
       import { MessageBuffer } from ${JSON.stringify(new URL("./message-buffer.ts", import.meta.url).href)};
-      import { beginBatch, beginNfnetlink, endBatch } from ${JSON.stringify(new URL("./nfnetlink.ts", import.meta.url).href)};
+      import { beginBatch, endBatch, putNfnetlink } from ${JSON.stringify(new URL("./nfnetlink.ts", import.meta.url).href)};
       // What is loaded at the first use may be where only root may enter.
       NetlinkSocket.open(${NETLINK_NETFILTER}).close();
       process.setuid(65534);
       const socket = NetlinkSocket.open(${NETLINK_NETFILTER});
       const messages = new MessageBuffer();
       beginBatch(messages);
-      beginNfnetlink(messages, 10, 0, 0, 2);
-      messages.end();
+      putNfnetlink(messages, 10, 0, 0, 2);
       endBatch(messages);
       const result = await socket.transact(messages);
       console.log(String(result.committed ? "committed" : result.errors[0].code));`;
@@ -375,9 +374,8 @@ inNetns(import.meta.url, { name: "nlsocket" }, () => {
 
 test("numbers are written as the kernel reads them", () => {
   const messages = new MessageBuffer();
-  beginNfnetlink(messages, NFNL_SUBSYS_NFTABLES, NFT_MSG_NEWTABLE, 0, NFPROTO_IPV4);
-  writeAttribute(messages.out, 2, u32be, 1);
-  messages.end();
+  const write = (out: MessageBuffer): void => writeAttribute(out, 2, u32be, 1);
+  putNfnetlink(messages, NFNL_SUBSYS_NFTABLES, NFT_MSG_NEWTABLE, 0, NFPROTO_IPV4, write);
   messages.setSequence(1);
   assert.equal(messages.bytes.toString("hex"), "1c000000000a01000100000000000000" + "02000000" + "0800020000000001");
 });

@@ -5,7 +5,7 @@ import { attributes, u64be, zstring } from "../netlink/attributes.ts";
 import { NETLINK_NETFILTER, NLM_F_CREATE } from "../netlink/constants.ts";
 import { undefinedIf } from "../netlink/errors.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
-import { beginNfnetlink, NFNL_SUBSYS_ACCT, NFPROTO_UNSPEC, nfnetlinkPayload } from "../netlink/nfnetlink.ts";
+import { NFNL_SUBSYS_ACCT, NFPROTO_UNSPEC, putNfnetlink, readNfnetlink } from "../netlink/nfnetlink.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
 
 /** The accounting counters of one network namespace. Names have at most 31 characters. */
@@ -32,8 +32,7 @@ export async function openNfacct(log: Logger): Promise<Nfacct | undefined> {
   async function packets(name: string): Promise<number | undefined> {
     let found: number | undefined;
     const asked = socket.request(counterRequest("get", name), (reply) => {
-      const { input, start, end } = nfnetlinkPayload(reply);
-      found = counter.read(input, start, end).packets ?? 0;
+      found = readNfnetlink(reply, counter).packets ?? 0;
     });
     await asked.catch(undefinedIf("ENOENT"));
     return found;
@@ -69,8 +68,6 @@ export async function openNfacct(log: Logger): Promise<Nfacct | undefined> {
 export function counterRequest(verb: "get" | "create", name: string): MessageBuffer {
   const messages = new MessageBuffer(64);
   const [message, flags] = verb === "get" ? [NFNL_MSG_ACCT_GET, 0] : [NFNL_MSG_ACCT_NEW, NLM_F_CREATE];
-  beginNfnetlink(messages, NFNL_SUBSYS_ACCT, message, flags, NFPROTO_UNSPEC);
-  counter.write(messages.out, { name });
-  messages.end();
+  putNfnetlink(messages, NFNL_SUBSYS_ACCT, message, flags, NFPROTO_UNSPEC, (out) => counter.write(out, { name }));
   return messages;
 }

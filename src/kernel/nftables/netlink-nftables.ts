@@ -135,7 +135,7 @@ export function openNetlinkRuleset({ onCommit, log, ...options }: NetlinkRuleset
       try {
         if (batch.size > 0) await turns.run(() => send(transaction, generation));
       } finally {
-        if (batch.messages.out.capacity <= SPARE_BYTES) {
+        if (batch.messages.capacity <= SPARE_BYTES) {
           batch.messages.reset();
           spare = batch.messages;
         } else batch.messages.release();

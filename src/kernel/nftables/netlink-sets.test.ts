@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type IpAddress, parseIpAddress } from "../../net/ip.ts";
-import { ByteWriter } from "../netlink/byte-writer.ts";
+import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { verdictData, writeElement } from "./netlink-sets.ts";
 import { type FamilyLayout, keyBytes, LAYOUTS, putAddress, putKey } from "./netlink-values.ts";
 import type { NftElement, NftFamily, NftSet } from "./ruleset.ts";
@@ -47,9 +47,9 @@ function elementObject(set: NftSet, { key, verdict, target, comment }: NftElemen
 for (const [family, set, one] of EXAMPLES) {
   test(`an element is written as its object is: ${family} ${set.name} ${one.key.join(" ")}`, () => {
     const layout = LAYOUTS[family];
-    const [direct, expected] = [new ByteWriter(), new ByteWriter()];
+    const [direct, expected] = [new MessageBuffer(), new MessageBuffer()];
     // Earlier contents must not show through.
-    writeElement(new ByteWriter(), TARGETS, { key: [ip("255.255.255.255"), "tcp", 65535, 2 ** 32 - 1] }, LAYOUTS.ip);
+    writeElement(new MessageBuffer(), TARGETS, { key: [ip("255.255.255.255"), "tcp", 65535, 2 ** 32 - 1] }, LAYOUTS.ip);
     writeElement(direct, set, one, layout);
     element.write(expected, elementObject(set, one, layout));
     assert.deepEqual(direct.bytes, expected.bytes);
@@ -57,7 +57,7 @@ for (const [family, set, one] of EXAMPLES) {
 }
 
 test("a key that does not fit is refused", () => {
-  const out = new ByteWriter();
+  const out = new MessageBuffer();
   assert.throws(() => writeElement(out, SET, { key: [ip("10.96.0.1"), "tcp"] }, LAYOUTS.ip), RangeError);
   assert.throws(() => writeElement(out, SET, { key: [ip("fd00::1"), "tcp", 80] }, LAYOUTS.ip), RangeError);
 });

@@ -5,8 +5,8 @@
 import { mergedIntervals, nextAddress } from "../../net/intervals.ts";
 import type { Cidr } from "../../net/ip.ts";
 import { binary, u32be, writeAttribute } from "../netlink/attributes.ts";
-import type { ByteWriter } from "../netlink/byte-writer.ts";
 import { align4, NLA_F_NESTED, NLA_HDRLEN } from "../netlink/constants.ts";
+import type { MessageBuffer } from "../netlink/message-buffer.ts";
 import { addressBytes, type FamilyLayout, keyBytes, keyTypeId, putAddress, putKey } from "./netlink-values.ts";
 import type { NftElement, NftKeyType, NftSet, NftTarget, NftValue, NftVerdict } from "./ruleset.ts";
 import {
@@ -123,7 +123,7 @@ const USERDATA = 6;
 const VALUE = 1;
 
 /** Writes the attributes of an element of a named set, in the kernel's order. @throws RangeError when the key does not fit. */
-export function writeElement(out: ByteWriter, set: NftSet, one: NftElement, layout: FamilyLayout): void {
+export function writeElement(out: MessageBuffer, set: NftSet, one: NftElement, layout: FamilyLayout): void {
   const { key, target, verdict, comment } = one;
   writeKey(out, set, key, layout);
   if (verdict !== undefined) writeAttribute(out, DATA, data, { verdict: verdictData(verdict) });
@@ -135,7 +135,7 @@ export function writeElement(out: ByteWriter, set: NftSet, one: NftElement, layo
 }
 
 /** Writes the key of an element. @throws RangeError when the key does not fit. */
-export function writeKey(out: ByteWriter, set: NftSet, key: readonly NftValue[], layout: FamilyLayout): void {
+export function writeKey(out: MessageBuffer, set: NftSet, key: readonly NftValue[], layout: FamilyLayout): void {
   if (key.length === 0) {
     writeAttribute(out, FLAGS, u32be, NFT_SET_ELEM_CATCHALL);
     return;
@@ -145,7 +145,7 @@ export function writeKey(out: ByteWriter, set: NftSet, key: readonly NftValue[],
 }
 
 /** Writes an attribute with a value of zeros. @returns the offset of the value. */
-function placeValue(out: ByteWriter, type: number, length: number): number {
+function placeValue(out: MessageBuffer, type: number, length: number): number {
   const padded = align4(length);
   const at = out.zeros(2 * NLA_HDRLEN + padded);
   out.patchHostU16(at, 2 * NLA_HDRLEN + padded);

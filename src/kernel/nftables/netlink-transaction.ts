@@ -4,7 +4,6 @@
  */
 
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
-import type { ByteWriter } from "../netlink/byte-writer.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
 import { ruleExpressions } from "./netlink-expressions.ts";
 import { setObject, writeElement, writeKey } from "./netlink-sets.ts";
@@ -94,7 +93,7 @@ export function lastNotAbove(ascending: readonly number[], value: number): numbe
 }
 
 /** Writes the attributes of an element of a set. */
-type Write<T> = (out: ByteWriter, set: NftSet, item: T, layout: FamilyLayout) => void;
+type Write<T> = (out: MessageBuffer, set: NftSet, item: T, layout: FamilyLayout) => void;
 
 /** Encodes one operation. @returns steps to iterate for elements, so that the caller can yield in between. */
 function encode(batch: NftBatch, target: TransactionTarget, operation: NftOperation): Iterable<void> | undefined {

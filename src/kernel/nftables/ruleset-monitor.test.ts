@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { byteReader } from "../netlink/attributes.ts";
 import { forEachMessage } from "../netlink/frames.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
-import { beginNfnetlink, NFNL_SUBSYS_NFTABLES, NFPROTO_IPV4, NFPROTO_IPV6 } from "../netlink/nfnetlink.ts";
+import { NFNL_SUBSYS_NFTABLES, NFPROTO_IPV4, NFPROTO_IPV6, putNfnetlink } from "../netlink/nfnetlink.ts";
 import type { SubscriptionOptions } from "../netlink/subscription.ts";
 import type { NftForeignChange } from "./nftables.ts";
 import { RulesetMonitor } from "./ruleset-monitor.ts";
@@ -41,9 +41,7 @@ async function monitored(t: TestContext) {
   };
   const announce = (type: number, portId: number, write: (messages: MessageBuffer) => void, nfproto = 0): void => {
     const messages = new MessageBuffer();
-    beginNfnetlink(messages, NFNL_SUBSYS_NFTABLES, type, 0, nfproto);
-    write(messages);
-    messages.end();
+    putNfnetlink(messages, NFNL_SUBSYS_NFTABLES, type, 0, nfproto, write);
     forEachMessage(byteReader(messages.bytes), messages.bytes.length, (reply) => {
       subscription?.onMessage({ ...reply, portId });
       return undefined;
@@ -62,14 +60,14 @@ async function monitored(t: TestContext) {
     },
     announceCommit(id: number, portId = OTHER_PORT, by?: NftForeignChange["by"]): void {
       const who = by && { processId: by.pid, processName: by.name };
-      announce(NFT_MSG_NEWGEN, portId, ({ out }) => generationCodec.write(out, { id, ...who }));
+      announce(NFT_MSG_NEWGEN, portId, (out) => generationCodec.write(out, { id, ...who }));
     },
     announceRule(chain: string, { nfproto, table } = IPV4): void {
-      announce(NFT_MSG_DELRULE, OTHER_PORT, ({ out }) => rule.write(out, { table, chain }), nfproto);
+      announce(NFT_MSG_DELRULE, OTHER_PORT, (out) => rule.write(out, { table, chain }), nfproto);
     },
     announceChain(name: string): void {
       const { nfproto, table } = IPV4;
-      announce(NFT_MSG_NEWCHAIN, OTHER_PORT, ({ out }) => chainCodec.write(out, { table, name }), nfproto);
+      announce(NFT_MSG_NEWCHAIN, OTHER_PORT, (out) => chainCodec.write(out, { table, name }), nfproto);
     },
     lose(): void {
       subscription?.onOverrun();

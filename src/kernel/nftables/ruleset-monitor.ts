@@ -9,7 +9,7 @@
 import { forEachAttribute, zstring } from "../netlink/attributes.ts";
 import { NETLINK_NETFILTER } from "../netlink/constants.ts";
 import type { Reply } from "../netlink/frames.ts";
-import { NFNL_SUBSYS_NFTABLES, nfnetlinkPayload } from "../netlink/nfnetlink.ts";
+import { NFNL_SUBSYS_NFTABLES, nfnetlinkPayload, readNfnetlink } from "../netlink/nfnetlink.ts";
 import { Listeners, subscribe } from "../netlink/subscription.ts";
 import { processOfThread } from "../process-of-thread.ts";
 import type { NftForeignChange, NftMark } from "./nftables.ts";
@@ -170,8 +170,7 @@ export class RulesetMonitor {
   #onMessage(reply: Reply): void {
     if (reply.type >> 8 !== NFNL_SUBSYS_NFTABLES || this.#options.client.hasPort(reply.portId)) return;
     if ((reply.type & 0xff) === nft.NFT_MSG_NEWGEN) {
-      const { input, start, end } = nfnetlinkPayload(reply);
-      const { id = 0, processId: pid, processName: name } = generationCodec.read(input, start, end);
+      const { id = 0, processId: pid, processName: name } = readNfnetlink(reply, generationCodec);
       // An earlier generation is already covered by the mark.
       if (this.#base === undefined || distance(id, this.#base.generation) > 0) this.#foreign.push(id);
       const thread = pid === undefined || name === undefined ? undefined : { pid, name };

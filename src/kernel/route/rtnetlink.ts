@@ -1,6 +1,6 @@
 /** rtnetlink messages for devices, addresses and routes (linux/rtnetlink.h, if_link.h, if_addr.h). */
 import { familyOf, type IpAddress, type IpFamily, ipBytes, ipFromBytes } from "../../net/ip.ts";
-import { attributes, binary, u32host, zstring } from "../netlink/attributes.ts";
+import { attributes, binary, u32host, type ValueOf, zstring } from "../netlink/attributes.ts";
 import { HOST_IS_LITTLE_ENDIAN, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL } from "../netlink/constants.ts";
 import { malformed } from "../netlink/errors.ts";
 import type { Reply } from "../netlink/frames.ts";
@@ -58,10 +58,10 @@ const NETNSA_NSID_NOT_ASSIGNED = 0xffff_ffff;
 
 /** Requests the id of a network namespace within the socket's own; the kernel assigns one when a link leads there. */
 export function writeNamespaceIdGet(messages: MessageBuffer, descriptor: number): void {
-  messages.begin(RTM_GETNSID, 0);
-  messages.out.u32(0);
-  namespaceAttributes.write(messages.out, { descriptor });
-  messages.end();
+  messages.put(RTM_GETNSID, 0, (out) => {
+    out.zeros(RTGENMSG_BYTES);
+    namespaceAttributes.write(out, { descriptor });
+  });
 }
 
 /** Undefined if the namespace has no id. */
@@ -73,46 +73,37 @@ export function readNamespaceId({ type, input, start, end }: Reply): number | un
 
 /** Requests one device by name (ENODEV if there is none). */
 export function writeLinkGet(messages: MessageBuffer, name: string): void {
-  beginLink(messages, RTM_GETLINK, 0, 0);
-  linkAttributes.write(messages.out, { name, extendedMask: RTEXT_FILTER_SKIP_STATS });
-  messages.end();
+  putLink(messages, RTM_GETLINK, 0, 0, { name, extendedMask: RTEXT_FILTER_SKIP_STATS });
 }
 
 /** Requests all devices. */
 export function writeLinkDump(messages: MessageBuffer): void {
-  beginLink(messages, RTM_GETLINK, NLM_F_DUMP, 0);
-  linkAttributes.write(messages.out, { extendedMask: RTEXT_FILTER_SKIP_STATS });
-  messages.end();
+  putLink(messages, RTM_GETLINK, NLM_F_DUMP, 0, { extendedMask: RTEXT_FILTER_SKIP_STATS });
 }
 
 /** Creates a dummy device, down. Like upstream's library, and unlike `ip link add`, it sets the queue length to 0. */
 export function writeDummyCreate(messages: MessageBuffer, name: string): void {
-  beginLink(messages, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, 0);
-  linkAttributes.write(messages.out, { name, queueLength: 0, info: { kind: "dummy" } });
-  messages.end();
+  putLink(messages, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, 0, { name, queueLength: 0, info: { kind: "dummy" } });
 }
 
 export function writeLinkDelete(messages: MessageBuffer, index: number): void {
-  beginLink(messages, RTM_DELLINK, 0, index);
-  messages.end();
+  putLink(messages, RTM_DELLINK, 0, index, {});
 }
 
 /** Requests all addresses of a family, or of both. */
 export function writeAddressDump(messages: MessageBuffer, family?: IpFamily): void {
-  beginAddress(messages, RTM_GETADDR, NLM_F_DUMP, family, 0, 0);
-  messages.end();
+  putAddress(messages, RTM_GETADDR, NLM_F_DUMP, family === undefined ? AF_UNSPEC : ADDRESS_FAMILIES[family], 0, 0, {});
 }
 
 /** Requests the route to an address. */
 export function writeRouteGet(messages: MessageBuffer, address: IpAddress): void {
   const destination = ipBytes(address);
-  messages.begin(RTM_GETROUTE, 0);
-  const { out } = messages;
-  out.u8(ADDRESS_FAMILIES[familyOf(address)]);
-  out.u8(destination.length * 8);
-  for (let byte = 2; byte < RTMSG_BYTES; byte++) out.u8(0);
-  routeAttributes.write(out, { destination });
-  messages.end();
+  messages.put(RTM_GETROUTE, 0, (out) => {
+    out.u8(ADDRESS_FAMILIES[familyOf(address)]);
+    out.u8(destination.length * 8);
+    out.zeros(RTMSG_BYTES - 2);
+    routeAttributes.write(out, { destination });
+  });
 }
 
 /** The device by which a route leaves. */
@@ -122,18 +113,10 @@ export function readOutputInterface({ type, input, start, end }: Reply): number 
 
 /** Requests all routes to the node itself. Without `filtersDumps`, the kernel also sends other routes. */
 export function writeLocalRouteDump(messages: MessageBuffer, family: IpFamily): void {
-  messages.begin(RTM_GETROUTE, NLM_F_DUMP);
-  const { out } = messages;
-  out.u8(ADDRESS_FAMILIES[family]);
-  out.u8(0);
-  out.u8(0);
-  out.u8(0);
-  out.u8(RT_TABLE_LOCAL);
-  out.u8(0);
-  out.u8(0);
-  out.u8(RTN_LOCAL);
-  out.u32(0);
-  messages.end();
+  messages.put(RTM_GETROUTE, NLM_F_DUMP, (out) => {
+    out.raw(Uint8Array.of(ADDRESS_FAMILIES[family], 0, 0, 0, RT_TABLE_LOCAL, 0, 0, RTN_LOCAL));
+    out.u32(0);
+  });
 }
 
 /** Adds or removes an address. @param prefixLength @default the full length */
@@ -146,34 +129,39 @@ export function writeAddress(
 ): void {
   const bytes = ipBytes(address);
   const [type, flags] = verb === "add" ? [RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL] : [RTM_DELADDR, 0];
-  beginAddress(messages, type, flags, familyOf(address), prefixLength ?? bytes.length * 8, index);
-  interfaceAddress.write(messages.out, { address: bytes, local: bytes });
-  messages.end();
+  const family = ADDRESS_FAMILIES[familyOf(address)];
+  putAddress(messages, type, flags, family, prefixLength ?? bytes.length * 8, index, { address: bytes, local: bytes });
 }
 
-function beginLink(messages: MessageBuffer, type: number, flags: number, index: number): void {
-  messages.begin(type, flags);
-  const { out } = messages;
-  out.u32(0);
-  out.u32(index, HOST_IS_LITTLE_ENDIAN);
-  out.u32(0);
-  out.u32(0);
-}
-
-function beginAddress(
+function putLink(
   messages: MessageBuffer,
   type: number,
   flags: number,
-  family: IpFamily | undefined,
+  index: number,
+  value: ValueOf<typeof linkAttributes>,
+): void {
+  messages.put(type, flags, (out) => {
+    out.patchHostU32(out.zeros(IFINFOMSG_BYTES) + 4, index);
+    linkAttributes.write(out, value);
+  });
+}
+
+function putAddress(
+  messages: MessageBuffer,
+  type: number,
+  flags: number,
+  family: number,
   prefixLength: number,
   index: number,
+  value: ValueOf<typeof interfaceAddress>,
 ): void {
-  messages.begin(type, flags);
-  const { out } = messages;
-  out.u8(family === undefined ? AF_UNSPEC : ADDRESS_FAMILIES[family]);
-  out.u8(prefixLength);
-  out.u16(0);
-  out.u32(index, HOST_IS_LITTLE_ENDIAN);
+  messages.put(type, flags, (out) => {
+    out.u8(family);
+    out.u8(prefixLength);
+    out.u16(0);
+    out.u32(index, HOST_IS_LITTLE_ENDIAN);
+    interfaceAddress.write(out, value);
+  });
 }
 
 interface LinkMessage extends LinkDescription {

@@ -125,15 +125,14 @@ function writeRequest(
   request: MessageBuffer,
   { type, flags, family, states, protocol = PROTOCOL_NUMBERS.UDP, extensions = 0, id }: Request,
 ): void {
-  request.begin(type, flags);
-  const { out } = request;
-  out.u8(family);
-  out.u8(protocol);
-  out.u8(extensions);
-  out.u8(0);
-  out.u32(states, HOST_IS_LITTLE_ENDIAN);
-  out.raw(id ?? new Uint8Array(ID_BYTES));
-  request.end();
+  request.put(type, flags, (out) => {
+    out.u8(family);
+    out.u8(protocol);
+    out.u8(extensions);
+    out.u8(0);
+    out.u32(states, HOST_IS_LITTLE_ENDIAN);
+    out.raw(id ?? new Uint8Array(ID_BYTES));
+  });
 }
 
 /** Undefined for messages of another type, family or length. */

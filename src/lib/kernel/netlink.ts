@@ -13,9 +13,7 @@
  * // The names of all network devices: RTM_GETLINK (18), struct ifinfomsg (16 bytes), attribute IFLA_IFNAME (3).
  * const link = attributes({ name: [3, zstring] });
  * const request = new MessageBuffer();
- * request.begin(18, NLM_F_DUMP);
- * for (let word = 0; word < 4; word++) request.out.u32(0);
- * request.end();
+ * request.put(18, NLM_F_DUMP, (out) => out.raw(new Uint8Array(16)));
  *
  * await using socket = NetlinkSocket.open(NETLINK_ROUTE);
  * const names: (string | undefined)[] = [];
@@ -46,7 +44,6 @@ export {
   writeAttribute,
   zstring,
 } from "../../kernel/netlink/attributes.ts";
-export { ByteWriter } from "../../kernel/netlink/byte-writer.ts";
 export {
   NETLINK_GENERIC,
   NETLINK_NETFILTER,
@@ -68,14 +65,14 @@ export {
   type NetlinkErrorFacts,
 } from "../../kernel/netlink/errors.ts";
 export type { Reply, ReplyVisitor } from "../../kernel/netlink/frames.ts";
-export { beginGeneric, familyId, type GenericPayload, genericPayload } from "../../kernel/netlink/generic.ts";
+export { familyId, type GenericPayload, genericPayload, putGeneric } from "../../kernel/netlink/generic.ts";
 export { MessageBuffer } from "../../kernel/netlink/message-buffer.ts";
 export {
   beginBatch,
-  beginNfnetlink,
   endBatch,
   type NfnetlinkPayload,
   nfnetlinkPayload,
+  putNfnetlink,
 } from "../../kernel/netlink/nfnetlink.ts";
 export {
   type BatchResult,

@@ -8,10 +8,9 @@
  *     batch.delete("elements", { table, set });        // flush a set
  */
 import type { Codec, ValueOf } from "../../netlink/attributes.ts";
-import type { ByteWriter } from "../../netlink/byte-writer.ts";
 import { NLA_F_NESTED, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_NONREC } from "../../netlink/constants.ts";
 import { MessageBuffer } from "../../netlink/message-buffer.ts";
-import { beginBatch, beginNfnetlink, endBatch, NFNL_SUBSYS_NFTABLES } from "../../netlink/nfnetlink.ts";
+import { beginBatch, endBatch, NFNL_SUBSYS_NFTABLES, putNfnetlink } from "../../netlink/nfnetlink.ts";
 import * as nft from "./constants.ts";
 import { chain, counter, element, elements, type NftElementObject, rule, set, table } from "./objects.ts";
 
@@ -138,7 +137,7 @@ export class NftBatch {
     tableName: string,
     setName: string,
     items: Iterable<T>,
-    write: (out: ByteWriter, item: T) => void,
+    write: (out: MessageBuffer, item: T) => void,
   ): void {
     const [message, flags] = kind === "add" ? [nft.NFT_MSG_NEWSETELEM, NLM_F_CREATE] : [nft.NFT_MSG_DELSETELEM, 0];
     this.#putElements(message, flags, { table: tableName, set: setName }, items, write);
@@ -154,9 +153,7 @@ export class NftBatch {
   #put<K extends NftKind>(message: number, flags: number, kind: K, object: NftObject<K>): void {
     const isNewSet = message === nft.NFT_MSG_NEWSET && !("id" in object && object.id !== undefined);
     const codec: Codec<unknown> = KINDS[kind].codec;
-    this.#message(message, flags, () =>
-      codec.write(this.messages.out, isNewSet ? { ...object, id: this.takeSetId() } : object),
-    );
+    this.#message(message, flags, (out) => codec.write(out, isNewSet ? { ...object, id: this.takeSetId() } : object));
   }
 
   #putElements<T>(
@@ -164,13 +161,12 @@ export class NftBatch {
     flags: number,
     head: NftObject<"elements">,
     items: Iterable<T>,
-    write: (out: ByteWriter, item: T) => void,
+    write: (out: MessageBuffer, item: T) => void,
   ): void {
-    const { out } = this.messages;
     const iterator = items[Symbol.iterator]();
     let next = iterator.next();
     while (next.done !== true) {
-      this.#message(message, flags, () => {
+      this.#message(message, flags, (out) => {
         elements.write(out, head);
         const nest = out.openAttribute(nft.NFTA_SET_ELEM_LIST_ELEMENTS | NLA_F_NESTED);
         while (next.done !== true && out.length - nest < ELEMENTS_BYTES_LIMIT) {
@@ -184,15 +180,8 @@ export class NftBatch {
     }
   }
 
-  #message(message: number, flags: number, write: () => void): void {
+  #message(message: number, flags: number, write: (out: MessageBuffer) => void): void {
     if (this.#isFinished) throw new Error("nf_tables: the batch is finished");
-    beginNfnetlink(this.messages, NFNL_SUBSYS_NFTABLES, message, flags, this.#family);
-    try {
-      write();
-      this.messages.end();
-    } catch (error) {
-      this.messages.discard();
-      throw error;
-    }
+    putNfnetlink(this.messages, NFNL_SUBSYS_NFTABLES, message, flags, this.#family, write);
   }
 }

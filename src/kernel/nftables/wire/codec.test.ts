@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "../../../../testkit/support/fast-check.ts";
 import { byteReader, type Codec } from "../../netlink/attributes.ts";
-import { ByteWriter } from "../../netlink/byte-writer.ts";
 import { hexDump, NetlinkError } from "../../netlink/errors.ts";
+import { MessageBuffer } from "../../netlink/message-buffer.ts";
 import { NFPROTO_IPV4 } from "../../netlink/nfnetlink.ts";
 import { concat } from "../testing/registers.ts";
 import { setCommentOf } from "../testing/set-comment.ts";
@@ -96,7 +96,7 @@ const arbitraryExpression: fc.Arbitrary<NftExpression> = fc.oneof(
 );
 
 function encode<T>(codec: Codec<T>, value: T): Buffer {
-  const out = new ByteWriter();
+  const out = new MessageBuffer();
   codec.write(out, value);
   return Buffer.from(out.bytes);
 }
@@ -138,8 +138,8 @@ describe("expressions", () => {
 
   test("one that does not exist is refused before it is sent", () => {
     const bogus: unknown = { kind: "bogus" };
-    const writeAny: (out: ByteWriter, value: never) => void = expression.write;
-    assert.throws(() => writeAny(new ByteWriter(), bogus as never), /no such expression: bogus/);
+    const writeAny: (out: MessageBuffer, value: never) => void = expression.write;
+    assert.throws(() => writeAny(new MessageBuffer(), bogus as never), /no such expression: bogus/);
   });
 });
 

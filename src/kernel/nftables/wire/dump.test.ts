@@ -19,11 +19,11 @@ function kernel(dumps: readonly (readonly number[])[]): {
     async dump(_request, visit) {
       const replies = new MessageBuffer();
       for (const generation of dumps[count++] ?? []) {
-        replies.begin(0xa00, 0);
-        replies.out.u16(0x200);
-        replies.out.u16(generation);
-        table.write(replies.out, { name: `t${count}`, use: generation });
-        replies.end();
+        replies.put(0xa00, 0, (out) => {
+          out.u16(0x200);
+          out.u16(generation);
+          table.write(out, { name: `t${count}`, use: generation });
+        });
       }
       forEachMessage(byteReader(replies.bytes), replies.bytes.length, (reply) => {
         visit(reply);

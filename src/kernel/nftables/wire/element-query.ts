@@ -1,10 +1,9 @@
 /** Queries single elements. Each request holds the full expected element, so that an equal answer need not be decoded. */
 import { type ByteReader, byteReader, sameAttributes } from "../../netlink/attributes.ts";
-import type { ByteWriter } from "../../netlink/byte-writer.ts";
 import { NLA_F_NESTED } from "../../netlink/constants.ts";
 import type { Reply } from "../../netlink/frames.ts";
 import { MessageBuffer } from "../../netlink/message-buffer.ts";
-import { beginNfnetlink, NFNL_HEADERS_BYTES, NFNL_SUBSYS_NFTABLES, nfnetlinkPayload } from "../../netlink/nfnetlink.ts";
+import { NFNL_HEADERS_BYTES, NFNL_SUBSYS_NFTABLES, nfnetlinkPayload, putNfnetlink } from "../../netlink/nfnetlink.ts";
 import { NFT_MSG_GETSETELEM, NFTA_LIST_ELEM, NFTA_SET_ELEM_LIST_ELEMENTS } from "./constants.ts";
 import { elements, type NftElementObject } from "./objects.ts";
 
@@ -28,16 +27,15 @@ export class ElementQuery {
   }
 
   /** Queries the element at a key; the kernel ignores all but the key. @param write writes all expected attributes. */
-  add(set: string, write: (out: ByteWriter) => void): void {
-    beginNfnetlink(this.messages, NFNL_SUBSYS_NFTABLES, NFT_MSG_GETSETELEM, 0, this.#family);
-    const { out } = this.messages;
-    elements.write(out, { table: this.#table, set });
-    const nest = out.openAttribute(NFTA_SET_ELEM_LIST_ELEMENTS | NLA_F_NESTED);
-    const one = out.openAttribute(NFTA_LIST_ELEM | NLA_F_NESTED);
-    write(out);
-    out.closeAttribute(one);
-    out.closeAttribute(nest);
-    this.messages.end();
+  add(set: string, write: (out: MessageBuffer) => void): void {
+    putNfnetlink(this.messages, NFNL_SUBSYS_NFTABLES, NFT_MSG_GETSETELEM, 0, this.#family, (out) => {
+      elements.write(out, { table: this.#table, set });
+      const nest = out.openAttribute(NFTA_SET_ELEM_LIST_ELEMENTS | NLA_F_NESTED);
+      const one = out.openAttribute(NFTA_LIST_ELEM | NLA_F_NESTED);
+      write(out);
+      out.closeAttribute(one);
+      out.closeAttribute(nest);
+    });
     this.#sent = undefined;
   }
 

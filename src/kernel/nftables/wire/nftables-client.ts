@@ -6,7 +6,13 @@ import { dumpWithRetry } from "../../netlink/dump-retry.ts";
 import { NetlinkError } from "../../netlink/errors.ts";
 import type { Reply } from "../../netlink/frames.ts";
 import { MessageBuffer } from "../../netlink/message-buffer.ts";
-import { beginNfnetlink, NFNL_SUBSYS_NFTABLES, NFPROTO_UNSPEC, nfnetlinkPayload } from "../../netlink/nfnetlink.ts";
+import {
+  NFNL_SUBSYS_NFTABLES,
+  NFPROTO_UNSPEC,
+  nfnetlinkPayload,
+  putNfnetlink,
+  readNfnetlink,
+} from "../../netlink/nfnetlink.ts";
 import { type CallOptions, NetlinkSocket } from "../../netlink/socket.ts";
 import type { NftBatch } from "./batch.ts";
 import * as nft from "./constants.ts";
@@ -76,12 +82,10 @@ export function openNftables() {
     /** The generation, which counts all commits in the namespace, and the number of this client's commits. */
     async generation() {
       const request = new MessageBuffer(64);
-      beginNfnetlink(request, NFNL_SUBSYS_NFTABLES, nft.NFT_MSG_GETGEN, 0, NFPROTO_UNSPEC);
-      request.end();
+      putNfnetlink(request, NFNL_SUBSYS_NFTABLES, nft.NFT_MSG_GETGEN, 0, NFPROTO_UNSPEC);
       let found: NftGeneration & { readonly commits: number } = { commits: socket.commits };
       await socket.request(request, (reply) => {
-        const { input, start, end } = nfnetlinkPayload(reply);
-        found = { ...generation.read(input, start, end), commits: socket.commits };
+        found = { ...readNfnetlink(reply, generation), commits: socket.commits };
       });
       return found;
     },
@@ -184,9 +188,7 @@ export async function dumpObjects<T>(
   { family, message, codec, filter, keyOf }: DumpRequest<T>,
 ): Promise<T[]> {
   const request = new MessageBuffer(128);
-  beginNfnetlink(request, NFNL_SUBSYS_NFTABLES, message, NLM_F_DUMP, family);
-  codec.write(request.out, filter);
-  request.end();
+  putNfnetlink(request, NFNL_SUBSYS_NFTABLES, message, NLM_F_DUMP, family, (out) => codec.write(out, filter));
   let objects: T[] = [];
   const seen = new Map<string | undefined, T>();
   const isWhole = await dumpWithRetry(async () => {

@@ -6,16 +6,15 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { inNetns } from "../../../../testkit/support/in-netns.ts";
 import { byteReader, type Codec } from "../../netlink/attributes.ts";
-import { ByteWriter } from "../../netlink/byte-writer.ts";
 import { align4, NETLINK_NETFILTER, NLA_F_NESTED, NLM_F_DUMP } from "../../netlink/constants.ts";
 import { hexDump } from "../../netlink/errors.ts";
 import { MessageBuffer } from "../../netlink/message-buffer.ts";
 import {
-  beginNfnetlink,
   NFNL_SUBSYS_NFTABLES,
   NFPROTO_IPV4,
   NFPROTO_IPV6,
   nfnetlinkPayload,
+  putNfnetlink,
 } from "../../netlink/nfnetlink.ts";
 import { NetlinkSocket } from "../../netlink/socket.ts";
 import * as nft from "./constants.ts";
@@ -41,7 +40,7 @@ function withoutNestedBits(bytes: Buffer): Buffer {
 
 function assertSameBytes<T>(codec: Codec<T>, kernel: Buffer, what: string): T {
   const value = codec.read(byteReader(kernel), 0, kernel.length);
-  const out = new ByteWriter();
+  const out = new MessageBuffer();
   codec.write(out, value);
   const ours = withoutNestedBits(Buffer.from(out.bytes));
   if (!ours.equals(kernel)) {
@@ -59,9 +58,7 @@ inNetns(import.meta.url, { name: "nftcodec" }, () => {
 
   async function dump<T>(family: number, message: number, codec: Codec<T>, filter: T): Promise<T[]> {
     const request = new MessageBuffer();
-    beginNfnetlink(request, NFNL_SUBSYS_NFTABLES, message, NLM_F_DUMP, family);
-    codec.write(request.out, filter);
-    request.end();
+    putNfnetlink(request, NFNL_SUBSYS_NFTABLES, message, NLM_F_DUMP, family, (out) => codec.write(out, filter));
     const found: Buffer[] = [];
     await socket.dump(request, (reply) => {
       const { input, start, end } = nfnetlinkPayload(reply);
