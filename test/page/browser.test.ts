@@ -159,6 +159,8 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     await page.evaluate(
       "const q = document.querySelector('#search'); q.value = 'http'; q.dispatchEvent(new Event('input'))",
     );
+    // The namespaces come with the first answer.
+    await page.until("document.querySelector('#namespace option[value=office]')");
     await page.evaluate(
       "const s = document.querySelector('#namespace'); s.value = 'office'; s.dispatchEvent(new Event('change'))",
     );
