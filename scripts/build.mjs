@@ -79,7 +79,7 @@ function newestIn(path) {
 /** dist/man, from the help texts; package.json names the pages. Uses the pinned Node.js, which the program needs. */
 function writeManPages(node) {
   const pinned = join(root, "node_modules/.bin/node");
-  const program = join(root, "dist/cli/write-man-pages.js");
+  const program = join(root, "scripts/man-pages.ts");
   const arguments_ = [program, join(root, "dist/man")];
   const { status } = spawnSync(existsSync(pinned) ? pinned : node, arguments_, { stdio: ["ignore", 2, "inherit"] });
   return status === 0;
