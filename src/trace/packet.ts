@@ -62,6 +62,8 @@ export interface Packet extends Flow {
   /** Whether netfilter has decided on a translation, even if it is none: it does not run nat chains again. */
   readonly isDestinationDecided: boolean;
   readonly isSourceDecided: boolean;
+  /** The node's answer to a packet that a rule refused: its connection is that packet's. */
+  readonly isRefusal: boolean;
   /** How the connection's earlier packets were translated. Undefined: not known, or there are none. */
   readonly translation?: Translation;
 }
@@ -109,6 +111,7 @@ export function newPacket(question: PacketQuestion): Packet {
     virtualServer: undefined,
     isDestinationDecided: false,
     isSourceDecided: false,
+    isRefusal: false,
   };
 }
 
@@ -119,6 +122,12 @@ export function seenState({ state, isTracked }: Pick<Packet, "state" | "isTracke
 
 export function hasConnection(packet: Packet): boolean {
   return !["untracked", "invalid"].includes(seenState(packet));
+}
+
+/** Whether it is known what NAT did to the connection: of later packets' connections the first packet decided it. */
+export function knowsTranslation(packet: Packet): boolean {
+  const state = seenState(packet);
+  return packet.isRefusal || (state !== "established" && state !== "related");
 }
 
 /** An address, with the port if there is one. */

@@ -144,7 +144,10 @@ const JUDGES: Readonly<Record<string, Judge>> = {
         return [protocol, `${PROTOCOL_NUMBERS[number]}`].includes(value);
       if (name === "--ctdir" && state === "new") return value === "ORIGINAL";
       const field = ORIGINAL_FIELDS[name];
-      return field === undefined ? undefined : isOneIn([original[field]], value, /[pP]ort$/.test(field) ? ":" : "-");
+      // It may be another's connection.
+      return field === undefined || state === "related"
+        ? undefined
+        : isOneIn([original[field]], value, /[pP]ort$/.test(field) ? ":" : "-");
     },
   },
 };

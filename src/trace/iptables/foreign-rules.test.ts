@@ -207,6 +207,25 @@ test("a refusal that does not leave the node is none", () => {
   assert.match(ends([`${refusal} --reject-with tcp-reset`, "filter OUTPUT -p icmp -j DROP"]).join(), /^refused/);
 });
 
+test("a refusal's answer has the connection of what was refused", () => {
+  const own = { ...{ inInterface: "", source: ip("127.0.0.1") }, ...{ destination: ip("10.96.0.1") } };
+  const refusal = "filter OUTPUT -d 10.96.0.1/32 -j REJECT";
+  const kubelet =
+    "filter OUTPUT ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP";
+  assert.match(ends([kubelet, refusal], own).join(), /^refused/);
+  const translated = "filter OUTPUT -m conntrack --ctstate DNAT -d 127.0.0.0/8 -j DROP";
+  assert.match(ends([translated, refusal], own).join(), /^refused/);
+  const dnat = "nat OUTPUT -d 10.96.0.9/32 -j DNAT --to-destination 10.96.0.1";
+  assert.match(
+    ends([dnat, translated, refusal], { ...own, destination: ip("10.96.0.9") }).join(),
+    /answer is dropped by/,
+  );
+  const marked = "filter OUTPUT -p icmp -m connmark --mark 0x7 -j DROP";
+  const setMark = "mangle OUTPUT -j CONNMARK --set-xmark 0x7/0xffffffff";
+  assert.match(ends([marked, refusal], own).join(), /^refused/);
+  assert.match(ends([setMark, marked, refusal], own).join(), /answer is dropped by/);
+});
+
 test("a connection's mark is set, saved and restored by bits, in each spelling", () => {
   const mark = (rule: string, ...more: readonly string[]) => {
     const restore = "mangle FORWARD -j CONNMARK --restore-mark --nfmask 0xff --ctmask 0xff";

@@ -9,7 +9,7 @@ import type { IpAddress } from "../../net/ip.ts";
 import { protocolNameOfNumber } from "../../net/protocol.ts";
 import { isLocalQuestion } from "../facts.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
-import { type Packet, seenState } from "../packet.ts";
+import { knowsTranslation, type Packet, seenState } from "../packet.ts";
 import { fieldsQuestion, type Question, whichOf } from "../question.ts";
 import type { Pattern } from "../value.ts";
 import { answer, asked } from "./basic-match.ts";
@@ -111,9 +111,8 @@ function stateJudge({ states, negated }: KernelMatch<"conntrack" | "state">): Ju
       const state = seenState(packet);
       if (has(state.toUpperCase())) return answer(true, negated);
       // For later packets, it is not known whether the first one was translated.
-      if ((has("DNAT") || has("SNAT")) && (state === "established" || state === "related")) {
+      if ((has("DNAT") || has("SNAT")) && !knowsTranslation(packet))
         return asked("the connection is translated", negated);
-      }
       return answer((has("DNAT") && isDestinationTranslated) || (has("SNAT") && isSourceTranslated), negated);
     },
     asks: [],

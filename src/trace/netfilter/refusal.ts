@@ -3,7 +3,7 @@
  * sender waits as for a packet that was dropped.
  */
 import type { NodeFacts } from "../facts.ts";
-import { newPacket, type Packet } from "../packet.ts";
+import { hasConnection, newPacket, type Packet } from "../packet.ts";
 import type { ComparedField, Question } from "../question.ts";
 import type { WalkObserver } from "./observer.ts";
 import type { Fate, Outcome, WalkOptions } from "./tree.ts";
@@ -28,6 +28,7 @@ export function fateOfRefusal(
 /** @param refused as the rule met it. @param text what the rule answers, as its tool prints it. */
 function answerTo(refused: Packet, text: string, facts: NodeFacts): Packet {
   const { family, source, sourcePort, destination, destinationPort } = refused;
+  const { connectionMark, isDestinationTranslated, isSourceTranslated } = refused;
   const isReset = /reset/.test(text);
   const isOwn = facts.addressType(destination) === "local";
   const answer = newPacket({
@@ -39,10 +40,11 @@ function answerTo(refused: Packet, text: string, facts: NodeFacts): Packet {
     protocol: isReset ? "tcp" : family === "IPv4" ? "icmp" : "icmpv6",
     inInterface: "",
     origin: "this-node",
-    state: "related",
+    state: hasConnection(refused) ? "related" : "invalid",
   });
-  // It belongs to the refused connection: no nat chain is asked (nf_nat_core.c, nf_nat_inet_fn).
-  return { ...answer, isDestinationDecided: true, isSourceDecided: true };
+  // It belongs to the refused connection (nf_conntrack_attach): no nat chain is asked (nf_nat_core.c, nf_nat_inet_fn).
+  const decided = { isDestinationDecided: true, isSourceDecided: true, isRefusal: true };
+  return { ...answer, connectionMark, isDestinationTranslated, isSourceTranslated, ...decided };
 }
 
 const OPPOSITE: Readonly<Record<string, ComparedField>> = {

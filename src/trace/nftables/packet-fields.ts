@@ -1,7 +1,7 @@
 /** Reads a value from a packet, its connection or routing. Names are libnftables' (libnftables-json(5)). */
 import type { IpAddress } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
-import { ALL_BITS, type Flow, hasConnection, type Packet, seenState } from "../packet.ts";
+import { ALL_BITS, type Flow, hasConnection, knowsTranslation, type Packet, seenState } from "../packet.ts";
 import type { PacketField } from "../question.ts";
 import type { Parts } from "../value.ts";
 
@@ -112,13 +112,14 @@ export const OTHER_END = {
 export function connection(packet: Packet, key: string, text: string, isReply: boolean): Reading {
   const state = seenState(packet);
   const field = CONNECTION_FIELDS[key];
+  // It may be another's connection.
+  if (state === "related" && (field !== undefined || key === "direction")) return { kind: "unknown", what: text };
   if (field !== undefined) return isReply ? fieldOf(packet, OTHER_END[field], field) : fieldOf(packet.original, field);
   switch (key) {
     case "state":
       return value(state);
     case "status": {
-      // The first packet of the connection decided this, and the result is not known.
-      if (state === "established" || state === "related") return { kind: "unknown", what: text };
+      if (!knowsTranslation(packet)) return { kind: "unknown", what: text };
       const bits = [packet.isDestinationTranslated ? "dnat" : "", packet.isSourceTranslated ? "snat" : ""];
       return { kind: "value", parts: bits.filter((bit) => bit !== "") };
     }
