@@ -9,7 +9,6 @@ import { ObjectCache } from "../src/cluster/apiserver/watch/object-cache.ts";
 import { CLUSTER_RESOURCES, type WatchedResource } from "../src/cluster/apiserver/watch/resources.ts";
 import { followWatch } from "../src/cluster/apiserver/watch/watch-reader.ts";
 import type { ObjectKind } from "../src/cluster/object-source.ts";
-import { DeferredSink } from "../src/daemon/deferred-sink.ts";
 import { NO_CONNTRACK } from "../src/kernel/conntrack/conntrack.ts";
 import type { Nftables } from "../src/kernel/nftables/nftables.ts";
 import { createLogger } from "../src/logging/create-logger.ts";
@@ -84,14 +83,13 @@ export class ChangeCostSubject {
       clock: systemClock,
       log,
     });
-    this.#dispatcher = new DualStackDispatcher({ proxiers: [this.#proxier], nodeName: NODE_NAME, log });
-    const sink = new DeferredSink([]);
-    sink.attach(this.#dispatcher);
+    this.#dispatcher = new DualStackDispatcher({ nodeName: NODE_NAME, log });
+    this.#dispatcher.attach([this.#proxier]);
     const [services, endpointSlices] = CLUSTER_RESOURCES;
     this.#running.push(
-      this.#follow(services, new ObjectCache(services, sink, log), this.#services),
-      this.#follow(endpointSlices, new ObjectCache(endpointSlices, sink, log), this.#slices),
-      this.#dispatcher.run(this.#stop.signal),
+      this.#follow(services, new ObjectCache(services, this.#dispatcher, log), this.#services),
+      this.#follow(endpointSlices, new ObjectCache(endpointSlices, this.#dispatcher, log), this.#slices),
+      this.#proxier.run(this.#stop.signal),
     );
   }
 

@@ -7,7 +7,7 @@ import { systemClock } from "../async/clock.ts";
 import { createManifestsSource } from "../cluster/manifests/manifests-source.ts";
 import { ProxyHealth } from "../server/health/proxy-health.ts";
 import { memoryLog } from "../server/testing/memory-log.ts";
-import { DeferredSink } from "./deferred-sink.ts";
+import { DualStackDispatcher } from "../sync/dual-stack.ts";
 import { NodeManager } from "./node-manager.ts";
 import { nodeHealth } from "./run-proxy.ts";
 
@@ -30,7 +30,7 @@ async function isEligible(nodes: readonly object[], nodeName: string): Promise<b
     const onFatal = (error: Error) => assert.fail(error);
     const manager = new NodeManager({ nodeName, needsPodCIDRs: false, maxWaitMs: 0, clock: systemClock, log, onFatal });
     // Put together as in runProxy.
-    const sink = new DeferredSink([manager, nodeHealth(health, nodeName)]);
+    const sink = new DualStackDispatcher({ nodeName, nodeSinks: [manager, nodeHealth(health, nodeName)], log });
     const running = createManifestsSource({ dir, log }).run(sink, stop.signal);
     await manager.start(stop.signal);
     stop.abort();

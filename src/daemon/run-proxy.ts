@@ -34,7 +34,6 @@ import type { ServiceHealthPorts } from "../sync/observers.ts";
 import { Proxier } from "../sync/proxier.ts";
 import { connectCluster } from "./cluster-connection.ts";
 import type { Daemon, RunOptions } from "./daemon.ts";
-import { DeferredSink } from "./deferred-sink.ts";
 import { applyEngineOptions } from "./engine-options.ts";
 import { startServers } from "./http-servers.ts";
 import { collectWhenIdle } from "./idle-memory.ts";
@@ -51,8 +50,7 @@ import { type NodeSetup, setUpNode } from "./node-setup.ts";
  * changed.
  */
 export async function runProxy(options: RunOptions, signal: AbortSignal): Promise<void> {
-  const { config, log } = options;
-  const { configFile, configFileState } = options;
+  const { config, configFile, configFileState, log } = options;
   const watch = configFile === "" ? undefined : watchConfigFile(configFile, configFileState);
   const stop = new AbortController();
   const fatal = (error: Error): void => {
@@ -68,14 +66,15 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const clock = systemClock;
     const nodes = nodeManagerFor(options, nodeName, fatal);
     const health = new ProxyHealth({ clock, syncPeriodMs: config.syncPeriodMs });
-    const sink = new DeferredSink([nodes, nodeHealth(health, nodeName)], (service, problem) => {
+    const nodeSinks = [nodes, nodeHealth(health, nodeName)];
+    const onMisread = (service: string, problem: string) =>
       events.record(misreadAnnotation(nodeName, service, problem));
-    });
+    const dispatcher = new DualStackDispatcher({ nodeName, nodeSinks, onMisread, log });
     const metrics = createMetrics();
     const connection = { options, nodeName, gates, health, metrics, clock, log };
     const { source, events, removeStartupTaint } = await connectCluster(connection);
     const running = source
-      .run(sink, ended)
+      .run(dispatcher, ended)
       .catch((error: unknown) => fatal(error instanceof Error ? error : new Error(String(error))));
     // Meanwhile the lists are being fetched.
     const runtime = await mode.loadRuntime();
@@ -92,8 +91,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const servers = options.initOnly ? undefined : await startServers(daemon);
     const { beforeFirstSync, afterFirstSync } = modesReplacedBy(mode);
     const [facts] = await Promise.all([startNode(nodes, daemon), removeLeftovers(beforeFirstSync, options)]);
-    const onWaiting = (reason: string | undefined): void => health.setWaiting(reason);
-    await runtime.awaitHost?.({ config, clock, log, signal: ended, onWaiting });
+    await runtime.awaitHost?.({ config, clock, log, signal: ended, onWaiting: (reason) => health.setWaiting(reason) });
     const setup = await setUpNode(config, facts, { ...mode, ...runtime }, log);
     if (usesNetfilter(mode, config)) await kernel.tuneConntrack(config.conntrack, log);
     const conntrack = usesNetfilter(mode, config) ? kernel.openConntrack() : NO_CONNTRACK;
@@ -118,7 +116,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
       await Promise.all([removeStartupTaint(ended), removed]);
     });
     watch?.updated.then((message) => fatal(new Error(message)), fatal);
-    await serve(daemon, setup, proxiers, sink, conntrack);
+    await serve(daemon, setup, proxiers, dispatcher, conntrack);
     await openMode.close();
     await Promise.all(proxiers.map(({ serviceHealth }) => serviceHealth.close()));
     await servers?.closed;
@@ -341,22 +339,22 @@ async function serve(
   daemon: Daemon,
   setup: NodeSetup,
   proxiers: readonly ServedFamily[],
-  sink: DeferredSink,
+  dispatcher: DualStackDispatcher,
   conntrack: ConntrackTable,
 ): Promise<void> {
   const { options, ended, nodeName, events, log } = daemon;
   log.info("Version info", { version: options.version });
   log.info("Runtime settings", { node: process.version, execArgv: process.execArgv.join(" ") });
   const settingOomScore = applyOomScore(options.config.oomScoreAdj, { log });
-  const dispatcher = new DualStackDispatcher({ proxiers: proxiers.map(({ proxier }) => proxier), nodeName, log });
-  sink.attach(dispatcher);
+  dispatcher.attach(proxiers.map(({ proxier }) => proxier));
   events.record(nodeEvent(nodeName, "Normal", "Starting", startNote(options.config.mode)));
   const following = proxiers.map(({ followAddresses }) => followAddresses(ended));
   const inspecting = serveInspection(daemon, setup, proxiers, conntrack);
   const { countedServices, answerCheckPeriodMs } = options.config.connections;
   const isCounting = countedServices + answerCheckPeriodMs > 0;
   const counting = isCounting && (await import("./counted-connections.ts")).count(daemon, proxiers, conntrack);
-  await Promise.all([settingOomScore, dispatcher.run(ended), inspecting, counting, ...following]);
+  const running = proxiers.map(({ proxier }) => proxier.run(ended));
+  await Promise.all([settingOomScore, ...running, inspecting, counting, ...following]);
   await Promise.all(
     proxiers.map(async ({ backend, serviceHealth }) => {
       // The mode accepts no new connections while the last ones end: load balancers must not send any.

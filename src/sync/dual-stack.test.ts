@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { ObjectEvent } from "../cluster/object-source.ts";
 import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
 import type { IpFamily } from "../net/ip.ts";
-import { DualStackDispatcher, type ProxierSink } from "./dual-stack.ts";
+import { DualStackDispatcher, type NodeSink, type ProxierSink } from "./dual-stack.ts";
 import { RecordingLogger } from "./testing/recorders.ts";
 import { nodeRecord, serviceRecord, sliceRecord } from "./testing/records.ts";
 
@@ -40,14 +40,6 @@ class RecordingProxier implements ProxierSink {
     this.#add(`cidrs ${cidrs.join(",")}`);
   }
 
-  sync(): void {
-    this.#add("sync");
-  }
-
-  async run(): Promise<void> {
-    this.#add("run");
-  }
-
   #add(call: string): void {
     this.#calls.push(`${this.family} ${call}`);
   }
@@ -57,7 +49,8 @@ function setUp(families: readonly IpFamily[] = ["IPv4", "IPv6"]) {
   const calls: string[] = [];
   const log = new RecordingLogger();
   const proxiers = families.map((family) => new RecordingProxier(family, calls));
-  const dispatcher = new DualStackDispatcher({ proxiers, nodeName: "node", log });
+  const dispatcher = new DualStackDispatcher({ nodeName: "node", log });
+  dispatcher.attach(proxiers);
   /** Calls since the last look. */
   const take = (): string[] => calls.splice(0);
   return { dispatcher, log, take };
@@ -66,14 +59,12 @@ function setUp(families: readonly IpFamily[] = ["IPv4", "IPv6"]) {
 const slice = (addressType: EndpointSliceRecord["addressType"]) => sliceRecord("a", [], { addressType });
 
 describe("dual-stack dispatcher: reference node.md §11", () => {
-  it("hands services, synced notices, syncs and the loop to IPv4, then IPv6", async () => {
+  it("hands services and synced notices to IPv4, then IPv6", () => {
     const { dispatcher, take } = setUp();
     dispatcher.onEvent("services", { kind: "add", object: serviceRecord("a") });
     dispatcher.onSynced("services");
     dispatcher.onSynced("endpointSlices");
-    dispatcher.sync();
-    await dispatcher.run(new AbortController().signal);
-    const expected = ["add service a", "services synced", "slices synced", "sync", "run"];
+    const expected = ["add service a", "services synced", "slices synced"];
     assert.deepEqual(
       take(),
       expected.flatMap((call) => [`IPv4 ${call}`, `IPv6 ${call}`]),
@@ -161,5 +152,59 @@ describe("dual-stack dispatcher: ServiceCIDRs (services.md §1)", () => {
     dispatcher.onEvent("serviceCIDRs", { kind: "add", object: { name: "b", cidrs } });
     dispatcher.onEvent("serviceCIDRs", { kind: "delete", object: { name: "a", cidrs } });
     assert.deepEqual(new Set(take()), new Set(["IPv4 cidrs 10.96.0.0/12"]));
+  });
+});
+
+describe("dual-stack dispatcher: until there are proxiers", () => {
+  function beforeProxiers() {
+    const seen: string[] = [];
+    const early: NodeSink = {
+      onEvent: (event) => void seen.push(`early ${event.kind} ${event.object.name}`),
+      onSynced: () => void seen.push("early synced"),
+    };
+    const dispatcher = new DualStackDispatcher({ nodeName: "node", nodeSinks: [early], log: new RecordingLogger() });
+    const attach = (): void => dispatcher.attach([new RecordingProxier("IPv4", seen)]);
+    return { dispatcher, attach, take: (): string[] => seen.splice(0) };
+  }
+  const node = nodeRecord("node", { zone: "x" });
+
+  it("nodes go through at once; the rest is handed over when there is a receiver, nodes first", () => {
+    const { dispatcher, attach, take } = beforeProxiers();
+    dispatcher.onEvent("services", { kind: "add", object: serviceRecord("a") });
+    dispatcher.onEvent("serviceCIDRs", { kind: "add", object: { name: "c", cidrs: ["10.96.0.0/12"] } });
+    dispatcher.onEvent("nodes", { kind: "add", object: node });
+    dispatcher.onSynced("services");
+    dispatcher.onSynced("nodes");
+    assert.deepEqual(take(), ["early add node", "early synced"]);
+    attach();
+    assert.deepEqual(take(), [
+      'IPv4 zone "x"',
+      "IPv4 cidrs 10.96.0.0/12",
+      "IPv4 add service a",
+      "IPv4 services synced",
+    ]);
+  });
+
+  it("what changes before there is a receiver is handed over as it is then", () => {
+    const { dispatcher, attach, take } = beforeProxiers();
+    const [service, other] = [serviceRecord("a"), serviceRecord("other")];
+    dispatcher.onEvent("services", { kind: "add", object: service });
+    dispatcher.onEvent("services", { kind: "add", object: other });
+    dispatcher.onEvent("services", { kind: "update", old: service, object: service });
+    dispatcher.onEvent("services", { kind: "delete", object: other });
+    dispatcher.onEvent("nodes", { kind: "add", object: node });
+    dispatcher.onEvent("nodes", { kind: "delete", object: node });
+    take();
+    attach();
+    assert.deepEqual(take(), ["IPv4 add service a"]);
+  });
+
+  it("afterwards everything goes through at once, nodes to both", () => {
+    const { dispatcher, attach, take } = beforeProxiers();
+    attach();
+    dispatcher.onEvent("services", { kind: "delete", object: serviceRecord("a") });
+    dispatcher.onEvent("nodes", { kind: "update", old: node, object: node });
+    dispatcher.onSynced("endpointSlices");
+    assert.deepEqual(take(), ["IPv4 delete service a", "early update node", 'IPv4 zone "x"', "IPv4 slices synced"]);
   });
 });

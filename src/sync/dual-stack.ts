@@ -1,12 +1,14 @@
 /**
  * Distributes the events of a source to the proxiers of one or two families: reference node.md §11, with the topology
- * filter of §8.5 and the ServiceCIDR bookkeeping of §1.
+ * filter of §8.5 and the ServiceCIDR bookkeeping of §1. Until there are proxiers it holds back what they will get: the state, not the
+ * events, so that it does not grow while it waits.
  */
 import type { ObjectEvent, ObjectKind, ObjectKinds, ObjectSink } from "../cluster/object-source.ts";
 import {
   type EndpointSliceRecord,
   type NodeRecord,
   objectKeyText,
+  recordKey,
   type ServiceCidrRecord,
   type ServiceRecord,
 } from "../cluster/objects.ts";
@@ -22,18 +24,17 @@ export interface ProxierSink {
   onEndpointSlicesSynced(): void;
   onZone(zone: string | undefined): void;
   onServiceCIDRs(cidrs: readonly string[]): void;
-  sync(): void;
-  run(signal: AbortSignal): Promise<void>;
 }
 
-/** Also receives events about this node: the node manager, or the health server. */
+/** Receives Node objects from the start, which decide how the proxiers are built: the node manager, or the health server. */
 export type NodeSink = KindSink<NodeRecord>;
 
 interface DualStackOptions {
-  /** One or two, IPv4 first. */
-  readonly proxiers: readonly ProxierSink[];
-  /** Events of other nodes are dropped. */
+  /** Proxiers get no events of other nodes. */
   readonly nodeName: string;
+  /** @default none */
+  readonly nodeSinks?: readonly NodeSink[];
+  readonly onMisread?: NonNullable<ObjectSink["onMisread"]>;
   readonly log: Logger;
 }
 
@@ -43,24 +44,33 @@ interface KindSink<T> {
   onSynced(): void;
 }
 
+/** Delivery order: first what decides how the rest is read. */
+const KINDS: readonly ObjectKind[] = ["nodes", "serviceCIDRs", "services", "endpointSlices"];
+
 export class DualStackDispatcher implements ObjectSink {
+  readonly onMisread: NonNullable<ObjectSink["onMisread"]>;
   readonly #options: DualStackOptions;
+  /** Empty until they are attached. */
+  #proxiers: readonly ProxierSink[] = [];
+  /** By kind, what is held back: by name, how to deliver the object. */
+  readonly #held = new Map(KINDS.map((kind) => [kind, new Map<string, () => void>()]));
+  readonly #synced = new Set<ObjectKind>();
   readonly #cidrsByName = new Map<string, readonly string[]>();
   #zone: string | undefined;
 
   readonly #kinds: { readonly [K in ObjectKind]: KindSink<ObjectKinds[K]> } = {
     services: {
       onEvent: (event) => {
-        for (const proxier of this.#options.proxiers) proxier.onService(event);
+        for (const proxier of this.#proxiers) proxier.onService(event);
       },
       onSynced: () => {
-        for (const proxier of this.#options.proxiers) proxier.onServicesSynced();
+        for (const proxier of this.#proxiers) proxier.onServicesSynced();
       },
     },
     endpointSlices: {
       onEvent: (event) => this.#onEndpointSlice(event),
       onSynced: () => {
-        for (const proxier of this.#options.proxiers) proxier.onEndpointSlicesSynced();
+        for (const proxier of this.#proxiers) proxier.onEndpointSlicesSynced();
       },
     },
     // The first event already gives the zone.
@@ -70,24 +80,39 @@ export class DualStackDispatcher implements ObjectSink {
 
   constructor(options: DualStackOptions) {
     this.#options = options;
+    this.onMisread = options.onMisread ?? (() => {});
   }
 
   onEvent<K extends ObjectKind>(kind: K, event: ObjectEvent<ObjectKinds[K]>): void {
-    this.#kinds[kind].onEvent(event);
+    if (kind === "nodes") {
+      const nodeEvent = event as ObjectEvent<ObjectKinds["nodes"]>; // K is "nodes" here
+      for (const sink of this.#options.nodeSinks ?? []) sink.onEvent(nodeEvent);
+    }
+    if (this.#held.size > 0) this.#hold(kind, event);
+    else this.#kinds[kind].onEvent(event);
+  }
+
+  #hold<K extends ObjectKind>(kind: K, { kind: change, object }: ObjectEvent<ObjectKinds[K]>): void {
+    const key = recordKey(object);
+    const held = this.#held.get(kind);
+    if (change === "delete") held?.delete(key);
+    else held?.set(key, () => this.#kinds[kind].onEvent({ kind: "add", object }));
   }
 
   onSynced(kind: ObjectKind): void {
-    this.#kinds[kind].onSynced();
+    if (kind === "nodes") for (const sink of this.#options.nodeSinks ?? []) sink.onSynced();
+    if (this.#held.size > 0) this.#synced.add(kind);
+    else this.#kinds[kind].onSynced();
   }
 
-  /** Queues a sync of every family. */
-  sync(): void {
-    for (const proxier of this.#options.proxiers) proxier.sync();
-  }
-
-  /** Runs all proxiers until the signal aborts. */
-  async run(signal: AbortSignal): Promise<void> {
-    await Promise.all(this.#options.proxiers.map((proxier) => proxier.run(signal)));
+  /** Delivers every existing object as an addition, and from then on each event as it comes. Call once. @param proxiers IPv4 first. */
+  attach(proxiers: readonly ProxierSink[]): void {
+    this.#proxiers = proxiers;
+    for (const kind of KINDS) {
+      for (const deliver of this.#held.get(kind)?.values() ?? []) deliver();
+      if (this.#synced.has(kind)) this.#kinds[kind].onSynced();
+    }
+    this.#held.clear();
   }
 
   /** Slices of a family without a proxier are ignored. */
@@ -95,7 +120,7 @@ export class DualStackDispatcher implements ObjectSink {
     const { addressType } = event.object;
     // The API never changes the address type of a slice, but editing a manifest can: then both families must be told.
     const oldType = event.kind === "update" ? event.old.addressType : addressType;
-    for (const proxier of this.#options.proxiers) {
+    for (const proxier of this.#proxiers) {
       if (proxier.family === addressType || proxier.family === oldType) proxier.onEndpointSlice(event);
     }
     if (addressType === "FQDN" && event.kind !== "delete") {
@@ -108,7 +133,7 @@ export class DualStackDispatcher implements ObjectSink {
     if (event.object.name !== this.#options.nodeName) return;
     if (event.kind === "delete" || event.object.zone === this.#zone) return;
     this.#zone = event.object.zone;
-    for (const proxier of this.#options.proxiers) proxier.onZone(this.#zone);
+    for (const proxier of this.#proxiers) proxier.onZone(this.#zone);
   }
 
   #onServiceCIDR(event: ObjectEvent<ServiceCidrRecord>): void {
@@ -119,6 +144,6 @@ export class DualStackDispatcher implements ObjectSink {
 
   #tellServiceCIDRs(): void {
     const cidrs = [...new Set([...this.#cidrsByName.values()].flat())].sort();
-    for (const proxier of this.#options.proxiers) proxier.onServiceCIDRs(cidrs);
+    for (const proxier of this.#proxiers) proxier.onServiceCIDRs(cidrs);
   }
 }
