@@ -156,6 +156,8 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     await page.until("document.activeElement.id === 'search'");
     await page.type("web/");
     await page.until("location.hash === '#/services?search=web%2F'");
+    // The first answer brings the namespaces.
+    await page.until("document.querySelector('#namespace option[value=office]')");
     await page.evaluate(
       "const q = document.querySelector('#search'); q.value = 'http'; q.dispatchEvent(new Event('input'))",
     );
