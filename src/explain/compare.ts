@@ -1,8 +1,7 @@
 /** What differs for clients between two explanations of one service port: for `--what-if` and `diff`. */
 
 import type { Encounter, ExplainedEndpoint, ExplainedFrontend, PortExplanation } from "./explanation.ts";
-import { frontendTitle } from "./text.ts";
-import { encounterWords, POSITION_WORDS, shareText } from "./words.ts";
+import { encounterWords, frontendTitle, POSITION_WORDS, shareText } from "./words.ts";
 
 /** One change, in words. */
 export interface ClientChange {

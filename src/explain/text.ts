@@ -1,7 +1,6 @@
 /** An explanation for people: sentences and small tables, safe for a terminal. */
 
 import { factsText } from "../dataplane/socket-words.ts";
-import { joinHostPort } from "../net/ip.ts";
 import {
   type Encounter,
   type ExplainedEndpoint,
@@ -12,7 +11,7 @@ import {
 } from "./explanation.ts";
 import { safe } from "./safe-text.ts";
 import { tableText } from "./table.ts";
-import { encounterWords, KIND_WORDS, POSITION_WORDS, shareText } from "./words.ts";
+import { encounterWords, frontendTitle, POSITION_WORDS, shareText } from "./words.ts";
 
 export interface TextOptions {
   /** The width of the terminal, in characters. @default no limit */
@@ -58,12 +57,6 @@ export function sentenceText(sentence: string, indent: string, width: number | u
 
 function section(title: string, body: string): string {
   return body === "" ? "" : `${title}\n${body}`;
-}
-
-/** `cluster IP 10.96.0.10:80`, `node port 30080`. */
-export function frontendTitle({ kind, address, port }: Pick<ExplainedFrontend, "kind" | "address" | "port">): string {
-  if (address === null) return `${KIND_WORDS[kind]} ${port}`;
-  return `${KIND_WORDS[kind]} ${joinHostPort(address, port)}`;
 }
 
 /** Groups frontends at which clients meet the same. */

@@ -1,7 +1,8 @@
 /** The sentences of explanations. */
 import type { EndpointReason, IgnoredHints, TopologyReason } from "../model/endpoint-reasons.ts";
 import type { FrontendKind } from "../model/frontend.ts";
-import type { Encounter, Position, ReachReason } from "./explanation.ts";
+import { joinHostPort } from "../net/ip.ts";
+import type { Encounter, ExplainedFrontend, Position, ReachReason } from "./explanation.ts";
 
 /** The kinds of frontends as Kubernetes calls them. */
 export const KIND_WORDS: Readonly<Record<FrontendKind, string>> = {
@@ -10,6 +11,12 @@ export const KIND_WORDS: Readonly<Record<FrontendKind, string>> = {
   "load-balancer": "load balancer",
   "node-port": "node port",
 };
+
+/** `cluster IP 10.96.0.10:80`, `node port 30080`. */
+export function frontendTitle({ kind, address, port }: Pick<ExplainedFrontend, "kind" | "address" | "port">): string {
+  if (address === null) return `${KIND_WORDS[kind]} ${port}`;
+  return `${KIND_WORDS[kind]} ${joinHostPort(address, port)}`;
+}
 
 export const POSITION_WORDS: Readonly<Record<Position, string>> = {
   pod: "a pod here",

@@ -3,7 +3,6 @@
 import type { StatusReport } from "../daemon/inspect-report.ts";
 import type { CauseWords } from "../daemon/sync-words.ts";
 import type { PortExplanation } from "../explain/explanation.ts";
-import type { Picture } from "../explain/picture.ts";
 import type { LoggedProblem } from "../logging/problem-memory.ts";
 import type { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { SyncRecord } from "../sync/journal/sync-record.ts";
@@ -90,13 +89,12 @@ export interface ServiceFamilyRow {
   readonly nodePort: number;
   readonly endpoints: number;
   readonly used: number;
-  readonly trouble: string | null;
 }
 
 /** `/api/service` */
 export interface ServiceAnswer {
   readonly key: string;
-  readonly families: readonly { readonly explanation: PortExplanation; readonly picture: Picture }[];
+  readonly families: readonly { readonly explanation: PortExplanation }[];
 }
 
 /** `/api/connections` */

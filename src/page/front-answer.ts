@@ -2,11 +2,9 @@
 import { sortedKeys } from "../async/sorted-keys.ts";
 import { giveTurn, isTurnDue } from "../async/turns.ts";
 import type { LiveDaemon, LiveFamily } from "../daemon/inspect-report.ts";
-import { modeNamed } from "../dataplane/registry.ts";
-import { explainPort } from "../explain/explain-port.ts";
-import { clientFactsOf, ownersIn } from "../explain/explained-cluster.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
 import type { FrontAnswer, WrongService } from "./answers.ts";
+import { explainLive } from "./service-answer.ts";
 import { type FamilyPort, familiesOf, gradeOf } from "./service-table.ts";
 
 /** More are counted, and listed by the service table. */
@@ -63,12 +61,7 @@ async function whyOf(
 ): Promise<string> {
   const [family, port] = families.find((one) => gradeOf(daemon, [one]) !== 0) ?? families[0] ?? [];
   if (family === undefined || port === undefined) return "";
-  const node = await viewOf(family);
-  const inspection = await modeNamed(daemon.config.mode).loadInspection();
-  const { config, podCIDRs } = daemon;
-  const here = { node, config, inspection, clients: clientFactsOf(node, podCIDRs, []), ownerOf: ownersIn(node) };
-  const objects = { service: undefined, slices: family.state.slicesOf(port.name.service) };
-  const { causes } = explainPort(here, port, objects, { walk: () => [], detecting: undefined });
+  const { causes } = await explainLive(daemon, family, await viewOf(family), port, () => []);
   const isEvery = families.every((one) => gradeOf(daemon, [one]) !== 0);
   return `${isEvery ? "" : `${family.family}: `}${causes.join(" ")}`;
 }

@@ -1,10 +1,9 @@
 /** Explains one service port of a running daemon, from what the daemon serves at this moment. */
-import type { LiveDaemon } from "../daemon/inspect-report.ts";
+import type { LiveDaemon, LiveFamily } from "../daemon/inspect-report.ts";
 import { modeNamed } from "../dataplane/registry.ts";
-import { type ExplainedNode, explainPort } from "../explain/explain-port.ts";
+import { explainPort, type Walks } from "../explain/explain-port.ts";
 import { clientFactsOf, ownersIn } from "../explain/explained-cluster.ts";
 import type { PortExplanation } from "../explain/explanation.ts";
-import { pictureOf } from "../explain/picture.ts";
 import { walkOf } from "../explain/planned-rules.ts";
 import type { withTraffic } from "../explain/traffic.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
@@ -23,11 +22,9 @@ export type AddTraffic = typeof withTraffic;
 export async function serviceAnswer(
   daemon: LiveDaemon,
   key: string,
-  viewOf: (family: LiveDaemon["families"][number]) => Promise<OfflineNode>,
+  viewOf: (family: LiveFamily) => Promise<OfflineNode>,
   addTraffic?: AddTraffic,
 ): Promise<ServiceAnswer | undefined> {
-  const { loadInspection } = modeNamed(daemon.config.mode);
-  const inspection = await loadInspection();
   const explanations: PortExplanation[] = [];
   for (const family of daemon.families) {
     if (!family.state.services.has(key)) continue;
@@ -35,23 +32,29 @@ export async function serviceAnswer(
     // The service port may have gone while the addresses were read.
     const port = family.state.services.get(key);
     if (port === undefined) continue;
-    const here: ExplainedNode = {
-      node,
-      config: daemon.config,
-      inspection,
-      clients: clientFactsOf(node, daemon.podCIDRs, []),
-      ownerOf: ownersIn(node),
-    };
-    const objects = { service: undefined, slices: family.state.slicesOf(port.name.service) };
     const walk = await walkOf(neighboursOf(port, node), daemon.config);
-    explanations.push({ ...explainPort(here, port, objects, { walk, detecting: undefined }), type: typeOf(port) });
+    explanations.push(await explainLive(daemon, family, node, port, walk));
   }
   if (explanations.length === 0) return undefined;
-  const counted = addTraffic === undefined ? explanations : await addTraffic(inspection, explanations, daemon.config);
-  const families = counted
-    .map((one) => (addTraffic === undefined ? one : withCarried(one, daemon, key)))
-    .map((explanation) => ({ explanation, picture: pictureOf(explanation, explanation.family) }));
-  return { key, families };
+  const { config } = daemon;
+  const inspection = await modeNamed(config.mode).loadInspection();
+  const counted = await addTraffic?.(inspection, explanations, config);
+  const known = counted?.map((one) => withCarried(one, daemon, key)) ?? explanations;
+  return { key, families: known.map((explanation) => ({ explanation })) };
+}
+
+/** @param walk sends packets through the plan. */
+export async function explainLive(
+  { config, podCIDRs }: LiveDaemon,
+  { state }: LiveFamily,
+  node: OfflineNode,
+  port: ServicePort,
+  walk: Walks["walk"],
+): Promise<PortExplanation> {
+  const inspection = await modeNamed(config.mode).loadInspection();
+  const here = { node, config, inspection, clients: clientFactsOf(node, podCIDRs, []), ownerOf: ownersIn(node) };
+  const objects = { service: undefined, slices: state.slicesOf(port.name.service) };
+  return { ...explainPort(here, port, objects, { walk, detecting: undefined }), type: typeOf(port) };
 }
 
 /**

@@ -104,47 +104,30 @@ function rowOf(
   const [first] = families;
   if (first === undefined) return undefined;
   const { name, protocol } = first[1];
-  const rows = families.map(([family, port]) => familyRow(daemon, family, port));
+  const routed = families.map((one) => ({ ...routingOf(daemon, one), row: one }));
   const trouble = refused.has(name.text)
     ? "refused by the kernel"
-    : (rows.find((row) => row.trouble !== null)?.trouble ?? null);
+    : (routed.find((one) => one.trouble !== null)?.trouble ?? null);
+  const rows = routed.map(({ endpoints, used, row: [{ family }, port] }): ServiceFamilyRow => {
+    const { clusterIP, externalIPs, loadBalancerVIPs, nodePort, port: number } = port;
+    const others = [...externalIPs, ...loadBalancerVIPs].map((address) => joinHostPort(address, number));
+    return { family, clusterIP: joinHostPort(clusterIP, number), others, nodePort, endpoints, used };
+  });
   return { key, service: name.service, portName: name.port, protocol, families: rows, trouble };
 }
 
 /** Whether clients get an answer: 0 all, 1 some, 2 none. A port that both families serve answers some if one does. */
 export function gradeOf(daemon: LiveDaemon, families: readonly FamilyPort[]): 0 | 1 | 2 {
-  const grades = families.map(([family, port]) => {
-    const { categories, lacksLocal } = routingOf(daemon, family, port);
-    if (!categories.hasAny || lacksLocal.internal) return 2;
-    return lacksLocal.external && port.isExternallyAccessible ? 1 : 0;
-  });
+  const grades = families.map((one) => routingOf(daemon, one).grade);
   return grades.every((grade) => grade === 2) ? 2 : grades.some((grade) => grade > 0) ? 1 : 0;
 }
 
-function routingOf(daemon: LiveDaemon, { state }: LiveFamily, port: ServicePort) {
-  return routeServicePort(port, state.endpoints.get(port.name.key) ?? [], {
-    nodeName: daemon.node,
-    zone: daemon.zone(),
-  });
-}
-
-function familyRow(daemon: LiveDaemon, live: LiveFamily, port: ServicePort): ServiceFamilyRow {
-  const { family, state } = live;
+function routingOf({ node, zone }: LiveDaemon, [{ state }, port]: FamilyPort) {
   const all = state.endpoints.get(port.name.key) ?? [];
-  const { categories, lacksLocal } = routingOf(daemon, live, port);
+  const { categories, lacksLocal } = routeServicePort(port, all, { nodeName: node, zone: zone() });
   const { hasAny, reachable } = categories;
   const { internal, external } = lacksLocal;
-  return {
-    family,
-    clusterIP: joinHostPort(port.clusterIP, port.port),
-    others: [...port.externalIPs, ...port.loadBalancerVIPs].map((address) => joinHostPort(address, port.port)),
-    nodePort: port.nodePort,
-    endpoints: all.length,
-    used: reachable.length,
-    trouble: !hasAny
-      ? "no usable endpoint"
-      : internal || (external && port.isExternallyAccessible)
-        ? "no local endpoint"
-        : null,
-  };
+  const grade = !hasAny || internal ? 2 : external && port.isExternallyAccessible ? 1 : 0;
+  const trouble = !hasAny ? "no usable endpoint" : grade > 0 ? "no local endpoint" : null;
+  return { endpoints: all.length, used: reachable.length, grade, trouble };
 }

@@ -1,4 +1,4 @@
-/** The sentence with which the page's view of a Service begins. */
+/** The sentence with which the page's view of a Service begins, and its picture. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Encounter, ExplainedFrontend } from "../../src/explain/explanation.ts";
@@ -48,4 +48,71 @@ test("a Service's verdict counts who may ask where, and never calls lost answers
   // What belongs to another Service is not asked of this one.
   const others = family({ kind: "cluster-ip", clients: here }, { kind: "external-ip", clients: [], owner: "a/b:c" });
   assert.equal(verdictOf([others]).kind, "good");
+});
+
+/** An endpoint's use by a policy. */
+const use = (used: boolean, share: number) => ({ used, share, why: used ? "ready" : "not local" });
+
+function pictured(count: number) {
+  const endpoints = Array.from({ length: count }, (_, index) => ({
+    ...{ address: `10.180.0.${index}:8080`, pod: null, node: index < 2 ? "node-a" : "node-b", state: "ready" },
+    ...{ cluster: use(true, 1 / count), local: use(index < 2, index < 2 ? 0.5 : 0) },
+  }));
+  const clients = [
+    { position: "pod", outcome: "answered", endpoints: "all" },
+    { position: "outside", outcome: "answered", endpoints: "local" },
+  ];
+  const frontends = [{ kind: "node-port", address: null, port: 30080, fate: "serve", clients, open: 3, counted: null }];
+  return {
+    servicePort: "shop/web:http",
+    protocol: "TCP",
+    node: "node-a",
+    mode: "nftables",
+    family: "IPv4",
+    endpoints,
+    frontends,
+  };
+}
+
+interface Drawn {
+  readonly boxes: readonly { readonly title: string; readonly note: string }[];
+  readonly arrows: readonly {
+    readonly from: { title: string };
+    readonly to: { title: string };
+    readonly label: string;
+  }[];
+}
+
+test("a Service's picture: frontends, policies, and endpoints by their shares; beyond twenty, nodes by theirs", async () => {
+  const { servicePicture } = (await import(new URL("service-picture.ts", MODULE).href)) as {
+    servicePicture(explained: object): Drawn;
+  };
+  const few = servicePicture(pictured(3));
+  assert.deepEqual(
+    few.boxes.map(({ title, note }) => `${title}: ${note}`),
+    [
+      "node port 30080: 3 open",
+      "Cluster policy: 3 of 3 endpoints",
+      "Local policy: 2 of 3 endpoints",
+      "10.180.0.0:8080: node-a, ready",
+      "10.180.0.1:8080: node-a, ready",
+      "10.180.0.2:8080: node-b, ready",
+    ],
+  );
+  const arrows = ({ arrows: all }: Drawn) => all.map(({ from, to, label }) => `${from.title} > ${to.title} ${label}`);
+  assert.deepEqual(arrows(few).slice(0, 4), [
+    "node port 30080 > Cluster policy pod",
+    "node port 30080 > Local policy outside",
+    ...["Cluster policy > 10.180.0.0:8080 33.3 %", "Local policy > 10.180.0.0:8080 50 %"],
+  ]);
+  const many = servicePicture(pictured(40));
+  assert.deepEqual(
+    many.boxes.slice(3).map(({ title, note }) => `${title}: ${note}`),
+    ["node-b: 38 endpoints, all used", "node-a: 2 endpoints, all used"],
+  );
+  // No client of the Local policy reaches another node.
+  assert.deepEqual(arrows(many).slice(2), [
+    "Cluster policy > node-b 95 %",
+    ...["Cluster policy > node-a 5 %", "Local policy > node-a 100 %"],
+  ]);
 });

@@ -1,4 +1,5 @@
 /** Pictures of numbers, as SVG: they take the page's colours, print, and each has a table behind it. */
+import { isRepair } from "../../sync/journal/sync-record.ts";
 import type { FrontAnswer, ToldSync } from "../answers.ts";
 import { type Children, html, msText, tableOf, timeText, urlOf } from "./ui.ts";
 
@@ -35,9 +36,8 @@ function decades(values: readonly number[]): readonly [low: number, high: number
 
 export const totalOf = ({ stages: { waiting, model, rules, after } }: ToldSync): number =>
   waiting + model + rules + after;
-export const isRepair = ({ causes }: ToldSync): boolean => causes.some(({ kind }) => kind === "repair");
-const outcomeOf = (sync: ToldSync): string =>
-  sync.result === "done" ? (isRepair(sync) ? "repaired" : "done") : sync.result;
+export const outcomeOf = (sync: ToldSync): string =>
+  sync.result === "done" && isRepair(sync) ? "repaired" : sync.result;
 
 /** Time × milliseconds. @param syncs newest first. */
 export function timeline(syncs: readonly ToldSync[]) {

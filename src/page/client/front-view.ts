@@ -30,10 +30,7 @@ export function FrontView({ state }: ViewProps) {
     <h1 class=${`verdict ${gradeOf(answer, troubles)}`}>${verdictOf(answer, troubles)}</h1>
     ${loading}
     <p class="facts">${lookedAt(answer, known)}</p>
-    <dl class="tiles">${tilesOf(answer, known, state).map(
-      ({ name, number, note, kind = "" }) =>
-        html`<div class=${kind}><dt>${name}</dt><dd><strong>${number}</strong><span>${note}</span></dd></div>`,
-    )}</dl>
+    <dl class="tiles">${tilesOf(answer, known, state)}</dl>
     ${troubles.length > 0 && html`<h2>What is wrong</h2><ul class="wrong">${troubles}</ul>`}
     ${
       answer.total > 0 &&
@@ -82,63 +79,48 @@ function lookedAt({ total }: FrontAnswer, { answer: { status, lately } }: Known)
   return `Looked at: the endpoints of ${numbered(total, "Service")} (${numbered(ports, "port")}), what the kernel has refused, connection tracking, the API server, and all syncs since ${timeText(lately.sinceMs)}. Endpoints count as they are reported; nothing is sent to them.`;
 }
 
-interface Tile {
-  readonly name: string;
-  readonly number: Children;
-  readonly note: Children;
-  readonly kind?: "good" | "warn" | "bad";
-}
+/** A number, what it counts, and a note. */
+const tile = (name: string, number: Children, note: Children, kind = "") =>
+  html`<div class=${kind}><dt>${name}</dt><dd><strong>${number}</strong><span>${note}</span></dd></div>`;
 
 /** A number that is not known is a dash with its reason. */
-function tilesOf({ total, silent, partly }: FrontAnswer, { answer, syncs, takenMs }: Known, state: State): Tile[] {
+function tilesOf({ total, silent, partly }: FrontAnswer, { answer, syncs, takenMs }: Known, { heardMs }: State) {
   const { status, lately, nowMs } = answer;
   const { connectionTracking: tracking, families } = status;
-  const sinceTaken = Date.now() - takenMs;
   const [last] = syncs;
-  const fill = tracking === undefined || tracking.max === 0 ? undefined : tracking.entries / tracking.max;
   const isWholeDay = nowMs - lately.sinceMs >= 86_399_000;
-  const heardMs = state.heardMs;
+  const ofAll = `of ${total.toLocaleString("en")}${partly > 0 ? `; ${partly} more for some clients` : ""}`;
+  const lately24 = isWholeDay ? "in 24 h" : `since ${timeText(lately.sinceMs)}, when it started`;
   return [
-    {
-      name: "Services without an answer",
-      number: silent,
-      note: `of ${total.toLocaleString("en")}${partly > 0 ? `; ${partly} more for some clients` : ""}`,
-      kind: silent > 0 ? "bad" : partly > 0 ? "warn" : "good",
-    },
+    tile("Services without an answer", silent, ofAll, silent > 0 ? "bad" : partly > 0 ? "warn" : "good"),
     last === undefined
-      ? {
-          name: "Last change",
-          number: "–",
-          note: families.some(({ isSyncing }) => isSyncing) ? "the first sync runs" : "no sync yet",
-        }
-      : {
-          name: "Last change",
-          number: ageText(nowMs - last.endedMs + sinceTaken),
-          note: html`ago, took <a href=${urlOf("syncs", { sync: `${last.number}` })}>${msText(totalOf(last))} ms</a>`,
-        },
-    fill === undefined
-      ? {
-          name: "Connection tracking",
-          number: "–",
-          note:
-            tracking === undefined ? "the kernel does not say" : `${tracking.entries} entries; the limit is not known`,
-        }
-      : {
-          name: "Connection tracking",
-          number: `${Math.floor(fill * 100)} %`,
-          note: html`<meter min="0" max="1" high="0.9" value=${fill} aria-hidden="true" /> ${tracking?.entries.toLocaleString("en")} of ${tracking?.max.toLocaleString("en")}`,
-          kind: fill >= 0.9 ? "bad" : "good",
-        },
-    {
-      name: "Repairs and refusals",
-      number: `${lately.repairs} · ${lately.refusals}`,
-      note: isWholeDay ? "in 24 h" : `since ${timeText(lately.sinceMs)}, when it started`,
-      kind: lately.refusals > 0 ? "bad" : lately.repairs > 0 ? "warn" : "good",
-    },
+      ? tile("Last change", "–", families.some(({ isSyncing }) => isSyncing) ? "the first sync runs" : "no sync yet")
+      : tile(
+          "Last change",
+          ageText(nowMs - last.endedMs + Date.now() - takenMs),
+          html`ago, took <a href=${urlOf("syncs", { sync: `${last.number}` })}>${msText(totalOf(last))} ms</a>`,
+        ),
+    trackingTile(tracking),
+    tile(
+      "Repairs and refusals",
+      `${lately.repairs} · ${lately.refusals}`,
+      lately24,
+      lately.refusals > 0 ? "bad" : lately.repairs > 0 ? "warn" : "good",
+    ),
     heardMs === undefined
-      ? { name: "API server", number: "–", note: "none is asked: objects come from files" }
-      : { name: "API server heard", number: ageText(heardMs), note: "ago, about the quietest resource" },
+      ? tile("API server", "–", "none is asked: objects come from files")
+      : tile("API server heard", ageText(heardMs), "ago, about the quietest resource"),
   ];
+}
+
+function trackingTile(tracking: Known["answer"]["status"]["connectionTracking"]) {
+  const name = "Connection tracking";
+  if (tracking === undefined) return tile(name, "–", "the kernel does not say");
+  const { entries, max } = tracking;
+  if (max === 0) return tile(name, "–", `${entries} entries; the limit is not known`);
+  const fill = entries / max;
+  const note = html`<meter min="0" max="1" high="0.9" value=${fill} aria-hidden="true" /> ${entries.toLocaleString("en")} of ${max.toLocaleString("en")}`;
+  return tile(name, `${Math.floor(fill * 100)} %`, note, fill >= 0.9 ? "bad" : "good");
 }
 
 /** One square a Service, drawn as a few paths however many there are; the arrow keys move from one to the next. */

@@ -1,6 +1,25 @@
-/** The picture of a service port: frontends, policies, endpoints, and the arrows between them. */
-import type { Arrow, Box, Picture } from "../../explain/picture.ts";
+/** Pictures of boxes in three columns, and arrows between them. */
 import { html } from "./ui.ts";
+
+/** A box with two lines of text. */
+export interface Box {
+  readonly title: string;
+  readonly note: string;
+  readonly column: 0 | 1 | 2;
+  readonly isUsed: boolean;
+}
+
+export interface Arrow {
+  readonly from: Box;
+  readonly to: Box;
+  readonly label: string;
+}
+
+export interface Picture {
+  readonly title: string;
+  readonly boxes: readonly Box[];
+  readonly arrows: readonly Arrow[];
+}
 
 const BOX = { width: 236, height: 44, gapX: 150, gapY: 12 } as const;
 /** The distance between arrows to the same box, if there is room. */
@@ -19,13 +38,13 @@ export function pictureOf({ boxes, arrows, title }: Picture) {
   const columns = [0, 1, 2].map((column) => boxes.filter((box) => box.column === column));
   const rows = Math.min(MAX_ROWS + 1, Math.max(...columns.map(({ length }) => length)));
   const height = rows * (BOX.height + BOX.gapY) + 2 * MARGIN;
-  const places = new Map<string, Place>();
+  const places = new Map<Box, Place>();
   for (const [column, own] of columns.entries()) {
     const x = MARGIN + column * (BOX.width + BOX.gapX);
     // Centers short columns next to long ones.
     const top = MARGIN + ((rows - Math.min(own.length, MAX_ROWS)) * (BOX.height + BOX.gapY)) / 2;
-    for (const [row, { id }] of own.slice(0, MAX_ROWS).entries())
-      places.set(id, { x, y: top + row * (BOX.height + BOX.gapY) });
+    for (const [row, box] of own.slice(0, MAX_ROWS).entries())
+      places.set(box, { x, y: top + row * (BOX.height + BOX.gapY) });
   }
   const drawn = Array.from(Map.groupBy(arrows, ({ to }) => to).values(), (incoming) =>
     arrowsTo(incoming, places, arrows.length > 24),
@@ -36,7 +55,7 @@ export function pictureOf({ boxes, arrows, title }: Picture) {
     <title>${title}</title>
     ${drawn.map(({ lines }) => lines)}
     ${drawn.map(({ labels }) => labels)}
-    ${boxes.map((box) => boxOf(box, places.get(box.id)))}
+    ${boxes.map((box) => boxOf(box, places.get(box)))}
     ${columns.map(
       ({ length }, column) =>
         length > MAX_ROWS &&
@@ -46,7 +65,7 @@ export function pictureOf({ boxes, arrows, title }: Picture) {
 }
 
 /** The arrows to one box, and a label for each text among them. */
-function arrowsTo(incoming: readonly Arrow[], places: ReadonlyMap<string, Place>, isCrowded: boolean) {
+function arrowsTo(incoming: readonly Arrow[], places: ReadonlyMap<Box, Place>, isCrowded: boolean) {
   const apart = Math.min(APART, (BOX.height - 10) / Math.max(1, incoming.length - 1));
   const labels = new Map<string, ReturnType<typeof html>>();
   const lines = incoming.map(({ from, to, label }, index) => {

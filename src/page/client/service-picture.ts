@@ -1,75 +1,79 @@
-/**
- * An explanation as a picture: frontends on the left, policies in the middle, endpoints on the right; unused boxes are dashed.
- */
-import type { ExplainedEndpoint, ExplainedUse, PortExplanation } from "./explanation.ts";
-import { frontendTitle } from "./text.ts";
-import { shareText } from "./words.ts";
-
-/** A box with two lines of text. */
-export interface Box {
-  readonly id: string;
-  readonly title: string;
-  readonly note: string;
-  readonly column: 0 | 1 | 2;
-  readonly isUsed: boolean;
-}
-
-export interface Arrow {
-  readonly from: string;
-  readonly to: string;
-  readonly label: string;
-}
-
-export interface Picture {
-  readonly title: string;
-  readonly boxes: readonly Box[];
-  readonly arrows: readonly Arrow[];
-}
+/** What the picture of a service port shows: frontends on the left, policies in the middle, endpoints on the right; unused boxes are dashed. */
+import type { ExplainedEndpoint, PortExplanation, Traffic } from "../../explain/explanation.ts";
+import { frontendTitle, shareText } from "../../explain/words.ts";
+import type { Arrow, Box, Picture } from "./picture.ts";
+import { numbered } from "./ui.ts";
 
 const FATES = { serve: "", drop: "dropped", refuse: "refused", lost: "another's" } as const;
+/** Beyond so many, endpoints are drawn and summed up by node, and listed in pages. */
+export const FEW = 20;
 
-/** Draws one service port of one family. @param prefix of the ids, for several pictures in one document. */
-export function pictureOf(explained: PortExplanation, prefix = ""): Picture {
-  const { servicePort, protocol, node, family, mode, frontends, endpoints } = explained;
-  const boxes: Box[] = [];
+export function servicePicture({ frontends, endpoints, ...explained }: PortExplanation): Picture {
+  const { servicePort, protocol, node, mode, family } = explained;
   const arrows: Arrow[] = [];
-  const policies = (["cluster", "local"] as const).filter((policy) => endpoints.some((one) => one[policy] !== null));
-  for (const [index, frontend] of frontends.entries()) {
-    const id = `${prefix}f${index}`;
-    const isUsed = frontend.fate !== "lost" && frontend.clients.some(({ outcome }) => outcome === "answered");
-    boxes.push({ id, title: frontendTitle(frontend), note: FATES[frontend.fate], column: 0, isUsed });
-    for (const policy of policies) {
-      const ways = frontend.clients.filter((one) => one.endpoints === (policy === "cluster" ? "all" : "local"));
-      if (ways.length === 0) continue;
-      const label = ways.length === frontend.clients.length ? "" : ways.map(({ position }) => position).join(", ");
-      arrows.push({ from: id, to: `${prefix}${policy}`, label });
-    }
-  }
-  for (const policy of policies) {
+  const policies = (["cluster", "local"] as const).flatMap((policy) => {
+    if (endpoints.every((one) => one[policy] === null)) return [];
     const used = endpoints.filter((one) => one[policy]?.used === true).length;
     const title = `${policy === "cluster" ? "Cluster" : "Local"} policy`;
     const note = `${used} of ${endpoints.length} endpoints`;
-    boxes.push({ id: `${prefix}${policy}`, title, note, column: 1, isUsed: used > 0 });
-  }
-  for (const [index, endpoint] of endpoints.entries()) {
-    const id = `${prefix}e${index}`;
-    const uses = policies.map((policy) => endpoint[policy]);
-    const note = endpointNote(endpoint, uses);
-    boxes.push({ id, title: endpoint.address, note, column: 2, isUsed: uses.some(isUsed) });
-    for (const policy of policies) {
-      const use = endpoint[policy];
-      if (use?.used === true) arrows.push({ from: `${prefix}${policy}`, to: id, label: shareText(use.share) });
+    return [{ policy, box: { title, note, column: 1, isUsed: used > 0 } as const }];
+  });
+  const sources = frontends.map((frontend): Box => {
+    const { clients, fate } = frontend;
+    const isUsed = fate !== "lost" && clients.some(({ outcome }) => outcome === "answered");
+    const note = joined([FATES[fate], countedText(frontend)]);
+    const box = { title: frontendTitle(frontend), note, column: 0, isUsed } as const;
+    for (const { policy, box: to } of policies) {
+      const ways = clients.filter((one) => one.endpoints === (policy === "cluster" ? "all" : "local"));
+      const label = ways.length === clients.length ? "" : ways.map(({ position }) => position).join(", ");
+      if (ways.length > 0) arrows.push({ from: box, to, label });
     }
+    return box;
+  });
+  const groups = endpoints.length > FEW ? nodesOf(endpoints).map(({ own }) => own) : endpoints.map((one) => [one]);
+  const targets = groups.map((own): Box => {
+    const box = { ...wordsOf(own, endpoints.length > FEW), column: 2, isUsed: own.some(isUsed) } as const;
+    for (const { policy, box: from } of policies) {
+      const uses = own.flatMap((one) => (one[policy]?.used === true ? [one[policy].share] : []));
+      const share = uses.reduce((sum, one) => sum + one, 0);
+      if (uses.length > 0) arrows.push({ from, to: box, label: shareText(share) });
+    }
+    return box;
+  });
+  const title = `${servicePort} ${protocol} on ${node}, ${mode} mode, ${family}`;
+  return { title, boxes: [...sources, ...policies.map(({ box }) => box), ...targets], arrows };
+}
+
+/** The texts of the box of a node, or of the only endpoint. */
+function wordsOf(own: readonly ExplainedEndpoint[], isNode: boolean): Pick<Box, "title" | "note"> {
+  const [first] = own;
+  const used = own.filter(isUsed).length;
+  if (first === undefined || isNode) {
+    const note = `${numbered(own.length, "endpoint")}, ${used === own.length ? "all" : used} used`;
+    return { title: first?.node || "not said", note };
   }
-  return { title: `${servicePort} ${protocol} on ${node}, ${mode} mode, ${family}`, boxes, arrows };
-}
-
-function isUsed(use: ExplainedUse | null): boolean {
-  return use?.used === true;
-}
-
-function endpointNote({ pod, node, state }: ExplainedEndpoint, uses: readonly (ExplainedUse | null)[]): string {
+  const { address, pod, node, state, cluster, local } = first;
   const place = [pod?.replace(/^.*\//, "") ?? "", node, state].filter((part) => part !== "").join(", ");
-  const refusal = uses.some(isUsed) ? undefined : uses.find((use) => use !== null)?.why;
-  return refusal === undefined || refusal === state ? place : `${place}: ${refusal}`;
+  const refusal = used > 0 ? undefined : (cluster ?? local)?.why;
+  const note = refusal === undefined || refusal === state ? place : `${place}: ${refusal}`;
+  return { title: address, note: joined([note, countedText(first)]) };
 }
+
+const joined = (parts: readonly string[]): string => parts.filter((part) => part !== "").join(", ");
+
+export const isUsed = ({ cluster, local }: ExplainedEndpoint): boolean =>
+  cluster?.used === true || local?.used === true;
+
+/** Nodes with endpoints that are not used come first. */
+export function nodesOf(endpoints: readonly ExplainedEndpoint[]) {
+  const nodes = Array.from(Map.groupBy(endpoints, ({ node }) => node).values(), (own) => ({
+    ...{ own, first: own[0], used: own.filter(isUsed).length },
+    share: own.reduce((sum, { cluster, local }) => sum + ((cluster ?? local)?.share ?? 0), 0),
+  }));
+  const unused = ({ own, used }: (typeof nodes)[number]) => own.length - used;
+  return nodes.sort((one, other) => unused(other) - unused(one) || other.own.length - one.own.length);
+}
+
+/** `12 open, 300 counted`; empty if nothing is known. */
+export const countedText = ({ open, counted }: Traffic): string =>
+  joined([typeof open === "number" ? `${open} open` : "", typeof counted === "number" ? `${counted} counted` : ""]);

@@ -12,6 +12,7 @@ import { encounterWords, KIND_WORDS, POSITION_WORDS, shareText } from "../../exp
 import { joinHostPort } from "../../net/ip.ts";
 import type { ServiceAnswer } from "../answers.ts";
 import { pictureOf } from "./picture.ts";
+import { countedText, FEW, isUsed, nodesOf, servicePicture } from "./service-picture.ts";
 import {
   badge,
   type Children,
@@ -33,13 +34,12 @@ export function ServiceView({ query, state }: ViewProps) {
   useEffect(() => {
     document.title = `${plain(key)} · kube-proxy`;
   }, []);
-  const counts = count.answer === undefined ? undefined : countsIn(count.answer);
   const notes = new Set(count.answer?.families.flatMap(({ explanation }) => explanation.trafficNotes ?? []));
   const said =
-    counts === undefined
+    count.answer === undefined
       ? "Asks the kernel once."
       : [`As of ${new Date(count.askedMs).toLocaleTimeString()}.`, ...notes].join(" ");
-  const explanations = question.answer?.families.map(({ explanation }) => explanation);
+  const explanations = question.answer?.families.map(({ explanation }) => withCounts(explanation, count.answer));
   const verdict = explanations && verdictOf(explanations);
   const name = explanations?.[0]?.servicePort ?? key;
   return html`
@@ -53,24 +53,21 @@ export function ServiceView({ query, state }: ViewProps) {
       <a href=${urlOf("connections", { search: name })}>its connections</a> <a href=${urlOf("syncs", { search: name.replace(/:[^:]*$/, "") })}>its syncs</a>
     </p>
     ${waiting(question)}
-    ${question.answer?.families.map(({ explanation, picture }) => familyPart(explanation, picture, counts))}`;
+    ${explanations?.map(familyPart)}`;
 }
 
-type Counts = ReadonlyMap<string, string>;
-type Drawn = ServiceAnswer["families"][number]["picture"];
-
-function familyPart(explained: PortExplanation, picture: Drawn, counts: Counts | undefined) {
+function familyPart(explained: PortExplanation) {
   const { family, type, protocol, endpoints, causes, decisions, kernel, node, zone, passedOver } = explained;
   const sentences = passedOver.map(({ slice, why }) => `${slice}: ${why}`);
   return html`<section aria-label=${family} key=${family}>
     <h2>${family}</h2>
     <p class="facts">${`${type}, ${protocol}, seen from ${node}${zone === null ? "" : ` in ${zone}`}`}</p>
-    ${scrolling(`Picture, ${family}`, pictureOf(endpoints.length > FEW ? byNode(picture, endpoints) : withCounts(picture, explained, counts)))}
+    ${scrolling(`Picture, ${family}`, pictureOf(servicePicture(explained)))}
     <ul class="decisions">${itemsOf([...causes, ...decisions])}</ul>
     <h3>Addresses</h3>
-    ${addressParts(explained, counts)}
+    ${addressParts(explained)}
     <h3>Endpoints (${endpoints.length})</h3>
-    ${endpoints.length === 0 ? html`<p>None.</p>` : endpointParts(endpoints, family, counts)}
+    ${endpoints.length === 0 ? html`<p>None.</p>` : endpointParts(endpoints, family)}
     ${sentences.length > 0 && html`<h3>Passed over</h3><ul>${itemsOf(sentences)}</ul>`}
     <details><summary>In the kernel (${kernel.length})</summary><ul class="kernel">${kernel.map(
       ({ kind, name, where, purpose }) =>
@@ -79,27 +76,7 @@ function familyPart(explained: PortExplanation, picture: Drawn, counts: Counts |
   </section>`;
 }
 
-/** Beyond so many, endpoints are drawn and summed up by node, and listed in pages. */
-const FEW = 20;
-
-const isUsed = ({ cluster, local }: ExplainedEndpoint): boolean => cluster?.used === true || local?.used === true;
-
-/** Nodes with endpoints that are not used come first. */
-function nodesOf(endpoints: readonly ExplainedEndpoint[]) {
-  const nodes = Array.from(Map.groupBy(endpoints, ({ node }) => node).values(), (own) => {
-    const share = own.reduce((sum, { cluster, local }) => sum + (cluster ?? local ?? { share: 0 }).share, 0);
-    return {
-      node: own[0]?.node || "not said",
-      first: own[0],
-      count: own.length,
-      used: own.filter(isUsed).length,
-      share,
-    };
-  });
-  return nodes.sort((one, other) => other.count - other.used - (one.count - one.used) || other.count - one.count);
-}
-
-function endpointParts(all: readonly ExplainedEndpoint[], family: string, counts: Counts | undefined) {
+function endpointParts(all: readonly ExplainedEndpoint[], family: string) {
   const columns: (readonly [name: string, cell: (endpoint: ExplainedEndpoint) => Children] | false)[] = [
     ["Endpoint", ({ address }) => html`<code>${address}</code>`],
     all.some(({ pod }) => pod !== null) && [
@@ -111,7 +88,7 @@ function endpointParts(all: readonly ExplainedEndpoint[], family: string, counts
     ["State", ({ state }) => badge(state === "ready" ? "good" : "warn", state)],
     all.some(({ cluster }) => cluster !== null) && ["Cluster policy", ({ cluster }) => useCell(cluster)],
     all.some(({ local }) => local !== null) && ["Local policy", ({ local }) => useCell(local)],
-    counts !== undefined && ["Connections", (endpoint) => counts.get(keyOf(family, endpoint)) || "not known"],
+    all.some(({ open }) => open !== undefined) && ["Connections", (one) => countedText(one) || "not known"],
   ];
   const shown = columns.filter((column) => column !== false);
   const rows = all.length > FEW ? all.toSorted((one, other) => Number(isUsed(one)) - Number(isUsed(other))) : all;
@@ -122,8 +99,8 @@ function endpointParts(all: readonly ExplainedEndpoint[], family: string, counts
       html`<${Paged} label=${`Nodes, ${family}`} names=${["Node", "Endpoints", "Used", "Share"]} count=${nodes.length} rowAt=${(
         at: number,
       ) => {
-        const { first, count, used, share } = nodes[at] ?? {};
-        return [first && nodeCell(first), count, used, shareText(share ?? 0)];
+        const { first, own, used, share } = nodes[at] ?? {};
+        return [first && nodeCell(first), own?.length, used, shareText(share ?? 0)];
       }} />`
     }
     <${Paged} label=${`Endpoints, ${family}`} names=${shown.map(([name]) => name)} count=${rows.length} rowAt=${(
@@ -156,7 +133,7 @@ function Paged({ label, names, count, rowAt }: PagedProps) {
 }
 
 /** Frontends at which clients meet the same, and positions that meet the same, are one. */
-function addressParts({ frontends, protocol, family }: PortExplanation, counts: Counts | undefined) {
+function addressParts({ frontends, protocol }: PortExplanation) {
   const groups = Map.groupBy(frontends, ({ owner, clients, policy }) => JSON.stringify([owner, clients, policy]));
   return Array.from(groups.values(), (alike) => {
     const [first] = alike;
@@ -164,7 +141,7 @@ function addressParts({ frontends, protocol, family }: PortExplanation, counts: 
     const { owner, clients } = first;
     const met = Map.groupBy(clients, encounterWords);
     return html`<div class="frontend">
-      ${alike.map((one) => frontendTitle(one, protocol, counts?.get(keyOf(family, one)) ?? ""))}
+      ${alike.map((one) => frontendHeading(one, protocol))}
       ${owner !== null && html`<p>${`Belongs to ${owner}, and does not lead here.`}</p>`}
       <dl class="clients">${Array.from(met.values(), (same) => [
         html`<dt>${same.length === POSITIONS.length ? "any client" : same.map(({ position }) => POSITION_WORDS[position]).join(", ")}</dt>`,
@@ -180,11 +157,9 @@ const outcomeBadge = (outcome: Encounter["outcome"] = "not-known") =>
     outcome === "passed-by" ? "not taken" : outcome.replace("-", " "),
   );
 
-function frontendTitle(
-  { kind, address, port, policy, owner, answersAt }: ExplainedFrontend,
-  protocol: string,
-  counted: string,
-) {
+function frontendHeading(frontend: ExplainedFrontend, protocol: string) {
+  const { kind, address, port, policy, owner, answersAt } = frontend;
+  const counted = countedText(frontend);
   const to = { to: address ?? "", port: `${port}`, protocol: protocol.toLowerCase() };
   const facts = `policy ${policy}${answersAt === null ? "" : `, at ${answersAt}`}${counted === "" ? "" : `; ${counted}`}`;
   return html`<h4>${KIND_WORDS[kind]} <code>${address === null ? port : joinHostPort(address, port)}</code> <small>${facts}</small>
@@ -240,55 +215,19 @@ function useCell(use: ExplainedUse | null) {
   return html`<meter min="0" max="1" value=${use.share} aria-hidden="true" /> ${`${shareText(use.share)}${use.why === "ready" ? "" : `: ${use.why}`}`}`;
 }
 
-/** The last counts, in words. */
-function countsIn({ families }: ServiceAnswer): Counts {
-  return new Map(
-    families.flatMap(({ explanation: { family, frontends, endpoints } }) =>
-      [...frontends, ...endpoints].map((one) => [keyOf(family, one), countedText(one)] as const),
-    ),
-  );
+/** With the last counts of what is still there; unchanged if none were asked for. */
+function withCounts(explained: PortExplanation, counted: ServiceAnswer | undefined): PortExplanation {
+  if (counted === undefined) return explained;
+  const { family } = explained;
+  const own = counted.families.find(({ explanation }) => explanation.family === family)?.explanation;
+  const counts = new Map([...(own?.frontends ?? []), ...(own?.endpoints ?? [])].map((one) => [placeOf(one), one]));
+  const known = <One extends ExplainedFrontend | ExplainedEndpoint>(one: One): One => {
+    const { open = null, counted: all = null } = counts.get(placeOf(one)) ?? {};
+    return { ...one, open, counted: all };
+  };
+  return { ...explained, frontends: explained.frontends.map(known), endpoints: explained.endpoints.map(known) };
 }
 
 /** A frontend or an endpoint; an endpoint has its port in its address. */
-type Place = Pick<ExplainedFrontend, "address"> & { readonly port?: number };
-
-const keyOf = (family: string, { address, port }: Place): string => `${family} ${address ?? ""} ${port ?? ""}`;
-
-/** `12 open, 300 counted`; empty if nothing is known. */
-function countedText({ open = null, counted = null }: Pick<ExplainedEndpoint, "open" | "counted">): string {
-  const texts = [open === null ? "" : `${open} open`, counted === null ? "" : `${counted} counted`];
-  return texts.filter((text) => text !== "").join(", ");
-}
-
-/** Adds counts to the boxes of a picture; box ids end in `f` (frontend) or `e` (endpoint) and a number. */
-function withCounts(
-  picture: Drawn,
-  { family, frontends, endpoints }: PortExplanation,
-  counts: Counts | undefined,
-): Drawn {
-  const boxes = picture.boxes.map((box) => {
-    const [, kind, number] = /([fe])(\d+)$/.exec(box.id) ?? [];
-    const one = (kind === "f" ? frontends : endpoints)[Number(number)];
-    const text = one === undefined ? "" : (counts?.get(keyOf(family, one)) ?? "");
-    return { ...box, note: [box.note, text].filter((part) => part !== "").join(", ") };
-  });
-  return { ...picture, boxes };
-}
-
-/** One box for each node in place of its endpoints. */
-function byNode(picture: Drawn, endpoints: readonly ExplainedEndpoint[]): Drawn {
-  const policies = picture.boxes.filter(({ column }) => column === 1);
-  const nodes = nodesOf(endpoints);
-  const boxes = nodes.map(({ node, count, used }) => {
-    const note = `${count} endpoint${count === 1 ? "" : "s"}, ${used === count ? "all" : used} used`;
-    return { id: `node ${node}`, title: node, note, column: 2, isUsed: used > 0 } as const;
-  });
-  const arrows = nodes.flatMap(({ node, share, used }) =>
-    used === 0 ? [] : policies.map(({ id }) => ({ from: id, to: `node ${node}`, label: shareText(share) })),
-  );
-  return {
-    ...picture,
-    boxes: [...picture.boxes.filter(({ column }) => column !== 2), ...boxes],
-    arrows: [...picture.arrows.filter(({ from }) => !policies.some(({ id }) => id === from)), ...arrows],
-  };
-}
+const placeOf = (one: ExplainedFrontend | ExplainedEndpoint): string =>
+  `${one.address} ${"port" in one ? one.port : ""}`;

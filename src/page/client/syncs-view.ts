@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import type { CauseWords } from "../../daemon/sync-words.ts";
 import type { ToldSync } from "../answers.ts";
-import { histogram, isRepair, timeline, totalOf } from "./charts.ts";
+import { histogram, outcomeOf, timeline, totalOf } from "./charts.ts";
 import { badge, html, itemsOf, msText, timeText, urlOf, useChanges, type ViewProps } from "./ui.ts";
 
 const SHOWN = 100;
@@ -19,7 +19,7 @@ export function SyncsView({ query, state }: ViewProps) {
   const [paused, setPaused] = useState<typeof state.known>();
   const known = paused ?? state.known;
   if (known === undefined) return html`<h1>Syncs</h1><p>Loading …</p>`;
-  const fitting = known.syncs.filter((sync) => (only === "all" || isTrouble(sync)) && isAbout(sync));
+  const fitting = known.syncs.filter((sync) => (only === "all" || outcomeOf(sync) !== "done") && isAbout(sync));
   // A sync that was asked for is among those shown.
   const from = Math.max(0, fitting.findIndex(({ number }) => number === chosen) - SHOWN / 2);
   const wanted = fitting.slice(from, from + SHOWN);
@@ -38,16 +38,15 @@ export function SyncsView({ query, state }: ViewProps) {
     <ol class="syncs">${wanted.map((sync) => syncItem(sync, `${known.answer.startedMs} ${sync.number}`, sync.number === chosen))}</ol>`;
 }
 
-const isTrouble = (sync: ToldSync): boolean => sync.result !== "done" || isRepair(sync);
-
 /** @param key a restarted daemon counts from 1. */
 function syncItem(sync: ToldSync, key: string, isChosen: boolean) {
-  const { family, endedMs, furtherCauses, result, failures, furtherFailures, words } = sync;
-  const kind = sync.result === "done" ? (isRepair(sync) ? "repair" : "") : "trouble";
+  const { family, endedMs, furtherCauses, failures, furtherFailures, words } = sync;
+  const outcome = outcomeOf(sync);
+  const [kind, grade] = outcome === "repaired" ? (["repair", "warn"] as const) : (["trouble", "bad"] as const);
   const refusals = failures.map(({ subject, reason }) => `${subject}: ${reason}`);
-  return html`<li key=${key} class=${`${kind}${isChosen ? " chosen" : ""}`} ref=${isChosen ? intoView : undefined}>
+  return html`<li key=${key} class=${`${outcome === "done" ? "" : kind}${isChosen ? " chosen" : ""}`} ref=${isChosen ? intoView : undefined}>
     <p class="when"><time datetime=${new Date(endedMs).toISOString()}>${timeText(endedMs)}</time> ${family} ${" "}
-      ${result !== "done" ? badge("bad", result) : isRepair(sync) && badge("warn", "repaired")}</p>
+      ${outcome !== "done" && badge(grade, outcome)}</p>
     <div>
       <ul class="causes">${itemsOf([...words.causes.map(causeParts), ...further(furtherCauses)])}</ul>
       <p class="wrote">${`${sync.isFullSync ? "Full sync: " : ""}${words.written}`}</p>

@@ -2,7 +2,7 @@
  * The journal: the last syncs of the process, in a ring buffer of fixed size. Readers keep a position and are notified
  * of new records; a slow reader misses what is overwritten, at no cost to the process. Repairs and refusals are counted for a day.
  */
-import type { SyncRecord } from "./sync-record.ts";
+import { isRepair, type SyncRecord } from "./sync-record.ts";
 
 /** 330 kB if every sync has one cause, 570 kB if each has as many as are kept. */
 const KEPT_SYNCS = 512;
@@ -44,12 +44,12 @@ export class SyncJournal {
     return sum;
   }
 
-  #count({ endedMs, causes, result }: Omit<SyncRecord, "number">): void {
-    const isRepair = causes.some(({ kind }) => kind === "repair");
-    if (!isRepair && result === "done") return;
+  #count(record: Omit<SyncRecord, "number">): void {
+    const { endedMs, result } = record;
+    if (!isRepair(record) && result === "done") return;
     const minute = Math.floor(endedMs / MINUTE_MS);
     const counts = this.#minutes.get(minute) ?? { repairs: 0, refusals: 0 };
-    if (isRepair) counts.repairs += 1;
+    if (isRepair(record)) counts.repairs += 1;
     if (result !== "done") counts.refusals += 1;
     this.#minutes.set(minute, counts);
     for (const old of this.#minutes.keys()) if (old <= minute - COUNTED_MINUTES) this.#minutes.delete(old);

@@ -63,3 +63,7 @@ interface SyncStages {
   /** Health-check ports and stale flows. */
   readonly after: number;
 }
+
+/** Whether a sync put back what others had changed. */
+export const isRepair = ({ causes }: Pick<SyncRecord, "causes">): boolean =>
+  causes.some(({ kind }) => kind === "repair");
