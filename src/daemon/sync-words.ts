@@ -7,7 +7,7 @@ const WHOLE: Readonly<Record<string, string>> = {
   retry: "what failed before is tried again",
   periodic: "the periodic look at everything",
   zone: "the node is in another zone",
-  "node-addresses": "the node has other addresses",
+  "node-addresses": "a node has other addresses",
   "service-cidrs": "the ServiceCIDRs have changed",
   requested: "a sync was asked for",
 };

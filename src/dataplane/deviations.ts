@@ -49,6 +49,8 @@ export const DEVIATIONS = {
     "source ranges are checked before endpoints, but the node's own packets are dropped only from the load balancer's own address, if the ranges exclude the node (reference ipvs.md §7)",
   "own-external-decides":
     "a Service that lists its cluster IP as an external IP is served there like an external IP, and masqueraded if a cluster IP or an external IP would be (reference ipvs.md §3, §7)",
+  "others-addresses-left":
+    "packets to an external or load balancer address that is another Node's are left to that Node (docs/differences.md)",
   "masqueraded-by-source":
     "if local pods cannot be told from others, packets from the node with a cluster IP as their source, to a port of that cluster IP, are masqueraded wherever they go (reference ipvs.md §7)",
   "sctp-unserved": "SCTP is not served (reference userspace.md §1.6)",

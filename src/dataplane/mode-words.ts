@@ -11,7 +11,8 @@ export type NotTaken =
   | "source-ranges"
   | "protocol-not-served"
   | "no-load-balancer"
-  | "host-not-led";
+  | "host-not-led"
+  | "another-nodes";
 
 /** What the sentences about the source of connections depend on. */
 export interface SourceFacts {

@@ -74,6 +74,7 @@ const REACH_WORDS: Readonly<Record<ReachReason, string>> = {
   "not-known": "the plan does not tell",
   "no-load-balancer":
     "no endpoint that the policy allows is usable, so the host has no load balancer there: it leaves by its routes",
+  "another-nodes": "the address is another Node's, and packets to it go there",
   "host-not-led": "HNS does not lead the node's own packets",
   policy: "",
 };

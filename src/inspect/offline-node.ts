@@ -9,12 +9,12 @@ import type { KubeProxyConfig } from "../config/config.ts";
 import { gatesOf } from "../config/feature-gates.ts";
 import { withoutNodePortWords } from "../config/node-port-words.ts";
 import { detectorFor } from "../model/local-traffic-detector.ts";
-import { effectiveNodeAddresses, nodeIPsOf, nodeNameFrom, primaryCidrs } from "../model/node-identity.ts";
+import { addressesOf, effectiveNodeAddresses, nodeIPsOf, nodeNameFrom, primaryCidrs } from "../model/node-identity.ts";
 import type { PlannedNode } from "../model/node-plan-config.ts";
 import { type NodePortIPs, nodePortAddresses, nodePortIPs } from "../model/node-port-addresses.ts";
 import { logConflicts, summariesOf } from "../model/owned-services.ts";
 import type { ServedState } from "../model/proxy-state.ts";
-import { familyOf, type IpAddress, type IpFamily, isLoopback, parseIpAddress } from "../net/ip.ts";
+import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
 import { offlineState } from "./offline-state.ts";
 import { warningLogger } from "./warning-logger.ts";
 
@@ -88,8 +88,8 @@ export function offlineNode(
     otherNodes: new Map(
       cluster.nodes
         .filter((other) => other.name !== name)
-        .flatMap((other) => hostAddresses(other, family).map((address) => [address, other.name] as const))
-        .filter(([address]) => !own.includes(address) && !isLoopback(address)),
+        .flatMap((other) => addressesOf(other).map((address) => [address, other.name] as const))
+        .filter(([address]) => !own.includes(address)),
     ),
     serviceCIDRs: cluster.serviceCIDRs.flatMap(({ cidrs }) => cidrs),
     state,

@@ -71,3 +71,8 @@ export function effectiveNodeAddresses(nodeIPs: readonly IpAddress[], bindAddres
 export function primaryCidrs({ ips }: NodeAddresses): readonly string[] {
   return [ips.IPv4, ips.IPv6].filter((ip) => !isLoopback(ip)).map(hostCidr);
 }
+
+/** All addresses of a Node object but loopback ones. */
+export function addressesOf({ addresses }: Pick<NodeRecord, "addresses">): readonly IpAddress[] {
+  return addresses.flatMap(({ address }) => parseIpAddress(address) ?? []).filter((address) => !isLoopback(address));
+}

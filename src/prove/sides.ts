@@ -83,11 +83,11 @@ export function specificationSide(
   deviations: readonly Deviation[],
   ownSockets?: readonly Question[],
 ): Side {
-  const { family, name, zone, hostAddresses, nodeIP, nodePortIPs, detector, serviceCIDRs } = node;
+  const { family, name, zone, hostAddresses, nodeIP, otherNodes, nodePortIPs, detector, serviceCIDRs } = node;
   const { services, endpointSlices } = cluster;
   const meaning = specification(
     {
-      ...{ family, name, zone, nodeIP, detector, serviceCIDRs, services, endpointSlices },
+      ...{ family, name, zone, nodeIP, otherNodes, detector, serviceCIDRs, services, endpointSlices },
       ownSockets,
       namesLoopback: node.nodePortAddresses.namesLoopback,
       addresses: hostAddresses,

@@ -38,8 +38,12 @@ export function specification(
   node: SpecifiedNode,
   deviations: ReadonlySet<Deviation>,
 ): { readonly fates: Subject<Fate>; why(packet: Packet): string; serviceOf(packet: Packet): string | undefined } {
+  const isLeft = (address: IpAddress): boolean =>
+    deviations.has("others-addresses-left") && node.otherNodes?.has(address) === true;
   const frontends = frontendsOf(node).filter(
-    ({ served }) => !deviations.has("sctp-unserved") || served.protocol !== "sctp",
+    ({ kind, address, served }) =>
+      !(deviations.has("sctp-unserved") && served.protocol === "sctp") &&
+      (kind === "cluster" || address === undefined || !isLeft(address)),
   );
   const fixed = new Map<string, Frontend>();
   const nodePorts = new Map<string, Frontend>();

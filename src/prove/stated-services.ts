@@ -24,6 +24,8 @@ export interface SpecifiedNode {
   /** All its addresses, including loopback. */
   readonly addresses: readonly IpAddress[];
   readonly nodeIP: IpAddress;
+  /** The addresses of other Nodes. @default none */
+  readonly otherNodes?: ReadonlyMap<IpAddress, string> | undefined;
   /** Addresses that serve node ports; undefined: all except loopback. */
   readonly nodePortAddresses: readonly IpAddress[] | undefined;
   /** Whether `nodePortAddresses` names loopback, with a prefix that starts there. */

@@ -29,6 +29,8 @@ export interface SyncInput {
   readonly zone: string | undefined;
   /** Union of all ServiceCIDRs, as text. */
   readonly serviceCIDRs: readonly string[];
+  /** The names of the other Nodes by their addresses, of both families. @default not known */
+  readonly otherNodes?: ReadonlyMap<IpAddress, string>;
   /** Whether {@link SyncOutcome.formerEndpoints} are used. @default they are not */
   readonly wantsFormerEndpoints?: () => boolean;
 }
@@ -152,4 +154,6 @@ export interface Backend {
   readonly degraded?: readonly SyncFailure[];
   /** Whether the rules depend on {@link SyncInput.serviceCIDRs}, so that a change to them requires a full sync. */
   readonly usesServiceCIDRs?: boolean;
+  /** The same for {@link SyncInput.otherNodes}. */
+  readonly usesOtherNodes?: boolean;
 }

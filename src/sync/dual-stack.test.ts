@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ObjectEvent } from "../cluster/object-source.ts";
 import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
-import type { IpFamily } from "../net/ip.ts";
+import type { IpAddress, IpFamily } from "../net/ip.ts";
 import { DualStackDispatcher, type NodeSink, type ProxierSink } from "./dual-stack.ts";
 import { RecordingLogger } from "./testing/recorders.ts";
 import { nodeRecord, serviceRecord, sliceRecord } from "./testing/records.ts";
@@ -38,6 +38,10 @@ class RecordingProxier implements ProxierSink {
 
   onServiceCIDRs(cidrs: readonly string[]): void {
     this.#add(`cidrs ${cidrs.join(",")}`);
+  }
+
+  onOtherNodes(otherNodes: ReadonlyMap<IpAddress, string>): void {
+    this.#add(`others ${[...otherNodes].flat().join(" ")}`);
   }
 
   #add(call: string): void {
@@ -117,6 +121,22 @@ describe("dual-stack dispatcher: topology (node.md §8.5)", () => {
     dispatcher.onEvent("nodes", { kind: "delete", object });
     dispatcher.onSynced("nodes");
     assert.deepEqual(take(), ['IPv4 zone "x"']);
+  });
+
+  it("gives the addresses of other Nodes as they change, without a word of what else they have", () => {
+    const { dispatcher, take } = setUp(["IPv4"]);
+    const at = (name: string, ...addresses: string[]) =>
+      nodeRecord(name, { addresses: addresses.map((address) => ({ type: "InternalIP", address })) });
+    const b = at("b", "192.0.2.2", "fd00::2", "b.example", "127.0.0.1");
+    dispatcher.onEvent("nodes", { kind: "add", object: b });
+    assert.deepEqual(take(), ["IPv4 others 192.0.2.2 b fd00::2 b"]);
+    dispatcher.onEvent("nodes", { kind: "update", old: b, object: { ...b, zone: "x" } });
+    dispatcher.onEvent("nodes", { kind: "add", object: at("c") });
+    assert.deepEqual(take(), []);
+    // Two Nodes have the address for a moment.
+    dispatcher.onEvent("nodes", { kind: "update", old: at("c"), object: at("c", "192.0.2.2") });
+    dispatcher.onEvent("nodes", { kind: "delete", object: b });
+    assert.deepEqual(take(), ["IPv4 others 192.0.2.2 c fd00::2 b", "IPv4 others 192.0.2.2 c"]);
   });
 
   it("ignores other nodes", () => {

@@ -13,7 +13,9 @@ import {
   type ServiceRecord,
 } from "../cluster/objects.ts";
 import type { Logger } from "../logging/logger.ts";
-import type { IpFamily } from "../net/ip.ts";
+import { equalLists } from "../model/equal-lists.ts";
+import { addressesOf } from "../model/node-identity.ts";
+import type { IpAddress, IpFamily } from "../net/ip.ts";
 
 /** Receives events: a {@link Proxier}, or a stand-in in tests. */
 export interface ProxierSink {
@@ -24,13 +26,13 @@ export interface ProxierSink {
   onEndpointSlicesSynced(): void;
   onZone(zone: string | undefined): void;
   onServiceCIDRs(cidrs: readonly string[]): void;
+  onOtherNodes(otherNodes: ReadonlyMap<IpAddress, string>): void;
 }
 
 /** Receives Node objects from the start, which decide how the proxiers are built: the node manager, or the health server. */
 export type NodeSink = KindSink<NodeRecord>;
 
 interface DualStackOptions {
-  /** Proxiers get no events of other nodes. */
   readonly nodeName: string;
   /** @default none */
   readonly nodeSinks?: readonly NodeSink[];
@@ -56,6 +58,7 @@ export class DualStackDispatcher implements ObjectSink {
   readonly #held = new Map(KINDS.map((kind) => [kind, new Map<string, () => void>()]));
   readonly #synced = new Set<ObjectKind>();
   readonly #cidrsByName = new Map<string, readonly string[]>();
+  readonly #otherNodes = new Map<IpAddress, string>();
   #zone: string | undefined;
 
   readonly #kinds: { readonly [K in ObjectKind]: KindSink<ObjectKinds[K]> } = {
@@ -130,10 +133,24 @@ export class DualStackDispatcher implements ObjectSink {
   }
 
   #onNode(event: ObjectEvent<NodeRecord>): void {
-    if (event.object.name !== this.#options.nodeName) return;
+    if (event.object.name !== this.#options.nodeName) {
+      this.#onOtherNode(event);
+      return;
+    }
     if (event.kind === "delete" || event.object.zone === this.#zone) return;
     this.#zone = event.object.zone;
     for (const proxier of this.#proxiers) proxier.onZone(this.#zone);
+  }
+
+  /** Only a folder of manifests has other Nodes. */
+  #onOtherNode(event: ObjectEvent<NodeRecord>): void {
+    const { name } = event.object;
+    const before = event.kind === "add" ? [] : addressesOf(event.kind === "update" ? event.old : event.object);
+    const after = event.kind === "delete" ? [] : addressesOf(event.object);
+    if (equalLists(before, after)) return;
+    for (const address of before) if (this.#otherNodes.get(address) === name) this.#otherNodes.delete(address);
+    for (const address of after) this.#otherNodes.set(address, name);
+    for (const proxier of this.#proxiers) proxier.onOtherNodes(this.#otherNodes);
   }
 
   #onServiceCIDR(event: ObjectEvent<ServiceCidrRecord>): void {

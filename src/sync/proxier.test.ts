@@ -1,6 +1,8 @@
 /** The proxier: which event causes which sync, when that is a full one, and how the proxier ends. */
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { ip } from "../model/testing/records.ts";
+import type { SyncInput } from "./backend.ts";
 import { ProxierBench } from "./testing/proxier-bench.ts";
 import { addService } from "./testing/proxier-events.ts";
 import { serviceRecord, sliceRecord } from "./testing/records.ts";
@@ -161,6 +163,25 @@ describe("proxier: which event causes which sync (endpoints.md §6.3)", () => {
       const later = bench.backend.calls.slice(1).map(({ isFullSync }) => isFullSync);
       assert.deepEqual(later, endsFlows ? [true] : []);
     }
+  });
+
+  it("syncs in full for the addresses of other Nodes only in a mode that uses them", async () => {
+    const bench = new ProxierBench();
+    await bench.start();
+    const otherNodes = new Map([[ip("192.0.2.2"), "b"]]);
+    const given: SyncInput["otherNodes"][] = [];
+    bench.backend.script = (_, input) => {
+      given.push(input.otherNodes);
+      return {};
+    };
+    bench.proxier.onOtherNodes(otherNodes);
+    await bench.clock.advance(5000);
+    assert.equal(bench.backend.calls.length, 1);
+    bench.backend.usesOtherNodes = true;
+    bench.proxier.onOtherNodes(otherNodes);
+    await bench.clock.advance(5000);
+    assert.deepEqual(given, [otherNodes]);
+    assert.equal(bench.backend.calls[1]?.isFullSync, true);
   });
 
   it("syncs in full for ServiceCIDRs only in a mode that uses them, and only when they change", async () => {

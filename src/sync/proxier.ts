@@ -18,7 +18,7 @@ import { equalLists } from "../model/equal-lists.ts";
 import { logConflicts, summariesOf } from "../model/owned-services.ts";
 import { type AppliedChanges, ProxyState } from "../model/proxy-state.ts";
 import { serviceOfKey } from "../model/service-port-name.ts";
-import type { IpFamily } from "../net/ip.ts";
+import type { IpAddress, IpFamily } from "../net/ip.ts";
 import { formatMs } from "../text/duration.ts";
 import type { OnLostRules, SyncFailure, SyncOutcome } from "./backend.ts";
 import { FullSyncs } from "./full-syncs.ts";
@@ -59,6 +59,7 @@ export class Proxier {
   #hasEndpointSlices = false;
   #zone: string | undefined;
   #serviceCIDRs: readonly string[] = [];
+  #otherNodes: ReadonlyMap<IpAddress, string> = new Map();
   /** Work for the next sync besides the model's own changes. */
   #pending = FULL_SYNC;
   readonly #report: SyncReport;
@@ -177,6 +178,12 @@ export class Proxier {
     if (this.#options.backend.usesServiceCIDRs === true) this.#requestFullSync("service-cidrs");
   }
 
+  /** Other Nodes have other addresses. @param otherNodes live. */
+  onOtherNodes(otherNodes: ReadonlyMap<IpAddress, string>): void {
+    this.#otherNodes = otherNodes;
+    if (this.#options.backend.usesOtherNodes === true) this.#requestFullSync("node-addresses");
+  }
+
   #requestFullSync(kind: WholeCause["kind"]): void {
     this.#pending = merged(this.#pending, { isFull: true });
     if (!this.#isInitialised) return;
@@ -270,7 +277,7 @@ export class Proxier {
       this.#log.v(2, `Syncing ${backend.mode} rules`, { fullSync: isFullSync });
       const portion = this.#portions.first(work.ports, isFullSync ? undefined : backend.portsAtOnce);
       const { services: all, endpoints, endpointCount } = this.state;
-      const ofNode = { zone: this.#zone, serviceCIDRs: this.#serviceCIDRs };
+      const ofNode = { zone: this.#zone, serviceCIDRs: this.#serviceCIDRs, otherNodes: this.#otherNodes };
       const wantsFormerEndpoints = (): boolean => this.#goneConnections?.isAskedForAny() === true;
       const served = { services: all, endpoints, endpointCount, ...ofNode, wantsFormerEndpoints };
       const outcome = await backend.sync({ ...served, isFullSync, changedPorts: portion.now }, signal);

@@ -229,15 +229,19 @@ test("addresses that are there and not used: it is said why", async () => {
   }
 });
 
-test("in ipvs mode, an external IP that is another Node's is named by explain and render", async () => {
+test("in ipvs mode, an external IP that is another Node's is named by explain and render, and not bound", async () => {
   const objects = fileOf("14-external-ip-is-node-ip/objects.yaml");
   const taken = (address: string, node: string) =>
-    `${address} is the address of Node ${node}: kube-ipvs0 takes it here, so this node and its pods cannot reach that Node.`;
+    `${address} is the address of Node ${node}, so kube-ipvs0 does not take it here: packets to it go to that Node.`;
   const answer = await explained("default/nginx", "--node", "master", "--mode", "ipvs", "--why", "-f", objects);
   const own = await explained("default/nginx", "--node", "worker1", "--mode", "ipvs", "--why", "-f", objects);
   assert.ok(answer.replaceAll(/\s+/g, " ").includes(taken("10.128.149.177", "worker1")), answer);
   assert.ok(own.includes("10.128.149.199") && !own.includes("10.128.149.177 is the address of"), own);
-  const { err } = await runCommand(render, ["--node", "master", "--mode", "ipvs", "-o", "ip", "-f", objects]);
+  assert.match(answer, /any client: not taken: the address is another Node's, and packets to it go there/);
+  const { out, err } = await runCommand(render, ["--node", "master", "--mode", "ipvs", "-o", "ip", "-f", objects]);
+  assert.doesNotMatch(out, /10\.128\.149/);
+  const proved = await runCommand(proveCommand, ["--node", "master", "--mode", "ipvs", "-f", objects]);
+  assert.match(proved.out, /^ipvs \(master, IPv4\): the rules treat every packet as the Services ask/);
   assert.match(err, /default\/nginx: 10\.128\.149\.199 is the address of Node worker2/);
   assert.doesNotMatch(
     await explained("default/nginx", "--node", "master", "--mode", "iptables", "--why", "-f", objects),

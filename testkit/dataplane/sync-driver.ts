@@ -4,6 +4,7 @@
  */
 import type { Endpoint } from "../../src/model/endpoint.ts";
 import type { ServicePort } from "../../src/model/service-port.ts";
+import type { IpAddress } from "../../src/net/ip.ts";
 import type { Backend, LostRules, SyncOutcome } from "../../src/sync/backend.ts";
 import { FULL_SYNC, merged, NO_WORK, type PendingWork } from "../../src/sync/pending-work.ts";
 
@@ -24,6 +25,7 @@ export class SyncDriver {
   readonly model: ModelView;
   zone: string | undefined;
   serviceCIDRs: readonly string[] = [];
+  readonly otherNodes = new Map<IpAddress, string>();
   #pending: PendingWork = FULL_SYNC;
   #hasLost = false;
 
@@ -77,8 +79,8 @@ export class SyncDriver {
   #inputOf({ isFull, ports }: PendingWork) {
     const { services, endpoints } = this.model;
     const { endpointCount = countOf(endpoints) } = this.model;
-    const { zone, serviceCIDRs } = this;
-    const ofNode = { zone, serviceCIDRs, wantsFormerEndpoints: () => true };
+    const { zone, serviceCIDRs, otherNodes } = this;
+    const ofNode = { zone, serviceCIDRs, otherNodes, wantsFormerEndpoints: () => true };
     return { isFullSync: isFull, services, endpoints, endpointCount, changedPorts: ports, ...ofNode };
   }
 

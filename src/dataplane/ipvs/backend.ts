@@ -43,6 +43,7 @@ const LEFTOVERS = "rules that the iptables mode left behind";
 export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
   readonly mode = "ipvs";
   readonly family;
+  readonly usesOtherNodes = true;
   readonly newWanted = newWanted;
   readonly #options: IpvsOptions;
   readonly #reconciler: Reconciler<IpvsKinds, IpvsFacts>;
@@ -108,12 +109,12 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
     };
   }
 
-  async look({ zone }: SyncInput, signal: AbortSignal): Promise<IpvsFacts> {
+  async look({ zone, otherNodes = new Map() }: SyncInput, signal: AbortSignal): Promise<IpvsFacts> {
     this.#elsewhere = undefined;
     await this.#options.links.ensureDummy(DUMMY_DEVICE);
     await this.#sets.ensure();
     await this.#restoreSettings();
-    return { ...(await this.#readNode(signal)), zone };
+    return { ...(await this.#readNode(signal)), zone, otherNodes };
   }
 
   async refresh(_facts: IpvsFacts, { changedPorts }: SyncInput): Promise<Iterable<string> | undefined> {
@@ -125,7 +126,7 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
     if (hasExternal) this.#elsewhere ??= addressesElsewhere(endpoints.values());
     this.#reconciler.warnings.note(
       key,
-      addressWarnings(port, this.#options.excludeCIDRs, facts.devices, this.#elsewhere ?? new Set()),
+      addressWarnings(port, this.#options.excludeCIDRs, facts, this.#elsewhere ?? new Set()),
     );
     return partsOf(port.name.service, planServicePort(port, endpoints.get(key) ?? [], this.#options.config, facts));
   }

@@ -240,18 +240,68 @@ test("excluded networks and source ranges are prefixes of either family", async 
   assert.deepEqual((await model.rig.sync()).failures, []);
 });
 
-test("an external address that an endpoint on another node has is bound, as upstream does, with one warning", async () => {
+/** What was said of external addresses at other nodes since the last look. */
+function saidOfAddresses({ rig: { log } }: TestModel): unknown[] {
+  return log.splice(0).flatMap(({ level, message, facts }) => {
+    const [, what] =
+      /^An external address of a service is (another Node's|another node's|in a network)/.exec(message) ?? [];
+    return what === undefined ? [] : [[level, what, facts]];
+  });
+}
+
+test("an external address that an endpoint on another node has is bound, as upstream does, with one warning for its Service", async () => {
   const model = newModel();
-  const addresses = [ip("192.168.0.9"), ip("198.51.100.7")];
-  model.set(port("web", "10.96.0.1", { externalIPs: addresses }), [remote("10.1.1.5")]);
+  const externalIPs = [ip("192.168.0.9"), ip("198.51.100.7")];
+  model.set(port("web", "10.96.0.1", { externalIPs }), [remote("10.1.1.5")]);
+  model.set(port("web", "10.96.0.1", { externalIPs, protocol: "UDP" }), [remote("10.1.1.5")]);
   model.set(port("exporter", "10.96.0.2"), [remote("192.168.0.9"), { ...remote("198.51.100.7"), isLocal: true }]);
   await model.rig.sync();
   assert.deepEqual((await model.rig.node.state()).addresses?.includes("192.168.0.9"), true);
-  const warned = () =>
-    model.rig.log.flatMap(({ message, facts }) =>
-      message.startsWith("External addresses of a service") ? [facts] : [],
-    );
-  assert.deepEqual(warned(), [{ servicePort: "ns/web:p", addresses: "192.168.0.9" }]);
+  assert.deepEqual(saidOfAddresses(model), [["warn", "another node's", { service: "ns/web", address: "192.168.0.9" }]]);
   await model.rig.sync({ full: true });
-  assert.equal(warned().length, 1, "said once");
+  assert.deepEqual(saidOfAddresses(model), [], "said once");
+});
+
+test("an external address in a network of this node is bound, with one warning, if the other Nodes are not known", async () => {
+  const model = newModel();
+  const { links } = model.rig.node;
+  links.addForeignAddress("eth0", ip("10.0.7.4"), 24);
+  links.addForeignAddress("eth0", ip("203.0.113.1"), 32);
+  const loadBalancerVIPs = [ip("10.0.7.9"), ip("203.0.113.9")];
+  model.set(port("web", "10.96.0.1", { loadBalancerVIPs, externalIPs: [ip("10.0.7.4")] }), [remote("10.1.1.5")]);
+  await model.rig.sync();
+  assert.deepEqual((await model.rig.node.state()).addresses, ["10.0.7.9", "10.96.0.1", "203.0.113.9"]);
+  const said = [
+    "warn",
+    "in a network",
+    { service: "ns/web", address: "10.0.7.9", network: "10.0.7.0/24", link: "eth0" },
+  ];
+  assert.deepEqual(saidOfAddresses(model), [said]);
+  model.delete(port("web", "10.96.0.1"));
+  await model.rig.sync();
+  model.set(port("web", "10.96.0.1", { loadBalancerVIPs }), [remote("10.1.1.5")]);
+  await model.rig.sync();
+  assert.deepEqual(saidOfAddresses(model), [said], "a new Service of this name is another one");
+});
+
+test("an external address of another Node is left to it: not bound, and packets to it pass", async () => {
+  const model = newModel();
+  const addresses = { externalIPs: [ip("192.168.0.9")], loadBalancerVIPs: [ip("192.168.0.10"), ip("203.0.113.9")] };
+  model.set(port("web", "10.96.0.1", { ...addresses, nodePort: 30080 }), [remote("10.1.1.5")]);
+  model.rig.driver.otherNodes.set(ip("192.168.0.9"), "node-b").set(ip("192.168.0.10"), "node-c");
+  await model.rig.sync();
+  const { addresses: bound, virtualServers, sets } = await model.rig.node.state();
+  assert.deepEqual(bound, ["10.96.0.1", "203.0.113.9"]);
+  assert.doesNotMatch(JSON.stringify([virtualServers, sets]), /192\.168\.0\.(9|10)\b/);
+  const said = (address: string, node: string) => ["warn", "another Node's", { service: "ns/web", address, node }];
+  assert.deepEqual(saidOfAddresses(model), [said("192.168.0.9", "node-b"), said("192.168.0.10", "node-c")]);
+
+  model.rig.driver.otherNodes.delete(ip("192.168.0.9"));
+  await model.rig.sync({ full: true });
+  assert.deepEqual((await model.rig.node.state()).addresses, ["10.96.0.1", "192.168.0.9", "203.0.113.9"]);
+  assert.deepEqual(saidOfAddresses(model), []);
+  model.rig.driver.otherNodes.set(ip("192.168.0.9"), "node-d");
+  await model.rig.sync({ full: true });
+  assert.deepEqual(await model.rig.node.state(), await model.rig.fromNothing());
+  assert.deepEqual(saidOfAddresses(model), [said("192.168.0.9", "node-d")]);
 });

@@ -6,7 +6,7 @@ import { type Cidr, cidrContains, familyOf, type IpAddress } from "../../net/ip.
 import type { KeyOwners } from "../shared/key-owners.ts";
 import type { PortWarning } from "../shared/port-warnings.ts";
 import { DUMMY_DEVICE } from "./names.ts";
-import type { NodeState } from "./node-facts.ts";
+import type { IpvsFacts, NodeState } from "./node-facts.ts";
 import type { IpvsOptions } from "./options.ts";
 import type { PartFailure } from "./wanted.ts";
 
@@ -109,21 +109,20 @@ export function addressesElsewhere(endpoints: Iterable<readonly Endpoint[]>): Re
 }
 
 /**
- * Warnings about addresses of a service port that the node also has, that excludeCIDRs contains, or that an endpoint elsewhere has: a
- * process in another node's network. An address in a subnet of this node is no sign of one: load balancers give such addresses.
+ * Warnings about addresses of a service port that the node also has, that excludeCIDRs contains, or that another node has or may have:
+ * it is an endpoint's there or, where the other Nodes are not known, in a network of this node.
  */
 export function addressWarnings(
   { name, clusterIP, externalIPs, loadBalancerVIPs }: ServicePort,
   excludeCIDRs: readonly Cidr[],
-  devices: ReadonlyMap<IpAddress, string>,
+  { devices, networks, otherNodes }: Pick<IpvsFacts, "devices" | "networks" | "otherNodes">,
   elsewhere: ReadonlySet<IpAddress>,
 ): readonly PortWarning[] {
   const external = [...externalIPs, ...loadBalancerVIPs];
   const excluded = [clusterIP, ...external].filter((ip) => excludeCIDRs.some((cidr) => cidrContains(cidr, ip)));
   const held = external.filter((ip) => devices.has(ip));
-  const taken = external.filter((ip) => elsewhere.has(ip) && !devices.has(ip));
   const device = devices.get(clusterIP);
-  const servicePort = name.text;
+  const { text: servicePort, service } = name;
   const warnings: PortWarning[] = [];
   if (excluded.length > 0) {
     const message =
@@ -135,9 +134,19 @@ export function addressWarnings(
     const addresses = held.map((ip) => `${ip} on ${devices.get(ip)}`).join(", ");
     warnings.push({ message, facts: { servicePort, addresses }, isInfo: true });
   }
-  if (taken.length > 0) {
-    const message = `External addresses of a service are another node's: ${DUMMY_DEVICE} takes them, so this node and its pods cannot reach that node`;
-    warnings.push({ message, facts: { servicePort, addresses: taken.join(", ") } });
+  for (const address of external.filter((ip) => !devices.has(ip))) {
+    const node = otherNodes?.get(address);
+    const [network, link] = [...networks].find(([cidr]) => cidrContains(cidr, address)) ?? [];
+    if (node !== undefined) {
+      const message = `An external address of a service is another Node's and is not bound to ${DUMMY_DEVICE}`;
+      warnings.push({ message, facts: { service, address, node } });
+    } else if (elsewhere.has(address)) {
+      const message = `An external address of a service is another node's: ${DUMMY_DEVICE} takes it, so this node and its pods cannot reach that node`;
+      warnings.push({ message, facts: { service, address } });
+    } else if (network !== undefined && (otherNodes?.size ?? 0) === 0) {
+      const message = `An external address of a service is in a network of this node: if it is another node's, this node and its pods cannot reach that node, because ${DUMMY_DEVICE} takes it`;
+      warnings.push({ message, facts: { service, address, network, link } });
+    }
   }
   if (device !== undefined) {
     const message = `The cluster IP of a service is on another device in addition to ${DUMMY_DEVICE}`;

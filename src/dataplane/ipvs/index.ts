@@ -43,6 +43,7 @@ export const ipvs: ModeDescriptor<"ipvs", typeof ipvsConfig, IpvsPlanData> = {
         "local-binds-node",
         "own-barred-at-balancer",
         "own-external-decides",
+        "others-addresses-left",
         "masqueraded-by-source",
       ],
     },

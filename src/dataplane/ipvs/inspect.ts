@@ -26,13 +26,13 @@ const SHARED_CHAINS: ReadonlyMap<string, string> = new Map([
   [DUMMY_DEVICE, "the device that has the service addresses, so that the kernel takes packets to them for its own"],
 ]);
 
-/** External addresses that other Nodes have: on kube-ipvs0, they make those Nodes unreachable from here. */
-function takenFromNodes({ otherNodes }: OfflineNode, { externalIPs, loadBalancerVIPs }: ServicePort): string[] {
+/** External addresses that other Nodes have: on kube-ipvs0, they would make those Nodes unreachable from here. */
+function leftToNodes({ otherNodes }: OfflineNode, { externalIPs, loadBalancerVIPs }: ServicePort): string[] {
   return [...externalIPs, ...loadBalancerVIPs].flatMap((address) => {
     const name = otherNodes?.get(address);
     return name === undefined
       ? []
-      : `${address} is the address of Node ${name}: ${DUMMY_DEVICE} takes it here, so this node and its pods cannot reach that Node.`;
+      : `${address} is the address of Node ${name}, so ${DUMMY_DEVICE} does not take it here: packets to it go to that Node.`;
   });
 }
 
@@ -42,10 +42,11 @@ export const inspectIpvs: ModeInspection = {
   words: {
     ...TRANSLATING,
     localPolicy: "",
-    sources: (facts) => [...TRANSLATING.sources(facts), ...takenFromNodes(facts.node, facts.port)],
+    notTaken: () => "another-nodes",
+    sources: (facts) => [...TRANSLATING.sources(facts), ...leftToNodes(facts.node, facts.port)],
     loopback: () => ({ led: "IPVS leads there", notLed: "IPVS has virtual servers at no loopback address" }),
   },
-  warnings: (node, port) => takenFromNodes(node, port).map((sentence) => `${port.name.text}: ${sentence}`),
+  warnings: (node, port) => leftToNodes(node, port).map((sentence) => `${port.name.text}: ${sentence}`),
   choice: ({ ipvs }) => `by the kernel's scheduler ${schedulerOf(ipvs)}`,
   sharedPurpose(name, family) {
     const id = SET_IDS.find((one) => setName(one, family) === name);

@@ -128,6 +128,7 @@ export function planServicePort(
       serveNodePort();
       continue;
     }
+    if (kind !== "cluster-ip" && isOfOtherNode(address, facts)) continue;
     if (kind === "cluster-ip") enter("clusterIP", entryOf(address));
     else if (kind === "external-ip") enter(externalPolicyLocal ? "externalIPLocal" : "externalIP", entryOf(address));
     else {
@@ -163,6 +164,14 @@ function portEntry(port: number): IpsetEntry {
   return { kind: "port", port };
 }
 
+/** Whether to leave an external address to the Node that has it: on kube-ipvs0, it would make that Node unreachable from here. */
+function isOfOtherNode(
+  address: IpAddress,
+  { nodeAddresses, otherNodes }: Omit<PlanFacts, "zone" | "nodePortIPs">,
+): boolean {
+  return !nodeAddresses.has(address) && otherNodes?.has(address) === true;
+}
+
 /** Constant while the process runs. */
 export interface PlanConfig extends NodePlanConfig {
   /** The kernel's name of a scheduler: `rr`, `mh`, … */
@@ -172,6 +181,8 @@ export interface PlanConfig extends NodePlanConfig {
 /** May change between syncs; a change makes the sync full. */
 export interface PlanFacts {
   readonly zone: string | undefined;
+  /** The names of the other Nodes by their addresses. @default none */
+  readonly otherNodes?: ReadonlyMap<IpAddress, string>;
   /** Addresses of devices other than kube-ipvs0, without loopback and link-local ones: never bound to kube-ipvs0. */
   readonly nodeAddresses: ReadonlySet<IpAddress>;
   /** Addresses that node ports answer on, sorted. */

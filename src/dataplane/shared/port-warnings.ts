@@ -13,6 +13,8 @@ export class PortWarnings {
   readonly #log: Logger;
   /** Warnings that were logged and still hold, by service port. */
   readonly #said = new Map<string, readonly string[]>();
+  /** How many service ports each of them holds for: those of one Service may share it. */
+  readonly #holding = new Map<string, number>();
   readonly #told = new Set<string>();
 
   constructor(log: Logger) {
@@ -24,15 +26,24 @@ export class PortWarnings {
     const said = this.#said.get(key) ?? [];
     const texts = warnings.map((warning) => JSON.stringify(warning));
     for (const [index, { message, facts, isInfo = false }] of warnings.entries()) {
-      if (!said.includes(texts[index] ?? "")) this.#log[isInfo ? "info" : "warn"](message, { ...facts });
+      if (this.#hold(texts[index] ?? "", 1) === 1) this.#log[isInfo ? "info" : "warn"](message, { ...facts });
     }
+    for (const text of said) this.#hold(text, -1);
     if (texts.length > 0) this.#said.set(key, texts);
     else this.#said.delete(key);
   }
 
   /** Forgets service ports that no longer exist, after a full sync. */
   keepOnly(services: ReadonlyMap<string, unknown>): void {
-    for (const key of this.#said.keys()) if (!services.has(key)) this.#said.delete(key);
+    for (const key of this.#said.keys()) if (!services.has(key)) this.note(key, []);
+  }
+
+  /** Counts the service ports that a warning holds for. */
+  #hold(text: string, change: 1 | -1): number {
+    const count = (this.#holding.get(text) ?? 0) + change;
+    if (count === 0) this.#holding.delete(text);
+    else this.#holding.set(text, count);
+    return count;
   }
 
   /** Logs a warning about anything else, once. @param what identifies it. */

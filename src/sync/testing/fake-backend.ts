@@ -41,6 +41,7 @@ export class FakeBackend implements Backend {
   readonly mode = "fake";
   readonly family: IpFamily;
   usesServiceCIDRs = false;
+  usesOtherNodes = false;
   skipsPeriodicFullSync = false;
   endsFlows = false;
   restMs = 0;
