@@ -13,6 +13,13 @@ interface ChosenNode<Config> {
   readonly note: string | undefined;
 }
 
+type Slices = readonly Pick<EndpointSliceRecord, "endpoints">[];
+
+interface SlicesWithoutNodes {
+  readonly lacksNodes?: boolean;
+  readonly endpointSlices: Slices;
+}
+
 /** How many names an error lists. */
 const SHOWN = 4;
 
@@ -20,17 +27,13 @@ const SHOWN = 4;
  * The named node; otherwise the only one, this host, one with an endpoint, or the first by name without taints.
  *
  * @param slices of the Services asked about. @default none
-
  * @param isThisHost the command looks at this host, so that no other node will do.
  * @throws UsageError for a node that is not among the objects
  */
 export function chosenNode<Config extends Pick<KubeProxyConfig, "hostnameOverride">>(
   nodes: readonly NodeRecord[],
   config: Config,
-  {
-    isThisHost = false,
-    slices = [],
-  }: { readonly isThisHost?: boolean; readonly slices?: readonly Pick<EndpointSliceRecord, "endpoints">[] } = {},
+  { isThisHost = false, slices = [] }: { readonly isThisHost?: boolean; readonly slices?: Slices } = {},
 ): ChosenNode<Config> {
   const { hostnameOverride } = config;
   const names = nodes.map(({ name }) => name);
@@ -56,8 +59,13 @@ export function chosenNode<Config extends Pick<KubeProxyConfig, "hostnameOverrid
   return { config: { ...config, hostnameOverride: name }, note };
 }
 
+/** For {@link chosenNode}: the slices, where a cluster's Nodes may not be read. */
+export function seenFromSlices({ lacksNodes, endpointSlices }: SlicesWithoutNodes): { readonly slices: Slices } {
+  return { slices: lacksNodes === true ? endpointSlices : [] };
+}
+
 /** The nodes of endpoints, sorted. */
-function endpointNodes(slices: readonly Pick<EndpointSliceRecord, "endpoints">[]): readonly string[] {
+function endpointNodes(slices: Slices): readonly string[] {
   const names = slices.flatMap(({ endpoints }) => endpoints.map(({ nodeName }) => nodeName));
   return [...new Set(names)].filter((name) => name !== "").toSorted();
 }

@@ -22,7 +22,7 @@ import { jsonText, safe } from "../explain/safe-text.ts";
 import { wantedInventories } from "../explain/wanted.ts";
 import type { DumpKind, Inventory } from "../inspect/dumps/inventory.ts";
 import { someOf } from "../logging/some-of.ts";
-import { chosenNode } from "./chosen-node.ts";
+import { chosenNode, seenFromSlices } from "./chosen-node.ts";
 import { inventoriesOfDumps, inventoriesOfKernel, ownAddresses, sysdumpAddresses } from "./diff-rules.ts";
 import { contextOf } from "./dump-folder.ts";
 import {
@@ -58,7 +58,7 @@ export async function diff(
     if (second !== undefined) return await betweenObjects(first, second, options, output);
     const isThisHost = options.mode === "kernel";
     const choices = await options.read(options.found ?? objectsFound);
-    const { config, note } = chosenNode(first.nodes, choices.config, { isThisHost });
+    const { config, note } = chosenNode(first.nodes, choices.config, { isThisHost, ...seenFromSlices(first) });
     if (note !== undefined) output.err(safe(`${note}\n`));
     const own = { ...options, choices: { ...choices, config } };
     return await againstKernel(first, own, output, input, signal);
@@ -95,14 +95,14 @@ async function betweenObjects(before: Objects, after: Objects, options: DiffOpti
 }
 
 async function againstKernel(
-  objects: Objects,
+  objects: ReadObjects,
   options: DiffOptions,
   output: Output,
   input: NodeJS.ReadableStream,
   signal: AbortSignal | undefined,
 ): Promise<number> {
   const { choices, missing, watchSeconds } = options;
-  const warn = warner(output);
+  const warn = warner(output, objects.lacksNodes);
   const addresses =
     options.mode === "kernel" ? await ownAddresses(choices.families) : await sysdumpAddresses(options.dumps);
   const cluster = await explainedCluster(objects, choices.config, choices.families, warn, { addresses });

@@ -95,15 +95,12 @@ export async function explain(
     // kubectl's word for more columns.
     const showsWhy = asksWhy || given.form === "wide";
     const { terminal } = output;
-    const tell = warner(output);
     if (options.dumps.length > 0) {
-      output.out(painted(await namedInDumps(what, options.dumps, input, tell), terminal));
+      output.out(painted(await namedInDumps(what, options.dumps, input, warner(output)), terminal));
       return EXIT_SUCCESS;
     }
     const whole = await readObjects(from, output, input, { namespace: values.namespace ?? namespaceIn(what) });
-    // What a user may not read was said at once.
-    const isLimited = whole.nodes.length === 0 && from.filename === undefined;
-    const warn = (message: string) => (isLimited && message.startsWith("no Node ") ? undefined : tell(message));
+    const warn = warner(output, whole.lacksNodes);
     const found = options.found ?? whole.configuration;
     const settings = choicesAmong(whole, await options.read(found));
     const { target, because } = targetOf(what, values.namespace, settings, whole);

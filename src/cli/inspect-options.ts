@@ -166,10 +166,11 @@ async function readConfig(file: string): Promise<Uint8Array> {
   }
 }
 
-/** Prints each warning once. */
-export function warner(output: Output): (message: string) => void {
+/** Prints each warning once. @param lacksNodes whether that was said of all Nodes. */
+export function warner(output: Output, lacksNodes = false): (message: string) => void {
   const told = new Set<string>();
   return (message) => {
+    if (lacksNodes && message.startsWith("no Node ")) return;
     if (!told.has(message)) output.err(`warning: ${escapeLine(message)}\n`);
     told.add(message);
   };

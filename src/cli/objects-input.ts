@@ -41,6 +41,8 @@ export interface ReadObjects extends ClusterRecords {
   readonly namespace?: string | undefined;
   /** kube-proxy's configuration, if one was found. */
   readonly configuration?: FoundConfiguration | undefined;
+  /** The user may not read the cluster's Nodes, which was said: the node is one that the slices name. @default false */
+  readonly lacksNodes?: boolean;
 }
 
 /** A KubeProxyConfiguration that was not given with `--config`. */
@@ -145,7 +147,7 @@ async function readFromCluster(
       ...(nodesAmong && { nodesAmong }),
     };
     const cluster = await readCluster(options, new AbortController().signal);
-    return { ...cluster, namespace: config.namespace };
+    return { ...cluster, namespace: config.namespace, lacksNodes: cluster.nodes.length === 0 };
   } catch (error) {
     if (error instanceof ApiError && error.code === "forbidden") {
       const hint = "The right to list Services and EndpointSlices of its namespace is enough for one Service.";

@@ -9,7 +9,7 @@ import { offlineNode } from "../inspect/offline-node.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
 import { type Proof, proving, RANGE_NOT_GIVEN } from "../prove/proof.ts";
 import { planSide, specificationSide } from "../prove/sides.ts";
-import { chosenNode } from "./chosen-node.ts";
+import { chosenNode, seenFromSlices } from "./chosen-node.ts";
 import { contextOf } from "./dump-folder.ts";
 import { BARE, INSPECT_OPTIONS, type InspectChoices, readChoices, warner } from "./inspect-options.ts";
 import { type FoundConfiguration, OBJECTS_OPTIONS, type ReadObjects, readObjects } from "./objects-input.ts";
@@ -117,7 +117,9 @@ async function* answersTo(options: Options, output: Output, input: NodeJS.Readab
   const node = options.node ?? options["hostname-override"] ?? sysdump?.node;
   const asked = node === undefined ? options : { ...options, node };
   const first = await readChoices(asked, undefined, objects.configuration);
-  const chosen = options["all-nodes"] ? undefined : chosenNode(objects.nodes, first.config, { isThisHost: kernel });
+  const chosen = options["all-nodes"]
+    ? undefined
+    : chosenNode(objects.nodes, first.config, { isThisHost: kernel, ...seenFromSlices(objects) });
   if (chosen?.note !== undefined) output.err(safe(`${chosen.note}\n`));
   const nodes = chosen === undefined ? objects.nodes.map(({ name }) => name) : [chosen.config.hostnameOverride];
   if (nodes.length === 0) throw new UsageError("--all-nodes needs Nodes, and there are none");
@@ -183,7 +185,7 @@ async function* answersOn(
   { rules, local }: { readonly rules: FoundRules | undefined; readonly local: readonly IpAddress[] },
   output: Output,
 ): AsyncGenerator<Answer> {
-  const warn = warner(output);
+  const warn = warner(output, objects.lacksNodes);
   const asked = options.as === undefined ? undefined : variantNamed(options.as);
   const variants = rules === undefined ? options.variants : [asked ?? rules.shown ?? usualVariant(options.mode)];
   const total = objects.services.length;
@@ -229,7 +231,11 @@ async function* answersOn(
     }
   }
   if (count === 0)
-    throw new UsageError("the node has no address of the requested family, or the dump has no rules of it");
+    throw new UsageError(
+      objects.lacksNodes
+        ? "a proof needs the node's addresses, and the Nodes may not be read: give them with -f"
+        : "the node has no address of the requested family, or the dump has no rules of it",
+    );
 }
 
 async function choicesFor(

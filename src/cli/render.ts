@@ -14,7 +14,7 @@ import { offlineNode } from "../inspect/offline-node.ts";
 import { escapeLine } from "../logging/escape.ts";
 import { messageOf } from "../logging/message-of.ts";
 import { fitHelp } from "../text/fit-lines.ts";
-import { chosenNode } from "./chosen-node.ts";
+import { chosenNode, seenFromSlices } from "./chosen-node.ts";
 import { INSPECT_OPTIONS, type InspectChoices, readChoices, readMissing, warner } from "./inspect-options.ts";
 import { type FoundConfiguration, OBJECTS_OPTIONS, type ReadObjects, readObjects } from "./objects-input.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
@@ -102,11 +102,11 @@ export async function render(
   const service = options.service && knownService(options.service, cluster);
   const found = cluster.configuration;
   const choices = await options.read(found);
-  const { config, note } = chosenNode(cluster.nodes, choices.config);
+  const { config, note } = chosenNode(cluster.nodes, choices.config, seenFromSlices(cluster));
   requireForm(config, options.form);
   if (note !== undefined) output.err(`${escapeLine(note)}\n`);
   if (found !== undefined) output.err(`${config.mode} mode (${choices.origin ?? `of ${found.where}`})\n`);
-  output.out(await rendered(cluster, { ...options, ...choices, config, service }, warner(output)));
+  output.out(await rendered(cluster, { ...options, ...choices, config, service }, warner(output, cluster.lacksNodes)));
   return cluster.problems.some(({ severity }) => severity === "error") ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 

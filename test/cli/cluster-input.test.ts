@@ -5,10 +5,12 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { diff } from "../../src/cli/diff.ts";
 import { explain } from "../../src/cli/explain.ts";
 import { readChoices } from "../../src/cli/inspect-options.ts";
 import { type ObjectsChoice, readObjects } from "../../src/cli/objects-input.ts";
 import { proveCommand } from "../../src/cli/prove.ts";
+import { render } from "../../src/cli/render.ts";
 import { trace } from "../../src/cli/trace.ts";
 import { checkedSettings } from "../../src/lib/plan-settings.ts";
 import { until } from "../../testkit/support/patience.ts";
@@ -250,6 +252,30 @@ test("the rights to one namespace are enough for its Services", async (t) => {
   assert.match(asked.out, /^Seen from node-a, which has an endpoint; Nodes are not known\. --node names another\.\n/);
   assert.match(asked.out, /\n {4}a pod here: answered by any endpoint, /);
   assert.doesNotMatch(asked.out, /dropped|lost/);
+  // What may not be read is one line for every command; the node that was chosen for it is another matter.
+  const limited =
+    "warning: only the services and endpointslices of the namespace shop may be read, and not configmaps, nodes, servicecidrs\n";
+  const seen = "Seen from node-a, which has an endpoint; Nodes are not known. --node names another.\n";
+  const dump = join(mkdtempSync(join(tmpdir(), "kpts-dump-")), "rules");
+  t.after(() => rmSync(dirname(dump), { recursive: true }));
+  writeFileSync(dump, "*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n*filter\nCOMMIT\n");
+  const commands = [
+    { command: render, words: [] },
+    { command: diff, words: ["--dump", dump] },
+    { command: proveCommand, words: [] },
+  ];
+  for (const { command, words } of commands) {
+    const named = await runCommand(command, [...words, ...from]);
+    assert.ok(named.err.startsWith(limited), named.err);
+    assert.doesNotMatch(named.err.slice(limited.length), /warning|no Node/);
+    const unnamed = await runCommand(command, [...words, ...from.slice(0, 4)]);
+    assert.ok(unnamed.err.startsWith(`${limited}${seen}`), unnamed.err);
+    assert.doesNotMatch(unnamed.err.slice(limited.length), /warning|no Node/);
+  }
+  assert.match(
+    (await runCommand(proveCommand, from)).err,
+    /\nError: A proof needs the node's addresses, and the Nodes may not be read: give them with -f\n$/i,
+  );
   const { status, err } = await runCommand(explain, ["office/mail", ...from]);
   assert.equal(status, 2);
   assert.doesNotMatch(err, /ClusterRole/);
