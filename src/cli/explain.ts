@@ -286,15 +286,15 @@ function searched(
   }
   const nearest = nearestWord(part.wanted, meant.length > 0 ? meant : servicesLike(target, whole));
   // The word itself occurs more than once.
-  const isOther = nearest !== undefined && nearest !== part.wanted;
-  const key = keyOfName(nearest, whole);
-  if (isOther && part.why.startsWith("there is no Service")) throw notThere(part.why, key ?? nearest);
-  throw new UsageError(part.why, isOther ? `Did you mean ${nearest}?` : undefined);
+  const other = nearest === part.wanted ? undefined : nearest;
+  if (part.why.startsWith("there is no Service")) throw notThere(part.why, keyOfName(other, whole) ?? other);
+  throw new UsageError(part.why, other && `Did you mean ${other}?`);
 }
 
 /** In one line: what is not there, and what is. */
-function notThere(why: string, meant: string): UsageError {
-  return new UsageError(`${why.charAt(0).toUpperCase()}${why.slice(1)}. Did you mean ${meant}?`);
+function notThere(why: string, meant: string | undefined): UsageError {
+  const hint = meant === undefined ? "" : ` Did you mean ${meant}?`;
+  return new UsageError(`${why.charAt(0).toUpperCase()}${why.slice(1)}.${hint}`);
 }
 
 /** `namespace/name` of the only Service with the name. */

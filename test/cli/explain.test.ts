@@ -321,7 +321,7 @@ test("bad input: status 2, and words that help", async () => {
       await refusalOf(text),
       /^Error: shop is a namespace, with shop\/admin, .* more\nFor one of its Services: kube-proxy explain shop\/admin\n$/,
     );
-  assert.match(await refusalOf("ns/node-b"), /there is no Service "ns\/node-b"/);
+  assert.match(await refusalOf("ns/node-b"), /There is no Service "ns\/node-b"/);
   assert.match(await refusalOf("99999"), /"99999" is not a Service, pod, address, port or name/);
   assert.match(
     await refusalOf("shop/web", "--mode", "iptable"),
