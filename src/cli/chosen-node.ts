@@ -6,13 +6,6 @@ import { someOf } from "../logging/some-of.ts";
 import { UsageError } from "./output.ts";
 import { didYouMean } from "./suggestion.ts";
 
-interface ChosenNode<Config> {
-  /** The configuration with the node's name. */
-  readonly config: Config;
-  /** A sentence that says which node was chosen if none was named; undefined if there was no choice. */
-  readonly note: string | undefined;
-}
-
 type Slices = readonly Pick<EndpointSliceRecord, "endpoints">[];
 
 interface SlicesWithoutNodes {
@@ -28,13 +21,14 @@ const SHOWN = 4;
  *
  * @param slices of the Services asked about. @default none
  * @param isThisHost the command looks at this host, so that no other node will do.
+ * @returns the configuration with the node's name; and a sentence that says which node was chosen, undefined if there was no choice.
  * @throws UsageError for a node that is not among the objects
  */
 export function chosenNode<Config extends Pick<KubeProxyConfig, "hostnameOverride">>(
   nodes: readonly NodeRecord[],
   config: Config,
   { isThisHost = false, slices = [] }: { readonly isThisHost?: boolean; readonly slices?: Slices } = {},
-): ChosenNode<Config> {
+): { readonly config: Config; readonly note: string | undefined } {
   const { hostnameOverride } = config;
   const names = nodes.map(({ name }) => name);
   const [only, ...others] = names;

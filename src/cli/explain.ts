@@ -10,10 +10,10 @@ import { withSockets } from "../explain/diff-sockets.ts";
 import { type ExplainedCluster, explainedCluster, explainPorts } from "../explain/explained-cluster.ts";
 import type { PortExplanation } from "../explain/explanation.ts";
 import { find, isKnownService, type Search } from "../explain/find.ts";
-import { answerText } from "../explain/forms.ts";
 import { nodeOfAddress, type Objects, partOf, servicesOfTarget } from "../explain/part-of-cluster.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { joinedKind, parseTarget, type Target, withKnownNames, withoutDomain } from "../explain/target.ts";
+import { answerText } from "../explain/text.ts";
 import { withTraffic } from "../explain/traffic.ts";
 import { WHAT_IF_FIELDS, WhatIfError, wishText, withChange } from "../explain/what-if.ts";
 import { addressOfPod, type KnownPod, knownPods } from "../inspect/known-pods.ts";
@@ -140,21 +140,12 @@ export async function explain(
       ? await withTraffic(inspection, await withSockets(cluster, planned, warn), choices.config)
       : planned;
     if (wish === undefined) {
-      const text = answerText(
-        form,
-        {
-          what,
-          because: [
-            ...(note === undefined ? [] : [note]),
-            ...because,
-            ...search.because,
-            ...loopbackWords(target, servicePorts),
-          ],
-          servicePorts,
-        },
-        textOptions,
+      const said = [note ?? [], because, search.because, loopbackWords(target, servicePorts)].flat();
+      output.out(
+        form === "json"
+          ? jsonText({ what, because: said, servicePorts })
+          : painted(answerText(said, servicePorts, textOptions), terminal),
       );
-      output.out(form === "text" ? painted(text, terminal) : text);
     } else {
       const after = await explainedWith(wish, objects, servicePorts, { ...options, whole, choices, found }, warn);
       output.out(painted(safe(wishText(wish, servicePorts, await explainPorts(after, search.keys))), terminal));

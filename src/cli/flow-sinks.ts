@@ -1,8 +1,10 @@
 /** Where `kube-proxy flows` writes flows. */
+import { createWriteStream } from "node:fs";
 import { FLOW_HEAD, flowCells, type NamedFlow } from "../explain/flows.ts";
 import { safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
 import { escapeJson } from "../logging/escape.ts";
+import { messageOf } from "../logging/message-of.ts";
 import type { FlowSink, FlowTaker } from "./flows-watch.ts";
 import { type Output, painted } from "./output.ts";
 
@@ -16,18 +18,20 @@ const GATHERED = 200;
 /** The most characters to keep for a slow reader of an endless stream of lines; more are lost. */
 const MOST_WAITING = 4 * 1024 * 1024;
 
+/** The most bytes that may wait for the disk. */
+const MOST_UNWRITTEN = 16 * 1024 * 1024;
+
 /** Tells the user what went wrong. */
-export type Note = (text: string) => void;
+type Note = (text: string) => void;
 
 interface Carrier {
   /** @returns false if there is no room. */
   take(flow: NamedFlow): boolean;
-  /** @returns how many more were lost. */
-  close(): Promise<number>;
+  close(): Promise<void>;
 }
 
 /** Nothing waits for a slow reader: its losses are counted, and reported each time they have grown tenfold. */
-export function countingLosses({ take, close }: Carrier, note: Note): FlowTaker {
+function countingLosses({ take, close }: Carrier, note: Note): FlowTaker {
   let [told, lost, nextNote] = [0, 0, 1];
   return {
     tell(flow) {
@@ -39,7 +43,7 @@ export function countingLosses({ take, close }: Carrier, note: Note): FlowTaker 
       nextNote *= 10;
     },
     async close() {
-      lost += await close();
+      await close();
       if (lost > 0) note(`${lost} of ${told} flows were lost`);
     },
   };
@@ -94,11 +98,27 @@ export function lineSink({ out, waiting }: Pick<Output, "out" | "waiting">, isJs
     else flushing ??= setTimeout(flush, GATHER_MS);
     return true;
   };
-  const close = async (): Promise<number> => {
-    flush();
-    return 0;
+  return countingLosses({ take, close: async () => flush() }, note ?? (() => {}));
+}
+
+/** Appends a line of JSON per flow to a file. Rejects with the system's error if the file cannot be opened. */
+export async function fileSink(path: string, note: Note): Promise<FlowTaker> {
+  const stream = createWriteStream(path, { flags: "a", mode: 0o600 });
+  await new Promise((resolve, reject) => stream.once("open", resolve).once("error", reject));
+  let isBroken = false;
+  stream.on("error", (error) => {
+    isBroken = true;
+    note(messageOf(error));
+  });
+  const take = (flow: NamedFlow): boolean => {
+    if (isBroken || stream.writableLength > MOST_UNWRITTEN) return false;
+    stream.write(jsonLine(flow));
+    return true;
   };
-  return countingLosses({ take, close }, note ?? (() => {}));
+  const close = async () => {
+    if (!isBroken) await new Promise<void>((resolve) => stream.end(resolve));
+  };
+  return countingLosses({ take, close }, note);
 }
 
 function lineText(flow: NamedFlow): string {

@@ -17,7 +17,7 @@ import { SOCKET_STATES } from "../kernel/sock-diag/sock-diag.ts";
 import { messageOf } from "../logging/message-of.ts";
 import { IP_FAMILIES, parseIpAddress } from "../net/ip.ts";
 import { chosenNode } from "./chosen-node.ts";
-import { lineSink, tableSink, upTo } from "./flow-sinks.ts";
+import { fileSink, lineSink, tableSink, upTo } from "./flow-sinks.ts";
 import { type Asked, type FlowSource, type FlowTaker, FlowWatch, listFlows } from "./flows-watch.ts";
 import { askDaemon, DAEMON_OPTIONS, socketOf } from "./inspect-socket-client.ts";
 import { readObjects } from "./objects-input.ts";
@@ -119,7 +119,6 @@ async function sinkFor(options: FlowsOptions, output: Output, note: (text: strin
   if (exportTo === undefined || exportTo === "-") {
     return lineSink(output, isJson || exportTo === "-", isWatching ? note : undefined);
   }
-  const { fileSink } = await import("./flow-export.ts");
   try {
     return await fileSink(exportTo, note);
   } catch (error) {

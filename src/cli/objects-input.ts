@@ -16,6 +16,7 @@ import { isStandardInput, readInputText } from "./bounded-input.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { askDaemon } from "./inspect-socket-client.ts";
 import { type Output, UsageError } from "./output.ts";
+import type { OptionValues } from "./subcommand-options.ts";
 
 /** Flags that say where the objects come from. */
 export const OBJECTS_OPTIONS = {
@@ -25,10 +26,7 @@ export const OBJECTS_OPTIONS = {
 };
 
 /** What was given for {@link OBJECTS_OPTIONS}. */
-export interface ObjectsChoice {
-  readonly filename?: readonly string[] | undefined;
-  readonly kubeconfig?: string | undefined;
-  readonly context?: string | undefined;
+export interface ObjectsChoice extends Partial<OptionValues<typeof OBJECTS_OPTIONS>> {
   /** Overrides any other configuration. */
   readonly config?: string | undefined;
   readonly node?: string | undefined;

@@ -3,7 +3,6 @@
  * fall into finitely many classes, and one packet of each class is walked through both.
  */
 import { DEVIATIONS } from "../dataplane/deviations.ts";
-import { NoRulesError } from "../explain/planned-rules.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { offlineNode } from "../inspect/offline-node.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../net/ip.ts";
@@ -25,6 +24,7 @@ import {
   variantNamed,
 } from "./prove-rules.ts";
 import { commandLine, FORM_AND_HELP, type ReadLine, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
+import { refuseUnplanned } from "./trace-rules.ts";
 
 const NAMES = VARIANTS.map(({ name }) => name);
 
@@ -218,7 +218,7 @@ async function* answersOn(
       }
       const of = `${variant.name} on ${node.name}, ${family}`;
       await output.progress?.({ what: "Services", done: 0, total, of });
-      const all = rules?.side(family, own) ?? (await planSide(variant.name, node, config).catch(refuse));
+      const all = rules?.side(family, own) ?? (await planSide(variant.name, node, config).catch(refuseUnplanned));
       const side = options["whole-node"] ? { ...all, proxyPart: undefined } : all;
       const specification = specificationSide(objects, node, config, variant.deviations(config), side.ownSockets);
       const sides = [specification, side] as const;
@@ -244,10 +244,6 @@ async function choicesFor(
   found?: FoundConfiguration,
 ): Promise<InspectChoices> {
   return await readChoices({ ...options, mode }, choose, found);
-}
-
-function refuse(error: unknown): never {
-  throw error instanceof NoRulesError ? new UsageError(error.message) : error;
 }
 
 function isOf(text: string, family: IpFamily): boolean {

@@ -53,7 +53,7 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
       fileState = configFileState(path);
       return readBounded(path);
     };
-    const options = await completeOptions(command.flags, { readFile });
+    const options = await completeOptions(command.flags, readFile);
     // Notices about the configuration come before the logger is configured; the program's name comes first of all.
     if (options.notices.length > 0) introduce(log);
     for (const { level, message, facts } of options.notices) {

@@ -4,6 +4,7 @@ import { jsonText } from "../explain/safe-text.ts";
 import { backEndIn } from "../kernel/iptables/command-errors.ts";
 import { legacyTables } from "../kernel/iptables/legacy-tables.ts";
 import { NetlinkError } from "../kernel/netlink/errors.ts";
+import { isObject } from "../kernel/nftables/json.ts";
 import { NftError } from "../kernel/nftables/nftables.ts";
 import { type ChainHook, openPacketTracer, type PacketTracer } from "../kernel/nftables/tracing/packet-tracer.ts";
 import { TRACE_TABLE, type TraceFilter } from "../kernel/nftables/tracing/trace-table.ts";
@@ -191,14 +192,8 @@ class RulesReader {
 
 function withoutOwnTable(rules: TracedRules): TracedRules {
   const isOwn = (object: unknown): boolean =>
-    typeof object === "object" &&
-    object !== null &&
-    Object.values(object).some(
-      (body: unknown) =>
-        typeof body === "object" &&
-        body !== null &&
-        (("table" in body && body.table === TRACE_TABLE) || ("name" in body && body.name === TRACE_TABLE)),
-    );
+    isObject(object) &&
+    Object.values(object).some((body) => isObject(body) && [body.table, body.name].includes(TRACE_TABLE));
   const dumps = rules.dumps.map((dump) =>
     dump.kind === "nftables" ? { ...dump, objects: dump.objects.filter((object) => !isOwn(object)) } : dump,
   );

@@ -59,7 +59,7 @@ export async function rulesForObjects(
   const node = isInPart ? runAtOnce(partForPacket(whole, { destination: address, port, showsEveryRule })) : whole;
   const addresses = node.hostAddresses;
   const podCIDRs = podCIDRsOf(cluster.nodes, node);
-  const rules = await plannedRules(node, config).catch(refuse);
+  const rules = await plannedRules(node, config).catch(refuseUnplanned);
   return {
     ...rules,
     notes: [
@@ -76,7 +76,8 @@ export async function rulesForObjects(
   };
 }
 
-function refuse(error: unknown): never {
+/** @throws UsageError where a mode has no rules to walk, and any other error as it is. */
+export function refuseUnplanned(error: unknown): never {
   throw error instanceof NoRulesError ? new UsageError(error.message) : error;
 }
 

@@ -18,7 +18,7 @@ import { seededRandom } from "../trace/seeded-random.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { contextOf, dumpFiles, type SysdumpContext } from "./dump-folder.ts";
 import { asRelease, choicesAmong, INSPECT_OPTIONS, originOf, readSettings, warner } from "./inspect-options.ts";
-import type { ReadObjects } from "./objects-input.ts";
+import type { FoundConfiguration, ReadObjects } from "./objects-input.ts";
 import { EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
 import {
   commandLine,
@@ -220,10 +220,12 @@ async function rulesFor(
   input: NodeJS.ReadableStream,
   warn: (message: string) => void,
 ): Promise<TracedRules> {
+  const settingsOr = async (found?: FoundConfiguration, foundNode?: string) =>
+    await readSettings(config ?? found, mode, node ?? foundNode, asRelease(compatibility));
   if (isPlan && objects !== undefined) {
     const end = { ...target, showsEveryRule: verbose };
     const found = objects.configuration;
-    const settings = await readSettings(config ?? found, mode, node, asRelease(compatibility));
+    const settings = await settingsOr(found);
     const isBare = (config ?? found) === undefined;
     const given = { config: settings, families: [target.family], origin: originOf({ config, mode }, found), isBare };
     const { config: own, origin } = choicesAmong(objects, given);
@@ -240,19 +242,14 @@ async function rulesFor(
   }
   const { family } = target;
   if (dumps === undefined) {
-    const settings = await readSettings(config, mode, node, asRelease(compatibility));
+    const settings = await settingsOr();
     const { kernelRules, withLiveSockets } = await import("./trace-kernel.ts");
     return await withLiveSockets(await kernelRules(family, local), family, settings);
   }
   const files = await dumpFiles(dumps, (name) => name === "nft.txt");
   const rules = await dumpedRules(files, local, family, input);
   if (sysdump === undefined || objects === undefined) return rules;
-  const settings = await readSettings(
-    config ?? sysdump.configuration,
-    mode,
-    node ?? sysdump.node,
-    asRelease(compatibility),
-  );
+  const settings = await settingsOr(sysdump.configuration, sysdump.node);
   return { ...rules, placeOf: placesOn(objects, chosenNode(objects.nodes, settings).config, family) };
 }
 

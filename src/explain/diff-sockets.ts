@@ -6,12 +6,6 @@ import type { OwnedDifference } from "./diff-dumps.ts";
 import type { ExplainedCluster } from "./explained-cluster.ts";
 import type { PortExplanation } from "./explanation.ts";
 
-/** Differences, and sentences about what could not be read. */
-interface SocketDifferences {
-  readonly differences: readonly OwnedDifference[];
-  readonly unread: readonly string[];
-}
-
 /** The contents of each family's maps; none in modes that redirect no sockets. @param warn gets what is unreadable. */
 async function* liveSockets({ families, config }: ExplainedCluster, warn: (message: string) => void) {
   const sockets = await families[0]?.inspection.loadSockets?.();
@@ -24,8 +18,8 @@ async function* liveSockets({ families, config }: ExplainedCluster, warn: (messa
   }
 }
 
-/** Compares with this node's kernel; empty in modes that redirect no sockets. */
-export async function diffSockets(cluster: ExplainedCluster): Promise<SocketDifferences> {
+/** Compares with this node's kernel; empty in modes that redirect no sockets. @returns also sentences about what could not be read. */
+export async function diffSockets(cluster: ExplainedCluster) {
   const differences: OwnedDifference[] = [];
   const unread: string[] = [];
   // With masqueradeAll all connections take the rules, and no map is pinned.

@@ -3,13 +3,6 @@ import { DumpError, type DumpKind } from "../inspect/dumps/inventory.ts";
 import { type Exec, ExecError, execProcess } from "../kernel/process.ts";
 import type { IpFamily } from "../net/ip.ts";
 
-interface KernelDump {
-  /** The command, for messages. */
-  readonly name: string;
-  readonly text: string;
-  readonly family: IpFamily;
-}
-
 const TIMEOUT_MS = 30_000;
 
 /** The command for one kind and family; IP sets and virtual servers of both families are printed together. */
@@ -20,13 +13,13 @@ const COMMANDS: Readonly<Record<DumpKind, (family: IpFamily, table: string) => r
   ipvsadm: () => ["ipvsadm", "-S", "-n"],
 };
 
-/** @throws DumpError if a tool is missing or fails. */
+/** @returns `name`: the command, for messages. @throws DumpError if a tool is missing or fails. */
 export async function kernelDumps(
   kinds: readonly DumpKind[],
   families: readonly IpFamily[],
   table: string,
   exec: Exec = execProcess,
-): Promise<readonly (KernelDump & { readonly kind: DumpKind })[]> {
+) {
   const commands = kinds.flatMap((kind) => {
     const all = families.map((family) => ({ kind, family, argv: COMMANDS[kind](family, table) }));
     return kind === "ipset" || kind === "ipvsadm" ? all.slice(0, 1) : all;

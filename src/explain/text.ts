@@ -27,6 +27,18 @@ export interface TextOptions {
 /** The most lines of an answer, unless the causes alone have more. */
 const ANSWER_LINES = 15;
 
+/** An answer of `explain`. @param because how what was asked relates to the service ports. */
+export function answerText(
+  because: readonly string[],
+  servicePorts: readonly PortExplanation[],
+  options: TextOptions,
+): string {
+  const head = safe(because.map((sentence) => sentenceText(sentence, "", options.width)).join(""));
+  const byPort = Map.groupBy(servicePorts, ({ servicePort, protocol }) => `${servicePort} ${protocol}`);
+  const explanations = Array.from(byPort.values(), (families) => familiesText(families, options));
+  return [head, ...explanations].filter((part) => part !== "").join("\n");
+}
+
 /** One service port of one family: what clients meet, and why. */
 export function explanationText(explained: PortExplanation, options: TextOptions = {}): string {
   const { width, showsWhy = false, showsRules = false, assumed } = options;
@@ -131,7 +143,7 @@ function usedText({ endpoints }: PortExplanation): string {
  *
  * @param all in the order of the families.
  */
-export function familiesText(all: readonly PortExplanation[], options: TextOptions = {}): string {
+function familiesText(all: readonly PortExplanation[], options: TextOptions = {}): string {
   const [first, ...others] = all;
   if (first === undefined) return "";
   const parts = others.map((other) => {

@@ -12,11 +12,9 @@ const HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfi
 async function complete(args: readonly string[], file?: string): Promise<CompletedOptions> {
   const line = parseCommandLine(args);
   assert.ok(line.kind === "run");
-  return await completeOptions(line.flags, {
-    readFile: async (path) => {
-      if (file !== undefined && path === "FILE") return HEAD + file;
-      throw Object.assign(new Error(`ENOENT: ${path}`), { code: path === "DIR" ? "EISDIR" : "ENOENT" });
-    },
+  return await completeOptions(line.flags, async (path) => {
+    if (file !== undefined && path === "FILE") return HEAD + file;
+    throw Object.assign(new Error(`ENOENT: ${path}`), { code: path === "DIR" ? "EISDIR" : "ENOENT" });
   });
 }
 

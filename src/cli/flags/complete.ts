@@ -38,10 +38,8 @@ export interface CompletedOptions {
   readonly notices: readonly Notice[];
 }
 
-interface CompleteDeps {
-  /** Reads a text file; rejects with an error that has a `code` like those of `node:fs`. */
-  readFile(path: string): Promise<string | Uint8Array>;
-}
+/** Reads a text file; rejects with an error that has a `code` like those of `node:fs`. */
+type ReadFile = (path: string) => Promise<string | Uint8Array>;
 
 /**
  * Completes the options of a run.
@@ -49,14 +47,14 @@ interface CompleteDeps {
  * @throws {@link CommandError} `failed complete: …` for an unreadable or undecodable file, an empty host name
  * override, or an unknown or locked feature gate.
  */
-export async function completeOptions(flags: FlagValues, deps: CompleteDeps): Promise<CompletedOptions> {
+export async function completeOptions(flags: FlagValues, readFile: ReadFile): Promise<CompletedOptions> {
   const notices: Notice[] = [];
   const actions = Object.fromEntries(
     Object.entries(ACTIONS).map(([name, flag]) => [name, flags.get<string | boolean>(flag)]),
   ) as ValuesOf<typeof ACTIONS>; // by the same names
   const { configFile } = actions;
   const { config: merged, isMinSyncPeriodSet } =
-    configFile === "" ? configFromFlags(flags) : await configFromFile(configFile, flags, deps, notices);
+    configFile === "" ? configFromFlags(flags) : await configFromFile(configFile, flags, readFile, notices);
   const modeNotices = merged.mode === "" ? defaultModeNotices(releaseOf(merged)) : [];
   notices.push(...modeNotices);
   const config = overrideHostname(applyPlatformDefaults(merged), flags);
@@ -131,9 +129,9 @@ const COUNTING: ReadonlySet<AnyFlag> = new Set<AnyFlag>([
   ...[HELP, HOSTNAME_OVERRIDE, LOG_FILE, VERSION, WINDOWS_SERVICE],
 ]);
 
-async function configFromFile(path: string, flags: FlagValues, deps: CompleteDeps, notices: Notice[]): Promise<Merged> {
+async function configFromFile(path: string, flags: FlagValues, readFile: ReadFile, notices: Notice[]): Promise<Merged> {
   const { ConfigDecodeError, decodeConfiguration } = await import("../../settings/v1alpha1-decode.ts");
-  const content = await readContent(path, deps);
+  const content = await readContent(path, readFile);
   try {
     const { document, strictError } = decodeConfiguration(content);
     if (strictError !== undefined) {
@@ -170,9 +168,9 @@ const FILE_ERRORS: Readonly<Record<string, string>> = {
   ELOOP: "too many levels of symbolic links",
 };
 
-async function readContent(path: string, deps: CompleteDeps): Promise<string | Uint8Array> {
+async function readContent(path: string, readFile: ReadFile): Promise<string | Uint8Array> {
   try {
-    return await deps.readFile(path);
+    return await readFile(path);
   } catch (error) {
     const code = error instanceof Error && "code" in error ? String(error.code) : "";
     const known = FILE_ERRORS[code];
