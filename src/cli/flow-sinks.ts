@@ -24,14 +24,12 @@ const MOST_UNWRITTEN = 16 * 1024 * 1024;
 /** Tells the user what went wrong. */
 type Note = (text: string) => void;
 
-interface Carrier {
-  /** @returns false if there is no room. */
-  take(flow: NamedFlow): boolean;
-  close(): Promise<void>;
-}
-
-/** Nothing waits for a slow reader: its losses are counted, and reported each time they have grown tenfold. */
-function countingLosses({ take, close }: Carrier, note: Note): FlowTaker {
+/**
+ * Nothing waits for a slow reader: its losses are counted, and reported each time they have grown tenfold.
+ *
+ * @param take returns false if there is no room.
+ */
+function countingLosses(take: (flow: NamedFlow) => boolean, close: FlowTaker["close"], note: Note): FlowTaker {
   let [told, lost, nextNote] = [0, 0, 1];
   return {
     tell(flow) {
@@ -98,7 +96,7 @@ export function lineSink({ out, waiting }: Pick<Output, "out" | "waiting">, isJs
     else flushing ??= setTimeout(flush, GATHER_MS);
     return true;
   };
-  return countingLosses({ take, close: async () => flush() }, note ?? (() => {}));
+  return countingLosses(take, async () => flush(), note ?? (() => {}));
 }
 
 /** Appends a line of JSON per flow to a file. Rejects with the system's error if the file cannot be opened. */
@@ -118,7 +116,7 @@ export async function fileSink(path: string, note: Note): Promise<FlowTaker> {
   const close = async () => {
     if (!isBroken) await new Promise<void>((resolve) => stream.end(resolve));
   };
-  return countingLosses({ take, close }, note);
+  return countingLosses(take, close, note);
 }
 
 function lineText(flow: NamedFlow): string {

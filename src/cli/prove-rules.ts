@@ -1,13 +1,12 @@
 /** The sources of rules that `kube-proxy prove` does not plan itself: dumps, read once for both families, and this node's kernel. */
 import type { ProvedVariant } from "../dataplane/dataplane.ts";
-import { MODES, modeNamed } from "../dataplane/registry.ts";
+import { MODES } from "../dataplane/registry.ts";
 import { dumpedAddresses, hostAddresses } from "../explain/host-addresses.ts";
 import { isObject, textOf } from "../kernel/nftables/json.ts";
 import { familyOf, IP_FAMILIES, type IpAddress, type IpFamily } from "../net/ip.ts";
 import type { Side } from "../prove/proof.ts";
 import { rulesSide } from "../prove/sides.ts";
 import type { Dump } from "../trace/dump/recognise.ts";
-import type { KnownRoute } from "../trace/facts.ts";
 import { dumpFiles } from "./dump-folder.ts";
 import { UsageError } from "./output.ts";
 import { didYouMean } from "./suggestion.ts";
@@ -69,7 +68,7 @@ export async function foundInKernel(families: readonly IpFamily[]): Promise<Foun
     addresses: (family) => addresses.filter((own) => familyOf(own) === family),
     side(family, own) {
       const { dumps = [], routes = [], addresses: all = [] } = read.get(family) ?? {};
-      return rulesOf("this node's kernel", [...dumps, ...programs], family, [...own, ...all], routes);
+      return rulesSide("this node's kernel", [...dumps, ...programs], family, [...own, ...all], routes);
     },
   };
 }
@@ -81,20 +80,8 @@ function found(name: string, dumps: readonly Dump[]): FoundRules {
     families: new Set(IP_FAMILIES.filter((family) => dumps.some((dump) => isOf(dump, family)))),
     shown: VARIANTS.find(({ sign }) => sign?.test(texts) === true),
     ...(addresses !== undefined && { addresses: (family) => addresses.filter((own) => familyOf(own) === family) }),
-    side: (family, own) => rulesOf(name, dumps, family, own),
+    side: (family, own) => rulesSide(name, dumps, family, own),
   };
-}
-
-function rulesOf(
-  name: string,
-  dumps: readonly Dump[],
-  family: IpFamily,
-  own: readonly IpAddress[],
-  routes: readonly KnownRoute[] = [],
-): Side {
-  const ofFamily = dumps.filter((dump) => dump.kind !== "iptables" || (dump.family ?? family) === family);
-  const addresses = own.filter((address) => familyOf(address) === family);
-  return rulesSide(name, ofFamily, family, addresses, routes);
 }
 
 /** Whether the dump has rules of the family. */
@@ -127,9 +114,4 @@ function signsOf(dump: Dump): string {
     return isObject(object) && isObject(object.chain) ? [`${object.chain.table} ${object.chain.name}`] : [];
   });
   return chains.join("\n");
-}
-
-/** @returns the mode to assume for rules if neither the user nor the rules name one. */
-export function usualVariant(mode: string | undefined): Variant {
-  return variantNamed(mode ?? modeNamed("iptables").name);
 }

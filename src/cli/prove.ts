@@ -14,15 +14,7 @@ import { BARE, INSPECT_OPTIONS, type InspectChoices, readChoices, warner } from 
 import { type FoundConfiguration, OBJECTS_OPTIONS, type ReadObjects, readObjects } from "./objects-input.ts";
 import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
 import { type Answer, answerData, answerText, resultOf } from "./prove-answer.ts";
-import {
-  type FoundRules,
-  foundInDumps,
-  foundInKernel,
-  usualVariant,
-  VARIANTS,
-  type Variant,
-  variantNamed,
-} from "./prove-rules.ts";
+import { type FoundRules, foundInDumps, foundInKernel, VARIANTS, type Variant, variantNamed } from "./prove-rules.ts";
 import { commandLine, FORM_AND_HELP, type ReadLine, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
 import { refuseUnplanned } from "./trace-rules.ts";
 
@@ -187,7 +179,8 @@ async function* answersOn(
 ): AsyncGenerator<Answer> {
   const warn = warner(output, objects.lacksNodes);
   const asked = options.as === undefined ? undefined : variantNamed(options.as);
-  const variants = rules === undefined ? options.variants : [asked ?? rules.shown ?? usualVariant(options.mode)];
+  const variants =
+    rules === undefined ? options.variants : [asked ?? rules.shown ?? variantNamed(options.mode ?? "iptables")];
   const total = objects.services.length;
   if (rules !== undefined) {
     const missing = (["services", "endpointSlices"] as const).find((kind) => objects[kind].length === 0);

@@ -81,15 +81,12 @@ const USABLE_HEAP = 0.85;
 /** V8's heap limit includes this for young objects by default: three times 64 MB, which old objects never get. */
 const YOUNG_HEAP = 192 * 2 ** 20;
 
-/** @param own the node's addresses; sides may add more. @param enough how many differing classes end the search. @default no limit */
-export function prove(...asked: Parameters<typeof proving>): Proof {
-  const steps = proving(...asked);
-  let step = steps.next();
-  while (step.done !== true) step = steps.next();
-  return step.value;
-}
-
-/** The same in steps, between which others have their turn. @yields how many classes and Services were examined */
+/**
+ * Proves in steps, between which others have their turn.
+ *
+ * @param own the node's addresses; sides may add more. @param enough how many differing classes end the search. @default no limit
+ * @yields how many classes and Services were examined
+ */
 export function* proving(
   family: IpFamily,
   own: readonly IpAddress[],

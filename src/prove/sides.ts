@@ -5,7 +5,7 @@ import type { KubeProxyConfig } from "../config/config.ts";
 import type { Deviation } from "../dataplane/deviations.ts";
 import { plannedRules } from "../explain/planned-rules.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
-import type { IpAddress, IpFamily } from "../net/ip.ts";
+import { familyOf, type IpAddress, type IpFamily } from "../net/ip.ts";
 import { deviceAddresses } from "../trace/dump/device-addresses.ts";
 import { gapsIn } from "../trace/dump/gaps.ts";
 import { programOfDumps } from "../trace/dump/program.ts";
@@ -24,18 +24,20 @@ import { type IsOfOthers, nodeComponents } from "./node-components.ts";
 import type { Side } from "./proof.ts";
 import { specification } from "./specification.ts";
 
-/** @param own all addresses of the node. */
+/** @param all dumps of the node; those of the other family are left out, as are its addresses. @param own all addresses of the node. */
 export function rulesSide(
   name: string,
-  dumps: readonly Dump[],
+  all: readonly Dump[],
   family: IpFamily,
   own: readonly IpAddress[],
   routes: readonly KnownRoute[] = [],
 ): Side {
+  const dumps = all.filter((dump) => dump.kind !== "iptables" || (dump.family ?? family) === family);
   const addresses = deviceAddresses(dumps);
   const sockets = dumps.flatMap((dump) => (dump.kind === "chains" ? (dump.ownSockets ?? []) : []));
   const hasSockets = dumps.some((dump) => dump.kind === "chains" && dump.ownSockets !== undefined);
-  const facts = nodeFacts({ addresses: [...own, ...addresses], routes });
+  const ofFamily = own.filter((address) => familyOf(address) === family);
+  const facts = nodeFacts({ addresses: [...ofFamily, ...addresses], routes });
   const isOfOthers = nodeComponents(dumps);
   return {
     name,

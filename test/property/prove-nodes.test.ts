@@ -4,10 +4,10 @@ import { describe, test } from "node:test";
 import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
 import { offlineNode } from "../../src/inspect/offline-node.ts";
 import { ip } from "../../src/model/testing/records.ts";
-import { prove } from "../../src/prove/proof.ts";
 import { rulesSide, specificationSide } from "../../src/prove/sides.ts";
 import { type Dump, recogniseDumps } from "../../src/trace/dump/recognise.ts";
 import { historyRuns } from "../../testkit/support/fast-check.ts";
+import { prove } from "../../testkit/support/prove.ts";
 import { caseFile, caseNames, caseState, SERVICE_CIDR_OBJECT } from "../conformance/conformance-case.ts";
 import { differencesIn, provedCluster, VARIANTS, type Variant } from "./prove-support.ts";
 

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ip } from "../../src/model/testing/records.ts";
-import { prove } from "../../src/prove/proof.ts";
 import { rulesSide } from "../../src/prove/sides.ts";
 import { type Dump, recogniseDump } from "../../src/trace/dump/recognise.ts";
+import { prove } from "../../testkit/support/prove.ts";
 
 const OWN = [ip("10.200.0.2"), ip("127.0.0.1")];
 

@@ -8,9 +8,10 @@ import { type OfflineNode, offlineNode } from "../../src/inspect/offline-node.ts
 import { checkedSettings } from "../../src/lib/plan-settings.ts";
 import type { IpFamily } from "../../src/net/ip.ts";
 import { fateText } from "../../src/prove/fate.ts";
-import { type Proof, prove, type Side } from "../../src/prove/proof.ts";
+import type { Proof, Side } from "../../src/prove/proof.ts";
 import { rulesSide, specificationSide } from "../../src/prove/sides.ts";
 import type { Dump } from "../../src/trace/dump/recognise.ts";
+import { prove } from "../../testkit/support/prove.ts";
 
 export interface Variant extends ProvedVariant {
   readonly mode: string;

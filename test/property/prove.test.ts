@@ -9,13 +9,14 @@ import { ip, makeEndpointRecord, makeService, makeSlice } from "../../src/model/
 import { familyOf, IP_FAMILIES, type IpAddress, type IpFamily, parseIpAddress } from "../../src/net/ip.ts";
 import { classesOf } from "../../src/prove/classes.ts";
 import { fateText } from "../../src/prove/fate.ts";
-import { prove, rootClasses } from "../../src/prove/proof.ts";
+import { rootClasses } from "../../src/prove/proof.ts";
 import { rulesSide } from "../../src/prove/sides.ts";
 import { type Dump, recogniseDumps } from "../../src/trace/dump/recognise.ts";
 import { newPacket } from "../../src/trace/packet.ts";
 import { PACKET_FIELDS } from "../../src/trace/question.ts";
 import { seededRandom } from "../../src/trace/seeded-random.ts";
 import { historyRuns } from "../../testkit/support/fast-check.ts";
+import { prove } from "../../testkit/support/prove.ts";
 import { caseFile, caseNames, caseState, SERVICE_CIDR_OBJECT } from "../conformance/conformance-case.ts";
 import { NODE_NAME } from "./cluster-arbitrary.ts";
 import { clusterFor, PLACES, settingsFor } from "./prove-states.ts";

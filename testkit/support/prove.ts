@@ -1,0 +1,10 @@
+/** A proof at one go. */
+import { type Proof, proving } from "../../src/prove/proof.ts";
+
+/** {@link proving} to its end. */
+export function prove(...asked: Parameters<typeof proving>): Proof {
+  const steps = proving(...asked);
+  let step = steps.next();
+  while (step.done !== true) step = steps.next();
+  return step.value;
+}
