@@ -146,33 +146,47 @@ function whyNot(mode: string, daemons: string | undefined): string | undefined {
   return "Counters and connections are not known: the daemon runs in another network namespace. Run this command there.";
 }
 
+/** Addresses and endpoints side by side, or, where that does not fit the terminal, below each other. */
 function servicesText(lines: readonly CountedLine[], width: number | undefined): string {
   const hasTraffic = lines.some(({ frontends }) => frontends.some(({ open }) => open !== undefined));
   const traffic = hasTraffic ? ["OPEN", "COUNTED"] : [];
+  const counts = (one: Counted | undefined) => {
+    if (one === undefined) return traffic.map(() => "");
+    return hasTraffic
+      ? [countText(one.open), `${countText(one.counted)}${turnedAwayText(one.refused, one.dropped)}`]
+      : [];
+  };
   const head = ["SERVICE PORT", "ADDRESS", ...traffic, "ENDPOINT", "SHARE", ...traffic];
-  return tableText([head, ...lines.flatMap((line) => rowsOf(line, hasTraffic))], "", width);
+  const beside = tableText([head, ...lines.flatMap((line) => rowsOf(line, counts))], "", width);
+  if (width === undefined || beside.split("\n").every((line) => line.length <= width)) return beside;
+  const below = lines.flatMap(({ servicePort, protocol, frontends, endpoints }) => [
+    [`${servicePort} ${protocol}`],
+    ...frontends.map((one) => [`  ${addressText(one)}`, "", ...counts(one)]),
+    ...endpoints.map((one) => [`    ${one.address}`, sharesText(one), ...counts(one)]),
+    ...(endpoints.length === 0 ? [["    none"]] : []),
+  ]);
+  return tableText([["SERVICE PORT", "SHARE", ...traffic], ...below], "", width);
 }
 
-/** Puts addresses and endpoints side by side. */
-function rowsOf({ servicePort, protocol, frontends, endpoints }: CountedLine, hasTraffic: boolean): string[][] {
-  const counts = (one: Counted | undefined) => {
-    if (!hasTraffic) return [];
-    if (one === undefined) return ["", ""];
-    return [countText(one.open), `${countText(one.counted)}${turnedAwayText(one.refused, one.dropped)}`];
-  };
+function rowsOf(
+  { servicePort, protocol, frontends, endpoints }: CountedLine,
+  counts: (one: Counted | undefined) => string[],
+): string[][] {
   return Array.from({ length: Math.max(frontends.length, endpoints.length, 1) }, (_, index) => {
     const [frontend, endpoint] = [frontends[index], endpoints[index]];
-    const at =
-      frontend === undefined ? "" : frontend.fate === "serve" ? frontend.at : `${frontend.at} (${frontend.fate})`;
     return [
       index === 0 ? `${servicePort} ${protocol}` : "",
-      at,
+      frontend === undefined ? "" : addressText(frontend),
       ...counts(frontend),
       endpoint?.address ?? (index === 0 ? "none" : ""),
       endpoint === undefined ? "" : sharesText(endpoint),
       ...counts(endpoint),
     ];
   });
+}
+
+function addressText({ at, fate }: CountedLine["frontends"][number]): string {
+  return fate === "serve" ? at : `${at} (${fate})`;
 }
 
 function sharesText({ cluster, local }: CountedLine["endpoints"][number]): string {

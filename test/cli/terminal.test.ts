@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
@@ -14,6 +15,7 @@ import { explain } from "../../src/cli/explain.ts";
 import { help } from "../../src/cli/help.ts";
 import { type Output, painted, terminalOf, UsageError } from "../../src/cli/output.ts";
 import { proxyCommand } from "../../src/cli/proxy-command.ts";
+import { services } from "../../src/cli/services.ts";
 import { takeColour } from "../../src/cli/subcommand-options.ts";
 import { tableText } from "../../src/explain/table.ts";
 import { manualPages } from "../docs/command-reference.ts";
@@ -245,4 +247,42 @@ test("the proxy's own help fits the terminal, too", async () => {
   const long = out.split("\n").filter((line) => line.length > 80 && !/\S{40}/.test(line));
   assert.deepEqual(long, []);
   assert.match(out, /^ {4,}\S.*\n/m);
+});
+
+test("services: at 80 columns, long addresses stand above their endpoints, aligned and whole", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-terminal-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const socket = join(folder, "sock");
+  const counts = { open: 12345, counted: 678901 };
+  const line = (servicePort: string, address: string, ...endpoints: string[]) => ({
+    ...{ servicePort, protocol: "TCP", family: "IPv6" },
+    frontends: [{ at: address, kind: "cluster-ip", fate: "serve", ...counts }],
+    endpoints: endpoints.map((one) => ({ address: one, cluster: 0.5, local: 1, ...counts })),
+  });
+  const dns = "kube-system/kube-dns:dns-tcp";
+  const [one, other] = ["[fd00:10:180:0:1::53]:1053", "[2001:db8:1234:5678:9abc:def0:1234:5678]:65535"];
+  const answer = [line(dns, "[fd00:10:96::53]:53", one, other), line("shop/web", "[fd00:10:96::1]:80")];
+  const server = createServer((_, response) => response.end(JSON.stringify(answer)));
+  await new Promise<void>((resolve) => server.listen(socket, resolve));
+  t.after(() => server.close());
+  const args = ["--socket", socket, "--no-traffic"];
+  const narrow = await linesAt(80, services, ...args);
+  assert.deepEqual(
+    narrow.map((text) => text.replaceAll(/ {2,}(?=\S)/g, " | ")),
+    [
+      "SERVICE PORT | SHARE | OPEN | COUNTED",
+      `${dns} TCP`,
+      " | [fd00:10:96::53]:53 | 12345 | 678901",
+      ` | ${one} | 50 %, 100 % | 12345 | 678901`,
+      " | Local",
+      `${other} | 50 %, 100 % | 12345 | 678901`,
+      " | Local",
+      "shop/web TCP",
+      " | [fd00:10:96::1]:80 | 12345 | 678901",
+      " | none",
+    ],
+  );
+  const places = narrow.flatMap((text) => (text.includes("12345") ? [text.indexOf("12345")] : []));
+  assert.equal(new Set(places).size, 1, "aligned");
+  assert.match((await linesAt(200, services, ...args)).join("\n"), /^SERVICE PORT +ADDRESS +OPEN +COUNTED +ENDPOINT /);
 });
