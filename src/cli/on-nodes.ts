@@ -8,6 +8,7 @@ import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { StatusReport } from "../daemon/inspect-report.ts";
+import { agoText } from "../daemon/status-words.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
 import { jsonIn } from "../logging/attempt.ts";
@@ -317,7 +318,7 @@ function stateCells(report: Partial<StatusReport> | undefined, refusal: string |
     mode,
     isHealthy === true ? "healthy" : "NOT healthy",
     String(families.reduce((sum, { servicePorts }) => sum + servicePorts, 0)),
-    ages.length === 0 ? "never" : `${(Math.min(...ages) / 1_000).toFixed(1)} s ago`,
+    ages.length === 0 ? "never" : agoText(Math.min(...ages)),
     wrong,
   ];
 }

@@ -23,10 +23,7 @@ export function statusLines(report: Partial<StatusReport>): readonly string[] {
     lines.push(`up for ${durationText(own.uptimeSeconds)}, ${memory} of memory${times}`);
   }
   for (const one of families) {
-    const age =
-      typeof one.lastSyncAgeMs !== "number"
-        ? "not synced yet"
-        : `last sync ${(one.lastSyncAgeMs / 1_000).toFixed(1)} s ago`;
+    const age = typeof one.lastSyncAgeMs !== "number" ? "not synced yet" : `last sync ${agoText(one.lastSyncAgeMs)}`;
     const doing = one.isSyncing ? ", syncing" : one.isFailing ? ", the last sync failed" : "";
     lines.push(
       `${one.family}: ${numbered(one.servicePorts, "service port")}, ${numbered(one.endpoints, "endpoint")}, ${age}${doing}`,
@@ -48,7 +45,7 @@ function trackingLines(tracking: StatusReport["connectionTracking"]): readonly s
   if (tracking === undefined) return [];
   const { entries, max, invalid = 0, notes = [] } = tracking;
   const of = max === 0 ? "" : ` of ${max}`;
-  const lost = invalid === 0 ? "" : `, ${invalid} packets belonged to no connection (INVALID)`;
+  const lost = invalid === 0 ? "" : `, ${numbered(invalid, "packet")} belonged to no connection (INVALID)`;
   return [`connection tracking: ${entries}${of} entries${lost}`, ...notes.map((note) => `  ${note}`)];
 }
 
@@ -67,6 +64,11 @@ function millisecondsText(ms: number): string {
   if (ms >= 10_000) return `${(ms / 1000).toFixed(0)} s`;
   if (ms >= 1000) return `${(ms / 1000).toFixed(1)} s`;
   return `${ms < 10 ? Number(ms.toFixed(1)) : Math.round(ms)} ms`;
+}
+
+/** `4.2 s ago`, `12 min ago` */
+export function agoText(ms: number): string {
+  return `${ms < 120_000 ? `${(ms / 1_000).toFixed(1)} s` : durationText(ms / 1_000)} ago`;
 }
 
 /** `4 s`, `12 min`, `3 h`, `2 d`: in the largest unit of which there are two. */

@@ -48,7 +48,7 @@ export const TRANSLATING: ModeWords = {
   localPolicy: "from outside, ",
   sourceRanges: (ranges) => `Load-balancer addresses are for clients in ${ranges.join(", ")} only.`,
   affinity: (seconds) =>
-    `A client keeps its endpoint until it has been silent for ${seconds} seconds (sessionAffinity ClientIP).`,
+    `A client keeps its endpoint until it has been silent for ${seconds} ${seconds === 1 ? "second" : "seconds"} (sessionAffinity ClientIP).`,
   sources: (facts) => [...masqueradingOf(facts), ...(facts.hasLocal ? [HAIRPIN] : [])],
   loopback: ({ node: { nodePortAddresses } }) => ({
     led: "rules lead there, and the endpoint sees this node's address",
@@ -67,7 +67,7 @@ export function masqueradingOf({ node: { detector }, config: { masqueradeAll } }
   if (masqueradeAll) return ["masqueradeAll is set: endpoints never see the clients of the cluster IP."];
   if (detector.kind !== "none") return [];
   return [
-    "The configuration does not say how to tell the pods of this node from others (clusterCIDR, detectLocalMode): " +
+    "The configuration does not tell this node's pods from others (clusterCIDR, detectLocalMode): " +
       "cluster IPs are not masqueraded, and pods count as outside for the Local policy.",
   ];
 }

@@ -127,7 +127,7 @@ function policySentences({ port, policies, routing, words }: Decided): string[] 
   const sentences: string[] = [];
   const usable = `${routing.local.length === 0 ? "none" : routing.local.length} usable`;
   if (policies.internal === "Local") {
-    sentences.push(`internalTrafficPolicy is Local: the cluster IP leads to this node's endpoints only (${usable}).`);
+    sentences.push(`internalTrafficPolicy is Local: at the cluster IP, only this node's endpoints answer (${usable}).`);
   }
   if (port.isExternallyAccessible && policies.external === "Local") {
     sentences.push(
@@ -143,7 +143,7 @@ function policySentences({ port, policies, routing, words }: Decided): string[] 
 
 function ownershipSentences({ frontends }: Decided): string[] {
   return frontends.flatMap(({ owner, address, port }) =>
-    owner === null ? [] : [`${address ?? "node port"} ${port} belongs to ${owner}, and does not lead here.`],
+    owner === null ? [] : [`${address ?? "node port"} ${port} belongs to ${owner}, which answers there.`],
   );
 }
 

@@ -87,7 +87,7 @@ function titleText(frontend: ExplainedFrontend, width: number | undefined): stri
 }
 
 function clientsText({ owner, clients, sockets }: ExplainedFrontend, width: number | undefined): string {
-  if (owner !== null) return sentenceText(`belongs to ${owner}, and does not lead here`, "    ", width);
+  if (owner !== null) return sentenceText(`belongs to ${owner}, which answers there`, "    ", width);
   // One line for all positions that meet the same.
   const byWords = Map.groupBy(clients, encounterWords);
   const positions = (own: readonly Encounter[]) =>

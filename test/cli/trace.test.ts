@@ -73,7 +73,7 @@ describe("over the plan", () => {
       );
     }
     const notLed =
-      "not led to an endpoint: 10.96.0.31 is an address of shop/admin, and a Service takes only TCP, UDP and SCTP to its ports, " +
+      "not sent to an endpoint: 10.96.0.31 is an address of shop/admin, and a Service takes only TCP, UDP and SCTP to its ports, " +
       "not ICMP: it leaves";
     const refused = "refused (icmp port-unreachable)";
     assert.deepEqual(Object.fromEntries(met), {
@@ -97,7 +97,7 @@ describe("over the plan", () => {
     const { out } = await inExamples("iptables", "--from", "outside", "--to", "10.96.0.31:81");
     assert.match(
       out,
-      /100\.0 % {2}not led to an endpoint: 10\.96\.0\.31 is an address of shop\/admin, and nothing takes TCP to its port 81: it leaves/,
+      /100\.0 % {2}not sent to an endpoint: 10\.96\.0\.31 is an address of shop\/admin, and nothing takes TCP to its port 81: it leaves/,
     );
   });
 
@@ -153,7 +153,7 @@ describe("over the plan", () => {
           ["--from", "node", "--to", "10.96.0.10:80"],
           /→ not asked: HNS does not lead packets of the node itself/,
           [
-            "100.0 %  not led to an endpoint: 10.96.0.10 is an address of shop/web, and nothing takes TCP to its port 80: it leaves by the node's routes",
+            "100.0 %  not sent to an endpoint: 10.96.0.10 is an address of shop/web, and nothing takes TCP to its port 80: it leaves by the node's routes",
           ],
         ],
         [
@@ -167,7 +167,7 @@ describe("over the plan", () => {
           ["--from", "pod", "--to", "10.96.0.70:80"],
           /no load balancer has tcp 10\.96\.0\.70:80: office\/legacy:http has no endpoint that could be led to$/m,
           [
-            "100.0 %  not led to an endpoint: 10.96.0.70 is an address of office/legacy, and nothing takes TCP to its port 80: it leaves by the node's routes",
+            "100.0 %  not sent to an endpoint: 10.96.0.70 is an address of office/legacy, and nothing takes TCP to its port 80: it leaves by the node's routes",
           ],
         ],
         [
@@ -175,7 +175,7 @@ describe("over the plan", () => {
           ["--from", "pod", "--to", "10.96.0.10:81", "-v"],
           /· load balancer tcp 10\.96\.0\.10:80: .*\n +no: its place is tcp 10\.96\.0\.10:80, IPv4, and the packet is for tcp 10\.96\.0\.10:81$/m,
           [
-            "100.0 %  not led to an endpoint: 10.96.0.10 is an address of shop/web, and nothing takes TCP to its port 81: it leaves by the node's routes",
+            "100.0 %  not sent to an endpoint: 10.96.0.10 is an address of shop/web, and nothing takes TCP to its port 81: it leaves by the node's routes",
           ],
         ],
       ];

@@ -384,7 +384,7 @@ test("userspace without rules: what the host does not have leaves it", async (t)
   const { outcomes } = await json<TraceAnswer>(`${url}api/trace?from=pod&to=10.96.0.10&port=80`);
   assert.match(
     outcomes.map(({ text }) => text).join(),
-    /^not led to an endpoint: 10\.96\.0\.10 is an address of shop\/web/,
+    /^not sent to an endpoint: 10\.96\.0\.10 is an address of shop\/web/,
   );
 });
 

@@ -28,6 +28,6 @@ function sources(facts: SourceFacts): readonly string[] {
   const { masqueradeAll, ebpf } = facts.config;
   if (masqueradeAll || ebpf.hostNamespaceOnly || facts.port.protocol === "SCTP") return TRANSLATING.sources(facts);
   const hairpin =
-    "An endpoint that asks its own Service and reaches itself sees its own address where its socket connects to the endpoint, and the node's where rules decide (UDP at node ports, the Local policy of the outside).";
+    "An endpoint that reaches itself through its Service sees its own address. Where rules decide (UDP at node ports, externalTrafficPolicy Local), it sees the node's.";
   return [...masqueradingOf(facts), ...(facts.hasLocal ? [hairpin] : [])];
 }

@@ -144,7 +144,7 @@ export function addressWarnings(
       const message = `An external address of a service is another node's: ${DUMMY_DEVICE} takes it, so this node and its pods cannot reach that node`;
       warnings.push({ message, facts: { service, address } });
     } else if (network !== undefined && (otherNodes?.size ?? 0) === 0) {
-      const message = `An external address of a service is in a network of this node: if it is another node's, this node and its pods cannot reach that node, because ${DUMMY_DEVICE} takes it`;
+      const message = `An external address of a service is in a network of this node and is bound to ${DUMMY_DEVICE}: if another node has it, this node and its pods cannot reach that node`;
       warnings.push({ message, facts: { service, address, network, link } });
     }
   }

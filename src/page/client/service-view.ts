@@ -142,7 +142,7 @@ function addressParts({ frontends, protocol }: PortExplanation) {
     const met = Map.groupBy(clients, encounterWords);
     return html`<div class="frontend">
       ${alike.map((one) => frontendHeading(one, protocol))}
-      ${owner !== null && html`<p>${`Belongs to ${owner}, and does not lead here.`}</p>`}
+      ${owner !== null && html`<p>${`Belongs to ${owner}, which answers there.`}</p>`}
       <dl class="clients">${Array.from(met.values(), (same) => [
         html`<dt>${same.length === POSITIONS.length ? "any client" : same.map(({ position }) => POSITION_WORDS[position]).join(", ")}</dt>`,
         html`<dd>${outcomeBadge(same[0]?.outcome)} ${same[0]?.words}</dd>`,

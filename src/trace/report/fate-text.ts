@@ -13,7 +13,7 @@ export function fateText({ fate, packet }: End): string {
       return `sent to ${destinationText(packet)}, ${sourceText(packet)}${answer}`;
     }
     case "not-led":
-      return `not led to an endpoint: ${fate.because}`;
+      return `not sent to an endpoint: ${fate.because}`;
     case "delivered":
       return `delivered to a process of the node at ${destinationText(packet)}, ${sourceText(packet)}`;
     case "dropped":

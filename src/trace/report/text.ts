@@ -153,7 +153,10 @@ export function stepWords(event: TraceEvent): { readonly text: string; readonly 
     case "not-asked":
       return { text: `${event.chain.table}, ${event.chain.chain.name}`, said: `skipped, ${event.because}` };
     case "skipped":
-      return { text: `${event.chain}: ${event.count} rules are for other addresses and ports`, said: null };
+      return {
+        text: `${event.chain}: ${event.count} ${event.count === 1 ? "rule is" : "rules are"} for other addresses and ports`,
+        said: null,
+      };
     case "no-match": {
       const { rule, condition, observed } = event;
       const said = `no: ${condition}${observed === undefined ? "" : `, and ${observed}`}`;

@@ -61,7 +61,7 @@ export async function expectTold(
   );
   assert.match(
     explain.stdout,
-    /reaches itself sees its own address where its socket connects to the endpoint, and the node's where rules decide/,
+    /reaches itself through its Service sees its own address\. Where rules decide .*, it sees the node's\./,
   );
   assert.deepEqual([same.stdout, same.status], ["No differences.\n", 0], same.stderr);
   assert.match(fromNode.stdout, /by the pinned maps: the socket asks for 10\.180\.[01]\.11:8080$/m);
