@@ -98,7 +98,10 @@ function foreignStep(part: ForeignPart, { hasChain, surroundings }: RuleContext)
   const text = `-j ${foreignText(part)}`;
   const step = (run: Step["run"]): Step => ({ text, asks: [], isAction: true, run });
   if (name === "NOTRACK" || (name === "CT" && words.includes("--notrack"))) {
-    return step((packet) => ({ kind: "go-on", packet: { ...packet, state: "untracked" }, said: "not tracked" }));
+    // Behind connection tracking it changes nothing.
+    return step((packet) =>
+      packet.isTracked ? GO_ON : { kind: "go-on", packet: { ...packet, state: "untracked" }, said: "not tracked" },
+    );
   }
   // A later rule may match the entry that it adds.
   if (name === "SET") return { text, asks: undefined, run: () => GO_ON };

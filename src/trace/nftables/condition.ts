@@ -62,7 +62,7 @@ function question(text: string): StepResult & { kind: "unknown" } {
 
 /** The same question for a rule and its opposite, so that a walk asks it once. */
 function asked(op: unknown, statement: string): StepResult {
-  return op === "!=" ? inverse(question(statement)) : question(statement);
+  return op === "!=" || op === "!" ? inverse(question(statement)) : question(statement);
 }
 
 function inverse({ yes, no, ...result }: StepResult & { kind: "unknown" }): StepResult {
@@ -73,6 +73,8 @@ type PartNames = readonly (Names | undefined)[];
 
 function compileTest(op: string, right: unknown, names: PartNames, surroundings: Surroundings): Test {
   if (op === "!=") return inverted(compileTest("==", right, names, surroundings));
+  // None of the flags is set: `ct state ! established,related`.
+  if (op === "!") return inverted(compileTest("in", right, names, surroundings));
   if (op === "<" || op === ">" || op === "<=" || op === ">=") return compared(op, right);
   const name = textOf(right);
   if (name?.startsWith("@") === true) return isIn(surroundings.setNamed(name.slice(1)), name);

@@ -111,6 +111,7 @@ export const OTHER_END = {
 
 export function connection(packet: Packet, key: string, text: string, isReply: boolean): Reading {
   const state = seenState(packet);
+  if (key !== "state" && !hasConnection(packet)) return NONE;
   const field = CONNECTION_FIELDS[key];
   // It may be another's connection.
   if (state === "related" && (field !== undefined || key === "direction")) return { kind: "unknown", what: text };
@@ -128,7 +129,6 @@ export function connection(packet: Packet, key: string, text: string, isReply: b
     case "protocol":
       return value(packet.protocol);
     case "mark": {
-      if (!hasConnection(packet)) return NONE;
       const { value: mark, known } = packet.connectionMark;
       return known === ALL_BITS ? value(mark) : { kind: "unknown", what: text };
     }

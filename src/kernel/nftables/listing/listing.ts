@@ -2,7 +2,7 @@
  * What `nft list ruleset` prints, with or without `-a` and `-s`, of any release, as the objects of `nft -j list ruleset`. Beside
  * these, rules have their `text`, and chains and sets the `lines` at their beginning, as nft prints them.
  */
-import { isObject } from "../json.ts";
+import { isObject, listOf } from "../json.ts";
 import { readElements, secondsOf, type ValueType } from "./constants.ts";
 import { readRule } from "./statements.ts";
 import { ListingError, unquoted, WordReader } from "./words.ts";
@@ -69,7 +69,9 @@ class ListingReader {
 
   finish(lines: number, isWhole: boolean): Listing {
     if (this.#table !== undefined || this.#block !== undefined) this.#cut(lines, "the listing ends", !isWhole);
-    return { objects: this.#objects, gaps: this.#gaps, ofIptables: this.#ofIptables };
+    const tables = iptablesTables(this.#objects, this.#ofIptables);
+    const objects = this.#objects.map((object) => withoutMisprints(object, tables));
+    return { objects, gaps: this.#gaps, ofIptables: this.#ofIptables };
   }
 
   /** Outside of blocks: attributes of a table, its end, and what is no listing. */
@@ -289,6 +291,38 @@ export function iptablesTables(
   }
   return found;
 }
+
+/**
+ * As a text, nft prints iptables' matches and targets by libxtables' translations, and some of these are false. They become what
+ * nft prints in JSON: the name.
+ */
+function withoutMisprints(object: unknown, tables: ReadonlySet<string>): unknown {
+  const rule = isObject(object) ? object.rule : undefined;
+  if (!isObject(rule) || !tables.has(`${rule.family} ${rule.table}`)) return object;
+  const expr = listOf(rule.expr).map((one) => {
+    const json = JSON.stringify(one);
+    const misprint = MISPRINTS.find(({ as }) => as.test(json));
+    return misprint === undefined ? one : { xt: misprint.xt };
+  });
+  return { rule: { ...rule, expr } };
+}
+
+const MARK_SET = (of: string) => `\\{"mangle":\\{"key":\\{"${of}":\\{"key":"mark"\\}\\},"value":`;
+/** What stands for more than it says (iptables 1.8.9), by test/property/iptables-as-nft.test.ts. */
+const MISPRINTS = [
+  // Also `! --ctstate DNAT` and `--ctstate NEW,DNAT`.
+  { as: /^\{"match":\{"op":"\W*(?:in)?","left":\{"ct":\{"key":"status"\}/, xt: { type: "match", name: "conntrack" } },
+  // Also `! --ports`.
+  {
+    as: /^\{"match":\{"op":"\W+","left":\{"concat":\[\{"payload":\{"protocol":"\w+","field":"sport"\}\},/,
+    xt: { type: "match", name: "multiport" },
+  },
+  // `--restore-mark` and `--save-mark` without the mask of what stays, `--set-xmark` with its value and its mask exchanged.
+  {
+    as: new RegExp(`^${MARK_SET("meta")}\\{"&":\\[\\{"ct"|^${MARK_SET("ct")}\\{"&":\\[\\{"(?:meta|\\^)"`),
+    xt: { type: "target", name: "CONNMARK" },
+  },
+];
 
 function isOfIptables({ family, table, name }: Readonly<Record<string, unknown>>): boolean {
   const isTable = /^(?:raw|mangle|nat|filter|security)$/.test(String(table)) && /^ip6?$/.test(String(family));

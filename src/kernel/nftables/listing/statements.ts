@@ -79,7 +79,7 @@ function readRemark(words: WordReader): unknown {
   return { xt: { type: name === name.toLowerCase() ? "match" : "target", name } };
 }
 
-const COMPARISONS = new Set(["==", "!=", "<", ">", "<=", ">="]);
+const COMPARISONS = new Set(["==", "!=", "!", "<", ">", "<=", ">="]);
 const OBJECTS = /^\{"ct":\{"key":"(helper|timeout|expectation)"\}\}$/;
 
 /** A comparison, a verdict map, or a value that is set. */
