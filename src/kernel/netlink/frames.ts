@@ -31,11 +31,8 @@ export interface Reply {
 
 export type ReplyVisitor = (reply: Reply) => void;
 
-/** Returning `false` stops the walk. */
-type FrameVisitor = (reply: Reply) => boolean | undefined;
-
 /** Visits each message of the first `length` bytes. Throws `malformed`. */
-export function forEachMessage(input: ByteReader, length: number, visit: FrameVisitor): void {
+export function forEachMessage(input: ByteReader, length: number, visit: ReplyVisitor): void {
   const reply = { type: 0, flags: 0, sequence: 0, portId: 0, input, start: 0, end: 0 };
   let offset = 0;
   while (offset + NLMSG_HDRLEN <= length) {
@@ -53,7 +50,7 @@ export function forEachMessage(input: ByteReader, length: number, visit: FrameVi
     reply.portId = input.view.getUint32(offset + 12, HOST_IS_LITTLE_ENDIAN);
     reply.start = offset + NLMSG_HDRLEN;
     reply.end = offset + size;
-    if (visit(reply) === false) return;
+    visit(reply);
     offset += align4(size);
   }
   if (offset < length) throw malformed("stray bytes after the messages", input.bytes.subarray(0, length), offset);

@@ -18,7 +18,6 @@ describe("generic netlink", () => {
     forEachMessage(byteReader(messages.bytes), messages.bytes.length, (reply) => {
       const { command, start, end } = genericPayload(reply);
       assert.deepEqual([command, start, end], [15, 20, 20]);
-      return undefined;
     });
   });
 
@@ -30,7 +29,6 @@ describe("generic netlink", () => {
         () => genericPayload(reply),
         (error) => error instanceof NetlinkError && error.code === "malformed",
       );
-      return undefined;
     });
   });
 });

@@ -224,7 +224,7 @@ export class NetlinkSocket implements AsyncDisposable {
   ): Promise<void> {
     let missing = expected;
     let isInterrupted = false;
-    const visit = (reply: Reply): undefined => {
+    const visit = (reply: Reply): void => {
       const index = (reply.sequence - base) >>> 0;
       if (index >= sent.count) return;
       if (reply.flags & NLM_F_DUMP_INTR) isInterrupted = true;
@@ -265,7 +265,7 @@ export class NetlinkSocket implements AsyncDisposable {
     let isAcknowledged = false;
     let isEndAcknowledged = false;
     let isTruncated = false;
-    const visit = (reply: Reply): undefined => {
+    const visit = (reply: Reply): void => {
       const index = (reply.sequence - base) >>> 0;
       if (index >= batch.count || reply.type !== NLMSG_ERROR) return;
       if (statusOf(reply) !== 0) errors.push(errorFromReply(reply, batch, index));

@@ -1,7 +1,7 @@
 /** Kernel notifications, from a socket that joins multicast groups. */
 import type { ByteReader } from "./attributes.ts";
 import { NetlinkDescriptor } from "./descriptor.ts";
-import { forEachMessage, type Reply, type ReplyVisitor } from "./frames.ts";
+import { forEachMessage, type ReplyVisitor } from "./frames.ts";
 import { filterOf } from "./notification-filter.ts";
 
 export interface SubscriptionOptions {
@@ -53,10 +53,7 @@ export async function subscribe(options: SubscriptionOptions): Promise<void> {
     filtered = portId;
     descriptor.attachFilter(filterOf(portId));
   };
-  const visit = (reply: Reply): undefined => {
-    options.onMessage(reply);
-  };
-  const take = (input: ByteReader, length: number): void => forEachMessage(input, length, visit);
+  const take = (input: ByteReader, length: number): void => forEachMessage(input, length, options.onMessage);
   try {
     while (!signal.aborted) {
       filter();

@@ -82,7 +82,7 @@ export class ElementChecks {
     this.#portion.groups.push(number);
     for (const { kind, batch, firsts } of this.#portion.batches) {
       firsts.push(batch.messages.count);
-      batch.changeElements(kind, this.#table, set.name, elements, (out, one) => {
+      batch.changeElements(kind, { table: this.#table, set: set.name }, elements, (out, one) => {
         if (kind === "add") writeElement(out, set, one, this.#layout);
         else writeKey(out, set, one.key, this.#layout);
       });

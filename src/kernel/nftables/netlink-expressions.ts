@@ -29,138 +29,97 @@ function register(word: number): number {
 
 /** The expressions of a rule. @throws RangeError for an IPv6 address in family ip. */
 export function ruleExpressions(
-  rule: NftRule,
+  { statements }: NftRule,
   layout: FamilyLayout,
   addAnonymousSet: AddAnonymousSet,
 ): readonly NftExpression[] {
-  const expressions: NftExpression[] = [];
-  for (const statement of rule.statements) compile(expressions, statement, layout, addAnonymousSet);
-  return expressions;
+  return statements.flatMap((statement) => compile(statement, layout, addAnonymousSet));
 }
 
 function compile(
-  out: NftExpression[],
   statement: NftStatement,
   layout: FamilyLayout,
   addAnonymousSet: AddAnonymousSet,
-): void {
+): readonly NftExpression[] {
   switch (statement.kind) {
     case "ct-new":
-      out.push({ kind: "ct", key: nft.NFT_CT_STATE, dreg: nft.NFT_REG_1 }, ...anyBit(CT_STATE_NEW));
-      return;
+      return [{ kind: "ct", key: nft.NFT_CT_STATE, dreg: nft.NFT_REG_1 }, ...anyBit(CT_STATE_NEW)];
     case "ct-dnat":
-      out.push({ kind: "ct", key: nft.NFT_CT_STATUS, dreg: nft.NFT_REG_1 }, ...anyBit(CT_STATUS_DNAT));
-      return;
+      return [{ kind: "ct", key: nft.NFT_CT_STATUS, dreg: nft.NFT_REG_1 }, ...anyBit(CT_STATUS_DNAT)];
     case "address":
-      matchAddresses(out, statement, layout, addAnonymousSet);
-      return;
-    case "fib-local":
-      out.push(
-        {
-          kind: "fib",
-          dreg: nft.NFT_REG_1,
-          result: nft.NFT_FIB_RESULT_ADDRTYPE,
-          flags: statement.side === "saddr" ? nft.NFTA_FIB_F_SADDR : nft.NFTA_FIB_F_DADDR,
-        },
+      return matchAddresses(statement, layout, addAnonymousSet);
+    case "fib-local": {
+      const flags = statement.side === "saddr" ? nft.NFTA_FIB_F_SADDR : nft.NFTA_FIB_F_DADDR;
+      return [
+        { kind: "fib", dreg: nft.NFT_REG_1, result: nft.NFT_FIB_RESULT_ADDRTYPE, flags },
         compare(hostU32(nft.RTN_LOCAL)),
-      );
-      return;
+      ];
+    }
     case "in-interface": {
       const name = Buffer.from(statement.name);
       // A full name is compared including its padding, a prefix without.
       const value = statement.isPrefix ? name : Buffer.concat([name], INTERFACE_NAME_BYTES);
-      out.push({ kind: "meta", key: nft.NFT_META_IIFNAME, dreg: nft.NFT_REG_1 }, compare(value, statement.negate));
-      return;
+      return [{ kind: "meta", key: nft.NFT_META_IIFNAME, dreg: nft.NFT_REG_1 }, compare(value, statement.negate)];
     }
     case "mark-test":
-      out.push(LOAD_MARK, ...anyBit(statement.mask));
-      return;
+      return [LOAD_MARK, ...anyBit(statement.mask)];
     case "l4proto":
-      loadFields(out, ["l4proto"], layout);
-      out.push(compare(Uint8Array.of(PROTOCOL_NUMBERS[statement.protocol])));
-      return;
+      return [...loadFields(["l4proto"], layout), compare(Uint8Array.of(PROTOCOL_NUMBERS[statement.protocol]))];
     case "lookup":
-      loadFields(out, statement.fields, layout);
-      out.push({
-        kind: "lookup",
-        set: statement.set,
-        sreg: nft.NFT_REG_1,
-        ...(statement.negate === true ? { flags: nft.NFT_LOOKUP_F_INV } : {}),
-      });
-      return;
+      return [...loadFields(statement.fields, layout), lookupSet(statement.set, statement.negate)];
     case "mark-set": {
       const { operation, value } = statement;
       const mask = operation === "or" ? hostU32(~value) : hostU32(0xffff_ffff);
-      out.push(LOAD_MARK, bitwise(mask, hostU32(value)), {
-        kind: "meta",
-        key: nft.NFT_META_MARK,
-        sreg: nft.NFT_REG_1,
-      });
-      return;
+      const store: NftExpression = { kind: "meta", key: nft.NFT_META_MARK, sreg: nft.NFT_REG_1 };
+      return [LOAD_MARK, bitwise(mask, hostU32(value)), store];
     }
     case "vmap":
-      loadFields(out, statement.fields, layout);
-      out.push({ kind: "lookup", set: statement.map, sreg: nft.NFT_REG_1, dreg: nft.NFT_REG_VERDICT });
-      return;
+      return [...loadFields(statement.fields, layout), lookupMap(statement.map, nft.NFT_REG_VERDICT)];
     case "random-vmap": {
       const map = addAnonymousSet(verdictMap(statement.verdicts));
-      out.push(random(statement.verdicts.length), lookupMap(map, nft.NFT_REG_VERDICT));
-      return;
+      return [random(statement.verdicts.length), lookupMap(map, nft.NFT_REG_VERDICT)];
     }
-    case "update":
-      loadFields(out, [statement.field], layout);
-      out.push({
-        kind: "dynset",
-        setName: statement.set,
-        op: nft.NFT_DYNSET_OP_UPDATE,
-        sregKey: nft.NFT_REG_1,
-      });
-      return;
+    case "update": {
+      const update = { setName: statement.set, op: nft.NFT_DYNSET_OP_UPDATE, sregKey: nft.NFT_REG_1 };
+      return [...loadFields([statement.field], layout), { kind: "dynset", ...update }];
+    }
     case "update-map": {
-      const words = loadFields(out, statement.key, layout);
+      const words = wordsOf(statement.key, layout);
       // The data follows the key, starting at a whole register if there is room: nft lists this form and reads it back.
       const whole = Math.ceil(words / 4) * 4;
       const dataWord = whole + layout.addressBytes / WORD < REGISTER_WORDS ? whole : words;
-      loadFields(out, statement.target, layout, dataWord);
-      out.push({
-        kind: "dynset",
-        setName: statement.map,
-        op: nft.NFT_DYNSET_OP_UPDATE,
-        sregKey: nft.NFT_REG_1,
-        sregData: register(dataWord),
-      });
-      return;
+      const update = { setName: statement.map, op: nft.NFT_DYNSET_OP_UPDATE, sregKey: nft.NFT_REG_1 };
+      return [
+        ...loadFields(statement.key, layout),
+        ...loadFields(statement.target, layout, dataWord),
+        { kind: "dynset", ...update, sregData: register(dataWord) },
+      ];
     }
     case "map-dnat": {
-      const words = loadFields(out, statement.fields, layout);
-      if (statement.slots !== undefined) out.push(random(statement.slots, register(words)));
-      out.push(lookupMap(statement.map, nft.NFT_REG_1), natToTarget(layout));
-      return;
+      const { fields, slots, map } = statement;
+      const drawn = slots === undefined ? [] : [random(slots, register(wordsOf(fields, layout)))];
+      return [...loadFields(fields, layout), ...drawn, lookupMap(map, nft.NFT_REG_1), natToTarget(layout)];
     }
     case "dnat":
-      out.push(
+      return [
         { kind: "immediate", dreg: nft.NFT_REG_1, data: { value: addressBytes(statement.to.ip, layout) } },
         { kind: "immediate", dreg: nft.NFT_REG_2, data: { value: netU16(statement.to.port) } },
         { ...destinationNat(layout.nfproto, nft.NFT_REG_2), flags: nft.NF_NAT_RANGE_PROTO_SPECIFIED },
-      );
-      return;
+      ];
     case "random-dnat": {
       const map = addAnonymousSet(targetMap(statement.targets, layout));
-      out.push(random(statement.targets.length), lookupMap(map, nft.NFT_REG_1), natToTarget(layout));
-      return;
+      return [random(statement.targets.length), lookupMap(map, nft.NFT_REG_1), natToTarget(layout)];
     }
     case "masquerade":
-      out.push({ kind: "masq", flags: nft.NF_NAT_RANGE_PROTO_RANDOM_FULLY });
-      return;
+      return [{ kind: "masq", flags: nft.NF_NAT_RANGE_PROTO_RANDOM_FULLY }];
     case "counter":
-      out.push({ kind: "objref", immName: statement.name, immType: nft.NFT_OBJECT_COUNTER });
-      return;
+      return [{ kind: "objref", immName: statement.name, immType: nft.NFT_OBJECT_COUNTER }];
     case "reject":
-      if (statement.withReset === true) out.push({ kind: "reject", type: nft.NFT_REJECT_TCP_RST, icmpCode: 0 });
-      else out.push({ kind: "reject", type: nft.NFT_REJECT_ICMP_UNREACH, icmpCode: layout.portUnreachable });
-      return;
+      return statement.withReset === true
+        ? [{ kind: "reject", type: nft.NFT_REJECT_TCP_RST, icmpCode: 0 }]
+        : [{ kind: "reject", type: nft.NFT_REJECT_ICMP_UNREACH, icmpCode: layout.portUnreachable }];
     case "verdict":
-      out.push({ kind: "immediate", dreg: nft.NFT_REG_VERDICT, data: { verdict: verdictData(statement.verdict) } });
+      return [{ kind: "immediate", dreg: nft.NFT_REG_VERDICT, data: { verdict: verdictData(statement.verdict) } }];
   }
 }
 
@@ -217,6 +176,11 @@ function lookupMap(set: string, dreg: number): NftExpression {
   return { kind: "lookup", set, sreg: nft.NFT_REG_1, dreg };
 }
 
+/** Matches if the set has the key, or with `negate` if it has not. */
+function lookupSet(set: string, negate = false): NftExpression {
+  return { kind: "lookup", set, sreg: nft.NFT_REG_1, ...(negate && { flags: nft.NFT_LOOKUP_F_INV }) };
+}
+
 /** Fields of the connection: the direction, and the kernel's key by family. */
 const CONNECTION_FIELDS = {
   "original-daddr": { direction: nft.IP_CT_DIR_ORIGINAL, ip: nft.NFT_CT_DST_IP, ip6: nft.NFT_CT_DST_IP6 },
@@ -227,37 +191,39 @@ const CONNECTION_FIELDS = {
 /** All other fields are addresses. */
 const OF_ONE_WORD: ReadonlySet<NftField> = new Set(["l4proto", "dport", "original-dport", "reply-sport"]);
 
-/** Loads fields one after the other, each at the next free word, in the layout of set keys. @returns the next free word. */
-function loadFields(out: NftExpression[], fields: readonly NftField[], layout: FamilyLayout, from = 0): number {
-  let word = from;
-  for (const field of fields) {
-    const dreg = register(word);
-    switch (field) {
-      case "saddr":
-      case "daddr":
-        out.push(loadAddress(field, layout.addressBytes, layout, dreg));
-        break;
-      case "l4proto":
-        out.push({ kind: "meta", key: nft.NFT_META_L4PROTO, dreg });
-        break;
-      case "dport":
-        out.push({ kind: "payload", dreg, base: nft.NFT_PAYLOAD_TRANSPORT_HEADER, offset: 2, len: 2 });
-        break;
-      case "original-daddr":
-      case "original-dport":
-      case "reply-saddr":
-      case "reply-sport": {
-        const { direction, [layout.family]: key } = CONNECTION_FIELDS[field];
-        out.push({ kind: "ct", dreg, key, direction });
-        break;
-      }
-      default:
-        out.push(loadAddress("saddr", layout.addressBytes, layout, dreg));
-        out.push(bitwise(prefixMask(sourceBits(field) ?? 0, layout.addressBytes), undefined, dreg));
+/** How many words a key of these fields has. */
+function wordsOf(fields: readonly NftField[], { addressBytes: bytes }: FamilyLayout): number {
+  return fields.reduce((words, field) => words + (OF_ONE_WORD.has(field) ? 1 : bytes / WORD), 0);
+}
+
+/** Loads fields one after the other, in the layout of set keys. @param from the word of the first. */
+function loadFields(fields: readonly NftField[], layout: FamilyLayout, from = 0): readonly NftExpression[] {
+  return fields.flatMap((field, index) =>
+    loadField(field, register(from + wordsOf(fields.slice(0, index), layout)), layout),
+  );
+}
+
+function loadField(field: NftField, dreg: number, layout: FamilyLayout): NftExpression | readonly NftExpression[] {
+  switch (field) {
+    case "saddr":
+    case "daddr":
+      return loadAddress(field, layout.addressBytes, layout, dreg);
+    case "l4proto":
+      return { kind: "meta", key: nft.NFT_META_L4PROTO, dreg };
+    case "dport":
+      return { kind: "payload", dreg, base: nft.NFT_PAYLOAD_TRANSPORT_HEADER, offset: 2, len: 2 };
+    case "original-daddr":
+    case "original-dport":
+    case "reply-saddr":
+    case "reply-sport": {
+      const { direction, [layout.family]: key } = CONNECTION_FIELDS[field];
+      return { kind: "ct", dreg, key, direction };
     }
-    word += OF_ONE_WORD.has(field) ? 1 : layout.addressBytes / WORD;
+    default: {
+      const mask = prefixMask(sourceBits(field) ?? 0, layout.addressBytes);
+      return [loadAddress("saddr", layout.addressBytes, layout, dreg), bitwise(mask, undefined, dreg)];
+    }
   }
-  return word;
 }
 
 function loadAddress(
@@ -276,40 +242,28 @@ function loadAddress(
 }
 
 function matchAddresses(
-  out: NftExpression[],
   { side, cidrs, negate }: Extract<NftStatement, { kind: "address" }>,
   layout: FamilyLayout,
   addAnonymousSet: AddAnonymousSet,
-): void {
+): readonly NftExpression[] {
   const [only] = cidrs;
-  if (only !== undefined && cidrs.length === 1) {
-    matchPrefix(out, only, side, negate, layout);
-    return;
-  }
+  if (only !== undefined && cidrs.length === 1) return matchPrefix(only, side, negate, layout);
   const set = addAnonymousSet(addressSet(cidrs, side, layout));
-  const flags = negate === true ? nft.NFT_LOOKUP_F_INV : 0;
-  out.push(loadAddress(side, layout.addressBytes, layout), {
-    kind: "lookup",
-    set,
-    sreg: nft.NFT_REG_1,
-    ...(flags === 0 ? {} : { flags }),
-  });
+  return [loadAddress(side, layout.addressBytes, layout), lookupSet(set, negate)];
 }
 
 /** Compares a prefix of whole bytes with the address's first bytes; for other lengths, masks the whole address. */
 function matchPrefix(
-  out: NftExpression[],
   cidr: Cidr,
   side: "saddr" | "daddr",
   negate: boolean | undefined,
   layout: FamilyLayout,
-): void {
+): readonly NftExpression[] {
   const { address, length } = splitCidr(cidr);
   const bytes = addressBytes(address, layout);
   if (length > 0 && length % 8 === 0) {
-    out.push(loadAddress(side, length / 8, layout), compare(bytes.subarray(0, length / 8), negate));
-    return;
+    return [loadAddress(side, length / 8, layout), compare(bytes.subarray(0, length / 8), negate)];
   }
   const mask = prefixMask(length, bytes.length);
-  out.push(loadAddress(side, bytes.length, layout), bitwise(mask), compare(bytes, negate));
+  return [loadAddress(side, bytes.length, layout), bitwise(mask), compare(bytes, negate)];
 }

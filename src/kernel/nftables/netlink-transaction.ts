@@ -154,7 +154,7 @@ function* changeElements<T>(
   for (let start = 0; start < items.length; start += ELEMENTS_PER_LOOK) {
     if (start > 0) yield;
     const some = items.slice(start, start + ELEMENTS_PER_LOOK);
-    batch.changeElements(kind, table, set.name, some, (out, item) => write(out, set, item, layout));
+    batch.changeElements(kind, { table, set: set.name }, some, (out, item) => write(out, set, item, layout));
   }
 }
 

@@ -44,7 +44,6 @@ async function monitored(t: TestContext) {
     putNfnetlink(messages, NFNL_SUBSYS_NFTABLES, type, 0, nfproto, write);
     forEachMessage(byteReader(messages.bytes), messages.bytes.length, (reply) => {
       subscription?.onMessage({ ...reply, portId });
-      return undefined;
     });
   };
   const changes = watch(IPV4);

@@ -21,7 +21,6 @@ function read(hex: string): TraceEvent | undefined {
   let event: TraceEvent | undefined;
   forEachMessage(byteReader(bytes), bytes.length, (reply: Reply) => {
     event = readTraceEvent(reply);
-    return undefined;
   });
   return event;
 }

@@ -44,6 +44,7 @@ export function operationOfType(type: number): { readonly verb: "add" | "delete"
   return undefined;
 }
 type NftObject<K extends NftKind> = ValueOf<(typeof KINDS)[K]["codec"]>;
+type ElementsHead = Omit<NftObject<"elements">, "elements">;
 
 /** Leaves room for one more element of any size below an attribute's limit of 65,535 bytes. */
 const ELEMENTS_BYTES_LIMIT = 60_000;
@@ -110,59 +111,27 @@ export class NftBatch {
     this.#put(KINDS[kind].delete, 0, kind, object);
   }
 
-  /**
-   * Adds elements to a set, in as many messages as their size requires.
-   *
-   * @param target the set by name, or by the id of a set of this batch. With an id alone, the kernel finds the set
-   * without walking all sets of the table.
-   */
-  addElements(
-    tableName: string,
-    target: string | { readonly set?: string; readonly setId: number },
-    items: Iterable<NftElementObject>,
-  ): void {
+  /** Adds elements to a set. @param target the set by name, or as in {@link changeElements}. */
+  addElements(tableName: string, target: string | ElementsHead, items: Iterable<NftElementObject>): void {
     const head = typeof target === "string" ? { set: target } : target;
-    this.#putElements(nft.NFT_MSG_NEWSETELEM, NLM_F_CREATE, { table: tableName, ...head }, items, (out, object) =>
-      element.write(out, object),
-    );
+    this.changeElements("add", { table: tableName, ...head }, items, element.write);
   }
 
   /**
-   * Adds or deletes elements in the caller's own form. Without elements, nothing is sent (and nothing is flushed).
+   * Adds or deletes elements in the caller's own form, in as many messages as their size requires. Without elements, nothing is sent
+   * (and nothing is flushed).
    *
+   * @param head names the set, or has the id of a set of this batch. With an id alone, the kernel finds the set without walking all sets
+   * of the table.
    * @param write writes the attributes of one element (`element` in objects.ts).
    */
   changeElements<T>(
     kind: "add" | "delete",
-    tableName: string,
-    setName: string,
+    head: ElementsHead,
     items: Iterable<T>,
     write: (out: MessageBuffer, item: T) => void,
   ): void {
     const [message, flags] = kind === "add" ? [nft.NFT_MSG_NEWSETELEM, NLM_F_CREATE] : [nft.NFT_MSG_DELSETELEM, 0];
-    this.#putElements(message, flags, { table: tableName, set: setName }, items, write);
-  }
-
-  /** Adds the end marker. Without it, the kernel only checks the batch. */
-  finish(): void {
-    if (this.#isFinished) return;
-    this.#isFinished = true;
-    endBatch(this.messages);
-  }
-
-  #put<K extends NftKind>(message: number, flags: number, kind: K, object: NftObject<K>): void {
-    const isNewSet = message === nft.NFT_MSG_NEWSET && !("id" in object && object.id !== undefined);
-    const codec: Codec<unknown> = KINDS[kind].codec;
-    this.#message(message, flags, (out) => codec.write(out, isNewSet ? { ...object, id: this.takeSetId() } : object));
-  }
-
-  #putElements<T>(
-    message: number,
-    flags: number,
-    head: NftObject<"elements">,
-    items: Iterable<T>,
-    write: (out: MessageBuffer, item: T) => void,
-  ): void {
     const iterator = items[Symbol.iterator]();
     let next = iterator.next();
     while (next.done !== true) {
@@ -178,6 +147,19 @@ export class NftBatch {
         out.closeAttribute(nest);
       });
     }
+  }
+
+  /** Adds the end marker. Without it, the kernel only checks the batch. */
+  finish(): void {
+    if (this.#isFinished) return;
+    this.#isFinished = true;
+    endBatch(this.messages);
+  }
+
+  #put<K extends NftKind>(message: number, flags: number, kind: K, object: NftObject<K>): void {
+    const isNewSet = message === nft.NFT_MSG_NEWSET && !("id" in object && object.id !== undefined);
+    const codec: Codec<unknown> = KINDS[kind].codec;
+    this.#message(message, flags, (out) => codec.write(out, isNewSet ? { ...object, id: this.takeSetId() } : object));
   }
 
   #message(message: number, flags: number, write: (out: MessageBuffer) => void): void {

@@ -213,7 +213,7 @@ describe("batches", () => {
 
   test("deleting no elements sends nothing: it would flush the set", () => {
     const batch = new NftBatch(NFPROTO_IPV4);
-    batch.changeElements("delete", "t", "s", [], () => assert.fail("none"));
+    batch.changeElements("delete", { table: "t", set: "s" }, [], () => assert.fail("none"));
     assert.equal(batch.size, 0);
   });
 

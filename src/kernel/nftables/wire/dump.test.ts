@@ -27,7 +27,6 @@ function kernel(dumps: readonly (readonly number[])[]): {
       }
       forEachMessage(byteReader(replies.bytes), replies.bytes.length, (reply) => {
         visit(reply);
-        return undefined;
       });
     },
   };
