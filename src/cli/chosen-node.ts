@@ -8,11 +8,6 @@ import { didYouMean } from "./suggestion.ts";
 
 type Slices = readonly Pick<EndpointSliceRecord, "endpoints">[];
 
-interface SlicesWithoutNodes {
-  readonly lacksNodes?: boolean;
-  readonly endpointSlices: Slices;
-}
-
 /** How many names an error lists. */
 const SHOWN = 4;
 
@@ -54,8 +49,8 @@ export function chosenNode<Config extends Pick<KubeProxyConfig, "hostnameOverrid
 }
 
 /** For {@link chosenNode}: the slices, where a cluster's Nodes may not be read. */
-export function seenFromSlices({ lacksNodes, endpointSlices }: SlicesWithoutNodes): { readonly slices: Slices } {
-  return { slices: lacksNodes === true ? endpointSlices : [] };
+export function seenFromSlices(objects: { readonly lacksNodes?: boolean; readonly endpointSlices: Slices }) {
+  return { slices: objects.lacksNodes === true ? objects.endpointSlices : [] };
 }
 
 /** The nodes of endpoints, sorted. */
