@@ -202,9 +202,13 @@ function billOfMaterials() {
   writeFileSync(join(out, `kube-proxy-ts-${version}.cdx.json`), `${JSON.stringify(bom, undefined, 1)}\n`);
 }
 
-/** Says what is done: all of it takes minutes. */
+const STEPS = 6;
+let begun = 0;
+
+/** Says what is done and how much is left: all of it takes minutes. */
 function step(what) {
-  console.log(`${new Date().toTimeString().slice(0, 8)}  ${what}`);
+  begun += 1;
+  console.log(`${new Date().toTimeString().slice(0, 8)}  ${begun} of ${STEPS}: ${what}`);
 }
 
 const out = resolve(process.argv[2] ?? join(root, "release"));
@@ -241,7 +245,7 @@ try {
           .digest("hex")}  ${basename(name)}\n`,
     );
   writeFileSync(join(out, "SHA256SUMS"), hashes.join(""));
-  step(`done: ${out} has`);
+  console.log(`${new Date().toTimeString().slice(0, 8)}  done: ${out} has`);
   console.log(hashes.join("").trimEnd());
 } catch (error) {
   console.error(`release: ${error.message}`);
