@@ -2,7 +2,7 @@
  * Tables of iptables' nft back end, which two tools print: iptables-save leaves out conditions of rules that other programs made
  * there, with status 0; nft prints only names of iptables' matches. So iptables-save counts where nft lists the same rules, made by iptables.
  */
-import { readRuleset, type TableTexts } from "../../kernel/iptables/parser/ruleset.ts";
+import { type RuleTexts, readRuleset, type TableTexts } from "../../kernel/iptables/parser/ruleset.ts";
 import { isObject, type JsonObject, listOf, named, textOf } from "../../kernel/nftables/json.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { type Dump, listedObjects } from "./recognise.ts";
@@ -62,8 +62,7 @@ export function judgeSaved(saved: readonly SavedTable[], objects: readonly unkno
     const names = [...chains.keys()];
     const isOfOneName = 2 * names.filter((name) => table.chains.has(name)).length >= names.length;
     if (table.backEnd === undefined && !isOfOneName) continue;
-    if (names.every((name) => isAsListed(table.chains.get(name)?.rules.length, chains.get(name))))
-      ofIptables.add(label);
+    if (names.every((name) => isAsListed(table.chains.get(name)?.rules, chains.get(name)))) ofIptables.add(label);
     else mistrusted.add(table);
   }
   return { ofIptables, mistrusted };
@@ -82,21 +81,27 @@ function rulesByChain(objects: readonly unknown[], label: string): ReadonlyMap<s
   return found;
 }
 
-function isAsListed(count: number | undefined, rules: readonly JsonObject[] = []): boolean {
-  return count === rules.length && rules.every(({ expr }) => listOf(expr).every(isOfIptables));
+function isAsListed(saved: RuleTexts | undefined, rules: readonly JsonObject[] = []): boolean {
+  if (saved?.length !== rules.length) return false;
+  return rules.every(({ expr }, at) => listOf(expr).every((one) => isOfIptables(one, saved.at(at) ?? "")));
 }
 
 /** Statements that iptables-nft writes itself. */
 const OWN = new Set(["counter", "accept", "drop", "return", "jump", "goto", "xt", "log", "reject", "limit", "notrack"]);
 
-/** Whether iptables-save prints the statement as it is. */
-function isOfIptables(json: unknown): boolean {
+/** Whether iptables-save prints the statement as it is. @param saved the rule that it prints. */
+function isOfIptables(json: unknown, saved: string): boolean {
   const found = named(json);
   const body = isObject(found?.body) ? found.body : {};
-  if (found?.name === "mangle") return named(body.key)?.name === "meta";
+  if (found?.name === "mangle") return named(body.key)?.name === "meta" || saved.includes("-j CONNMARK ");
   if (found?.name !== "match") return OWN.has(found?.name ?? "") || TRANSLATIONS.has(found?.name ?? "");
-  const right = named(body.right);
-  const isRange = right?.name === "range" && /"field": ?"[sd]port"/.test(JSON.stringify(body.left));
+  const [left, right] = [JSON.stringify(body.left), named(body.right)];
+  // As a text, nft prints these of iptables like its own, and of its own iptables-save leaves out the condition.
+  if (left === '{"ct":{"key":"state"}}') return /--(?:ct)?state /.test(saved);
+  if (left.includes('{"meta":{"key":"random"}}')) return saved.includes("--probability ");
+  const isOfPorts = /"field": ?"[sd]port"/.test(left);
+  if (isOfPorts && right?.name === "set") return /--\S*ports /.test(saved);
+  const isRange = isOfPorts && right?.name === "range";
   const isPlain =
     right === undefined ? !String(body.right).startsWith("@") && !Array.isArray(body.right) : right.name === "prefix";
   return (isPlain || isRange) && ["==", "!=", "in"].includes(textOf(body.op) ?? "");
