@@ -6,6 +6,7 @@ import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { diff } from "../../src/cli/diff.ts";
 import { explain } from "../../src/cli/explain.ts";
@@ -15,7 +16,7 @@ import { settingsParts } from "../../src/cli/sysdump/settings.ts";
 import { trace } from "../../src/cli/trace.ts";
 import { examplesAsJson, runCommand } from "./run-command.ts";
 
-const MAIN = new URL("../../src/cli/main.ts", import.meta.url).pathname;
+const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 const CONFIGURATION = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: nftables

@@ -76,7 +76,7 @@ test("a Node.js that is too old is named in one line, from krew's folder too", a
   assert.equal((await run(`${folder}:/usr/bin:/bin`)).stdout, "explain a b\n");
   const refused = await run(`${folder}:/usr/bin:/bin`, { NODE_OPTIONS: `--require=${old}` });
   assert.deepEqual([refused.status, refused.stdout], [1, ""]);
-  assert.match(refused.stderr, /^kubectl kube-proxy needs Node\.js 24 or newer; \S+ is v20\.20\.2\n$/);
+  assert.match(refused.stderr, /^kubectl kube-proxy needs Node\.js 24 or newer; .+ is v20\.20\.2\n$/);
 });
 
 test("npm, Debian and krew have it under one name", () => {
