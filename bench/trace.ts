@@ -8,6 +8,8 @@ import { modeNamed, type ProxyMode } from "../src/dataplane/registry.ts";
 import { dumpsOf } from "../src/explain/planned-rules.ts";
 import { offlineNode } from "../src/inspect/offline-node.ts";
 import { checkedSettings } from "../src/lib/plan-settings.ts";
+import { silentLogger } from "../src/logging/logger.ts";
+import { ProxyState } from "../src/model/proxy-state.ts";
 import type { IpAddress } from "../src/net/ip.ts";
 import { traceAnswer } from "../src/page/trace-answer.ts";
 import { deviceAddresses } from "../src/trace/dump/device-addresses.ts";
@@ -139,6 +141,11 @@ async function command({ mode, services, endpoints }: TraceTask): Promise<number
   return ownCpuMs() - before;
 }
 
+/** Only names need it, and the question has addresses. */
+const NO_STATE = new ProxyState({
+  ...{ family: "IPv4", nodeName: "", allowExternalIPs: true, now: () => 0, log: silentLogger },
+});
+
 /** Requests the path to the last service, as a running daemon's page does. */
 async function measurePage(
   { mode, services, endpoints }: TraceTask,
@@ -148,7 +155,11 @@ async function measurePage(
 ): Promise<void> {
   const config = await configOf(mode);
   const node = offlineNode(benchObjects(services, endpoints), config, "IPv4", () => {});
-  const daemon = { config, podCIDRs: [], families: [{ family: "IPv4" as const }] };
+  const daemon = {
+    config,
+    podCIDRs: [],
+    families: [{ family: "IPv4" as const, state: NO_STATE }],
+  };
   const question = { from: "node", to: clusterIPOf(services - 1), port: "80", protocol: "tcp", isVerbose: false };
   const answer = async (): Promise<void> => {
     const { outcomes } = await traceAnswer(daemon, question, async () => node);

@@ -62,7 +62,7 @@ export function withoutDomain(text: string): string {
 export interface KnownNames {
   readonly services: readonly { readonly namespace: string; readonly name: string }[];
   readonly serviceNotes?: readonly { readonly namespace: string; readonly name: string }[] | undefined;
-  readonly nodes: readonly NodeRecord[];
+  readonly nodes: readonly Pick<NodeRecord, "name" | "addresses">[];
   /** Of pods, as `namespace/name`. */
   readonly pods: Iterable<string>;
 }
@@ -99,7 +99,7 @@ export function withKnownNames(typed: string, known: KnownNames): string {
 }
 
 /** Its name, whole and without the domain, and its host names. */
-function namesOf({ name, addresses }: NodeRecord): ReadonlySet<string> {
+function namesOf({ name, addresses }: KnownNames["nodes"][number]): ReadonlySet<string> {
   const hosts = addresses.map(({ address }) => address).filter((text) => parseIpAddress(text) === undefined);
   return new Set([name, ...hosts].flatMap((one) => [one, one.replace(/\..*/, "")]).map((one) => one.toLowerCase()));
 }

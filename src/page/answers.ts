@@ -119,6 +119,9 @@ export interface TextTable {
 /** `/api/trace` */
 export interface TraceAnswer {
   readonly packet: string;
+  readonly source: string;
+  readonly destination: string;
+  readonly owner: string;
   readonly rules: string;
   readonly notes: readonly string[];
   readonly outcomes: readonly {

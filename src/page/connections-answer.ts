@@ -8,10 +8,10 @@ import { FLOW_HEAD, FlowNamer, flowCells } from "../explain/flows.ts";
 import { hostAddresses } from "../explain/host-addresses.ts";
 import { countText, turnedAwayText } from "../explain/text.ts";
 import { readOwnFlows, readTraffic } from "../explain/traffic.ts";
-import { knownPods } from "../inspect/known-pods.ts";
 import type { TrackedFlow } from "../kernel/conntrack/conntrack.ts";
 import type { IpAddress } from "../net/ip.ts";
 import type { ConnectionsAnswer } from "./answers.ts";
+import { podsIn } from "./service-table.ts";
 
 const MAX_FLOWS = 200;
 const MAX_COUNTED = 50;
@@ -29,19 +29,13 @@ export async function connectionsAnswer(
   const ports: CountedPort[] = [];
   const pods = new Map<IpAddress, string>();
   for (const { family, state } of daemon.families) {
-    const services = new Set<string>();
     for (const port of countedPortsOf(state, family)) {
       ports.push(port);
-      services.add(port.name.service);
-      if (isTurnDue()) await giveTurn(signal);
-    }
-    for (const service of services) {
-      const endpointSlices = state.slicesOf(service);
-      for (const { name, addresses } of knownPods({ endpointSlices }).values())
-        for (const one of addresses) pods.set(one, name);
       if (isTurnDue()) await giveTurn(signal);
     }
   }
+  for (const { name, addresses } of (await podsIn(daemon.families, signal)).values())
+    for (const one of addresses) pods.set(one, name);
   const own = await Promise.all(daemon.families.map(({ family }) => hostAddresses(family).catch(() => [])));
   const counters = await (await modeNamed(daemon.config.mode).loadInspection()).loadCounters(daemon.config);
   const { isEndpointTracked } = counters;

@@ -20,12 +20,10 @@ export async function frontAnswer(
   signal: AbortSignal,
 ): Promise<Omit<FrontAnswer, "tracked">> {
   const beganMs = performance.now();
-  const all = new Map<string, unknown>();
-  for (const { state } of daemon.families) for (const key of state.services.keys()) all.set(key, undefined);
   const refused = new Map(daemon.verdict().failures.map(({ subject, reason }) => [subject, reason]));
   const services = new Map<string, { key: string; grade: 0 | 1 | 2 }>();
   const wrong: { readonly key: string; readonly grade: 1 | 2; readonly families: readonly FamilyPort[] }[] = [];
-  for (const key of await sortedKeys(all, signal)) {
+  for (const key of await sortedKeys(new Map(daemon.families.flatMap(({ state }) => [...state.services])), signal)) {
     if (isTurnDue()) await giveTurn(signal);
     const families = familiesOf(daemon, key);
     const [first] = families;

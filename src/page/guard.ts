@@ -2,7 +2,7 @@
  * What all answers of the page have in common: they are read-only, the page answers only to its own address, and browsers may load
  * nothing from elsewhere and cache nothing.
  */
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingMessage } from "node:http";
 import { parseIpAddress } from "../net/ip.ts";
 import { reply, TEXT } from "../server/http/http-reply.ts";
 import { authorityOf, type HttpHandler, pathOf } from "../server/http/routes.ts";
@@ -22,19 +22,15 @@ export function guarded(handler: HttpHandler): HttpHandler {
   return async (request, response) => {
     for (const [name, value] of Object.entries(HEADERS)) response.setHeader(name, value);
     if (request.method !== "GET" && request.method !== "HEAD") {
-      refuse(response, 405, "this page only reads: use GET\n", { Allow: "GET, HEAD" });
+      reply(response, 405, TEXT, "this page only reads: use GET\n", { Allow: "GET, HEAD" });
     } else if (!isOwnHost(authorityOf(request))) {
-      refuse(response, 421, "use an IP address or localhost: other names in the Host header are not served\n");
+      reply(response, 421, TEXT, "use an IP address or localhost: other names in the Host header are not served\n");
     } else if (isFromElsewhere(request)) {
-      refuse(response, 403, "pages of other sites may not request this one\n");
+      reply(response, 403, TEXT, "pages of other sites may not request this one\n");
     } else {
       await handler(request, response);
     }
   };
-}
-
-function refuse(response: ServerResponse, status: number, text: string, headers: Record<string, string> = {}): void {
-  reply(response, status, TEXT, text, headers);
 }
 
 /**

@@ -2,7 +2,7 @@
 import { sortedKeys } from "../async/sorted-keys.ts";
 import { giveTurn, isTurnDue } from "../async/turns.ts";
 import type { LiveDaemon, LiveFamily } from "../daemon/inspect-report.ts";
-import { knownPods } from "../inspect/known-pods.ts";
+import { type KnownPod, knownPods } from "../inspect/known-pods.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import { routeServicePort } from "../model/service-port-routing.ts";
 import { joinHostPort } from "../net/ip.ts";
@@ -38,9 +38,7 @@ export async function serviceTable(
 ): Promise<ServiceTable> {
   const words = said.filter((word) => word !== "is:broken");
   const onlyTroubled = words.length < said.length;
-  const all = new Map<string, unknown>();
-  for (const { state } of daemon.families) for (const key of state.services.keys()) all.set(key, undefined);
-  const keys = await sortedKeys(all, signal);
+  const keys = await sortedKeys(new Map(daemon.families.flatMap(({ state }) => [...state.services])), signal);
   const refused = new Set(daemon.verdict().failures.map(({ subject }) => subject));
   const rows: ServiceRow[] = [];
   const namespaces = new Set<string>();
@@ -72,6 +70,21 @@ export function familiesOf({ families }: LiveDaemon, key: string): FamilyPort[] 
     const port = family.state.services.get(key);
     return port === undefined ? [] : [[family, port] as const];
   });
+}
+
+/** The pods that the EndpointSlices of the served Services name, by `namespace/name`. Yields to other work meanwhile. */
+export async function podsIn(families: readonly Pick<LiveFamily, "state">[], signal?: AbortSignal) {
+  const pods = new Map<string, KnownPod>();
+  for (const { state } of families) {
+    for (const service of new Set(Array.from(state.services.values(), ({ name }) => name.service))) {
+      for (const [name, pod] of knownPods({ endpointSlices: state.slicesOf(service) })) {
+        const addresses = new Set([...(pods.get(name)?.addresses ?? []), ...pod.addresses]);
+        pods.set(name, { ...pod, addresses: [...addresses] });
+      }
+      if (isTurnDue()) await giveTurn(signal);
+    }
+  }
+  return pods;
 }
 
 function holds(word: string, { state }: LiveFamily, port: ServicePort): boolean {

@@ -4,25 +4,28 @@
  */
 import { runInTurns } from "../async/steps.ts";
 import type { LiveDaemon, LiveFamily } from "../daemon/inspect-report.ts";
+import { ownersIn } from "../explain/explained-cluster.ts";
 import { loopbackNotes } from "../explain/loopback.ts";
 import { partForPacket } from "../explain/packet-part.ts";
 import { FEW_SERVICES, isPodOf, NoRulesError, plannedRules } from "../explain/planned-rules.ts";
 import { parseTarget, withKnownNames } from "../explain/target.ts";
 import { type ClientPlace, clientPlace, podInterface, sendingTo } from "../inspect/client-place.ts";
+import type { KnownPod } from "../inspect/known-pods.ts";
 import type { OfflineNode } from "../inspect/offline-node.ts";
-import { ownedFrontends } from "../model/frontend.ts";
+import { frontendText } from "../model/frontend.ts";
 import type { ServicePort } from "../model/service-port.ts";
-import { familyOf, type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
-import { protocolName } from "../net/protocol.ts";
+import { familyOf, type IpAddress, joinHostPort, parseIpAddress, toPort } from "../net/ip.ts";
+import { isProtocolName, PROTOCOL_NAMES, protocolName } from "../net/protocol.ts";
 import { walkDumps } from "../trace/dump/walk-dumps.ts";
 import { nodeFacts } from "../trace/facts.ts";
 import { type Branch, TooManyWaysError, type TraceEvent, type TraceNode } from "../trace/netfilter/tree.ts";
-import { newPacket, type PacketQuestion } from "../trace/packet.ts";
+import { newPacket } from "../trace/packet.ts";
 import { answerOf } from "../trace/report/answer.ts";
 import { fateText, oddsText, packetText } from "../trace/report/fate-text.ts";
 import { flatBranches } from "../trace/report/flat-fork.ts";
 import { stepWords } from "../trace/report/text.ts";
 import type { TraceAnswer, TraceStep, TraceSteps } from "./answers.ts";
+import { podsIn } from "./service-table.ts";
 
 /** The user's input. */
 interface TraceQuestion {
@@ -41,17 +44,18 @@ export class QuestionError extends Error {
 /** More ends would take too long, and are more than anyone reads. */
 const MAX_ENDS = 2_000;
 const POSITIONS = ["pod", "node", "outside"] as const;
-const PROTOCOLS = ["tcp", "udp", "sctp"] as const;
 
 /** @param viewOf a family as a node. @throws QuestionError */
-export async function traceAnswer<Family extends Pick<LiveFamily, "family">>(
+export async function traceAnswer<Family extends Pick<LiveFamily, "family" | "state">>(
   daemon: Pick<LiveDaemon, "config" | "podCIDRs"> & { readonly families: readonly Family[] },
   question: TraceQuestion,
   viewOf: (family: Family) => Promise<OfflineNode>,
   signal?: AbortSignal,
 ): Promise<TraceAnswer> {
-  const views = async () => await Promise.all(daemon.families.map(viewOf));
-  const { destination, port, protocol } = targetOf(await withAddress(question, views));
+  const namesOf = async () =>
+    namesIn(await podsIn(daemon.families, signal), await Promise.all(daemon.families.map(viewOf)));
+  const named = await endsOf(question, namesOf);
+  const { destination, port, protocol, nodeName } = named;
   const family = daemon.families.find((one) => one.family === familyOf(destination));
   if (family === undefined) throw new QuestionError(`This node serves no ${familyOf(destination)}.`);
   const whole = await viewOf(family);
@@ -62,10 +66,11 @@ export async function traceAnswer<Family extends Pick<LiveFamily, "family">>(
   const isOwn = (ip: IpAddress) => facts.addressType(ip) === "local";
   const { address, inInterface } = sendingTo(
     destination,
-    clientOf(question.from, whole, daemon.podCIDRs, isOwn),
+    clientOf(question.from, named.sources, whole, daemon.podCIDRs, isOwn),
     isOwn,
   );
-  const isPod = inInterface !== "" && isPodOf(whole, daemon.podCIDRs, address);
+  const isHere = nodeName ? nodeName === whole.name : isPodOf(whole, daemon.podCIDRs, address);
+  const isPod = inInterface !== "" && isHere;
   const asked = {
     family: whole.family,
     protocol,
@@ -82,10 +87,13 @@ export async function traceAnswer<Family extends Pick<LiveFamily, "family">>(
       ...{ knowsClients: false, knowsDynamicSets: false },
       ...{ record: question.isVerbose ? "all" : "matches", maxEnds: MAX_ENDS },
     });
+    const owner = ownerText(node, named);
     return {
       packet: packetText(packet),
-      rules: `${name}; ${ownersText(node, asked)}`,
+      ...{ source: address, destination: joinHostPort(destination, port), owner },
+      rules: `${name}; ${owner}`,
       notes: [
+        ...named.notes,
         `addresses of the node: ${whole.hostAddresses.join(", ") || "none but loopback"}`,
         ...(await loopbackNotes(node, daemon.config, { address: destination, port, protocol })),
       ],
@@ -108,84 +116,129 @@ function refuse(error: unknown): never {
   throw error instanceof NoRulesError ? new QuestionError(`Nothing can be walked here: ${error.message}.`) : error;
 }
 
-/** The question with an address and a number, where a Service and its port were named as in the commands. */
-async function withAddress(
-  question: TraceQuestion,
-  views: () => Promise<readonly OfflineNode[]>,
-): Promise<TraceQuestion> {
+const addressIn = (text: string): IpAddress | undefined => parseIpAddress(text.trim().replace(/^\[(.*)\]$/, "$1"));
+const positionIn = (text: string) => POSITIONS.find((one) => one === text.trim().toLowerCase());
+
+/** The ends as addresses, where names are taken as the commands take them. @throws QuestionError */
+async function endsOf(question: TraceQuestion, namesOf: () => Promise<Names>) {
+  const { from, to, port } = question;
+  const source = addressIn(from);
+  const isClientNamed = source === undefined && positionIn(from) === undefined;
+  const isNamed = addressIn(to) === undefined || !/^\d*$/.test(port.trim());
+  const names = isNamed || isClientNamed ? await namesOf() : undefined;
+  const client = isClientNamed && names !== undefined ? endNamed(from, names) : undefined;
+  const what = `enter a pod's name, an address, or ${POSITIONS.join(", ")}`;
+  if (isClientNamed && client === undefined) throw new QuestionError(`"${from}" is not a client: ${what}.`);
+  const sources = client?.addresses ?? (source && [source]);
+  const isReachable = (one: IpAddress) => sources?.some((own) => familyOf(own) === familyOf(one)) ?? true;
+  const named = isNamed && names !== undefined ? destinationIn(question, names, isReachable) : question;
+  const ends = [client, "end" in named ? named.end : undefined].filter((one) => one !== undefined);
+  const notes = ends.map(
+    ({ name, addresses, nodeName }) => `${name} is ${addresses.join(" and ")}${nodeName && `, on ${nodeName}`}`,
+  );
+  return { ...targetOf(named), sources, nodeName: client?.nodeName, notes };
+}
+
+type Names = ReturnType<typeof namesIn>;
+
+/** Service ports, and by name the pods and this node; `known` replaces what people call them. */
+function namesIn(pods: ReadonlyMap<string, KnownPod>, views: readonly OfflineNode[]) {
+  const ports = views.flatMap(({ state }) => [...state.services.values()]);
+  const ends = new Map(pods);
+  const nodes = views.map(({ name, nodeIP }) => ({ name, addresses: [{ type: "InternalIP", address: nodeIP }] }));
+  const services = ports.map(({ name: { service } }) => {
+    const [namespace = "", name = ""] = service.split("/");
+    return { namespace, name };
+  });
+  const known = { services, pods: [...pods.keys()], nodes };
+  for (const { name } of views) ends.set(name, { name, nodeName: "", addresses: views.map(({ nodeIP }) => nodeIP) });
+  return { ports, ends, known: (text: string) => withKnownNames(text.trim().replace(KIND, ""), known) };
+}
+
+/** `pod/web-1`, `node/node-a`: no Service. */
+const KIND = /^(?:po|pods?|no|nodes?)\//i;
+
+/** The pod or node that a text names, a pod also without its namespace. @throws QuestionError if it could be several */
+function endNamed(text: string, { ends, known }: Names): KnownPod | undefined {
+  const name = known(text).toLowerCase();
+  const alike = [...ends.keys()].filter((one) => one.endsWith(`/${name}`));
+  return ends.get(name) ?? ends.get(onlyOne(text, alike) ?? "");
+}
+
+/** @throws QuestionError if there are several */
+function onlyOne(text: string, names: readonly string[]): string | undefined {
+  const all = [...new Set(names)];
+  if (all.length < 2) return all[0];
+  throw new QuestionError(`"${text}" could be ${all.slice(0, 3).join(", ")}: enter its namespace too.`);
+}
+
+/** @param isReachable whether the client has an address of this family. @throws QuestionError */
+function destinationIn(question: TraceQuestion, names: Names, isReachable: (address: IpAddress) => boolean) {
   const { to, port: typedPort } = question;
-  const isPlain = parseIpAddress(to.trim().replace(/^\[(.*)\]$/, "$1")) !== undefined;
-  if (isPlain && /^\d*$/.test(typedPort.trim())) return question;
-  const ports = (await views()).flatMap(({ state }) => [...state.services.values()]);
-  const services = ports.map(({ name: { service } }) => ({
-    namespace: service.slice(0, service.indexOf("/")),
-    name: service.slice(service.indexOf("/") + 1),
-  }));
-  const target = parseTarget(withKnownNames(to, { services, nodes: [], pods: [] }), undefined);
+  const target = parseTarget(names.known(to), undefined);
   if (target === undefined || target.kind === "node-port") return question;
   const wanted = target.port === undefined ? typedPort.trim().toLowerCase() : String(target.port);
+  const protocol = target.protocol?.toLowerCase() ?? question.protocol;
   const isOf = ({ name: { service }, clusterIP }: ServicePort) =>
     target.kind === "address"
       ? clusterIP === target.address
       : service === (target.kind === "service" ? target.service : service.replace(/[^/]*$/, target.name));
-  const own = ports.filter(isOf);
+  const own = KIND.test(to) ? [] : names.ports.filter(isOf);
   const fitting = own.filter(({ name, port }) => wanted === "" || name.port === wanted || String(port) === wanted);
-  const [found = undefined] = fitting;
-  if (found === undefined) {
-    if (target.kind === "address") return { ...question, to: target.address, port: wanted };
-    const names = [...new Set(own.map(({ name, port }) => name.port || String(port)))].join(", ");
-    if (own.length > 0) throw new QuestionError(`"${to}" has no port "${wanted}", but ${names}.`);
-    throw new QuestionError(`There is no Service "${to}" here: enter an address, or NAMESPACE/NAME:PORT.`);
-  }
-  return { ...question, to: found.clusterIP, port: String(found.port), protocol: protocolName(found.protocol) };
+  onlyOne(
+    to,
+    Array.from(fitting, ({ name }) => name.service),
+  );
+  const alike = fitting.filter((one) => protocolName(one.protocol) === protocol);
+  const found = alike.find(({ clusterIP }) => isReachable(clusterIP)) ?? alike[0] ?? fitting[0];
+  if (found !== undefined)
+    return { to: found.clusterIP, port: String(found.port), protocol: protocolName(found.protocol) };
+  if (target.kind === "address") return { to: target.address, port: wanted, protocol };
+  const ports = [...new Set(own.map(({ name, port }) => name.port || String(port)))].join(", ");
+  if (own.length > 0) throw new QuestionError(`"${to}" has no port "${wanted}", but ${ports}.`);
+  const end = endNamed(target.kind === "service" ? target.service : target.name, names);
+  const address = end?.addresses.find(isReachable) ?? end?.addresses[0];
+  if (address !== undefined) return { to: address, port: wanted, protocol, end };
+  throw new QuestionError(`There is no Service "${to}" here: enter an address, or NAMESPACE/NAME:PORT.`);
 }
 
-function targetOf({ to, port, protocol }: TraceQuestion) {
-  const destination = parseIpAddress(to.trim().replace(/^\[(.*)\]$/, "$1"));
+function targetOf({ to, port, protocol }: Pick<TraceQuestion, "to" | "port" | "protocol">) {
+  const destination = addressIn(to);
   if (destination === undefined) throw new QuestionError(`"${to}" is not an address: enter the packet's destination.`);
   const number = /^\d{1,5}$/.test(port.trim()) ? toPort(Number(port)) : undefined;
   if (number === undefined) throw new QuestionError(`"${port}" is not a port: enter a number from 1 to 65535.`);
-  const known = PROTOCOLS.find((one) => one === protocol.toLowerCase());
-  if (known === undefined) throw new QuestionError(`The protocol must be ${PROTOCOLS.join(", ")}, not "${protocol}".`);
-  return { destination, port: number, protocol: known };
+  const known = protocol.toLowerCase();
+  if (isProtocolName(known)) return { destination, port: number, protocol: known };
+  throw new QuestionError(`The protocol must be ${PROTOCOL_NAMES.join(", ")}, not "${protocol}".`);
 }
 
+/** @param sources the client's addresses; undefined: it is one of a kind. */
 function clientOf(
   from: string,
+  sources: readonly IpAddress[] | undefined,
   node: OfflineNode,
   podCIDRs: readonly string[],
   isOwn: (address: IpAddress) => boolean,
 ): ClientPlace {
-  const position = POSITIONS.find((one) => one === from.trim().toLowerCase());
-  if (position !== undefined) {
-    const place = clientPlace(position, node, podCIDRs);
-    if (place !== undefined) return place;
+  const position = positionIn(from);
+  const place = position && clientPlace(position, node, podCIDRs);
+  if (place !== undefined) return place;
+  if (sources === undefined)
     throw new QuestionError("The Node has no podCIDR of this family: give the address of a pod.");
-  }
-  const address = parseIpAddress(from.trim().replace(/^\[(.*)\]$/, "$1"));
-  if (address === undefined) {
-    throw new QuestionError(`"${from}" is not a client: enter an address, or ${POSITIONS.join(", ")}.`);
-  }
-  if (familyOf(address) !== node.family) throw new QuestionError("Client and destination are of different families.");
+  const address = sources.find((one) => familyOf(one) === node.family);
+  if (address === undefined) throw new QuestionError("Client and destination are of different families.");
   return { address, inInterface: isOwn(address) ? "" : undefined };
 }
 
-/** The owners of the destination. */
-function ownersText(
-  { state, hostAddresses, nodePortIPs }: OfflineNode,
-  { protocol, destination, destinationPort }: Pick<PacketQuestion, "protocol" | "destination" | "destinationPort">,
-): string {
-  const isHere = (nodePortIPs.kind === "all" ? hostAddresses : nodePortIPs.ips).includes(destination);
-  const own = [...state.services.values()].filter((one) => protocolName(one.protocol) === protocol);
-  const answeringAt = (wanted: IpAddress | undefined) =>
-    own.flatMap((one) => {
-      const isMeant = ownedFrontends(one).some(({ address, port }) => port === destinationPort && address === wanted);
-      return isMeant ? one.name.text : [];
-    });
+/** Whose the destination is. */
+function ownerText(node: OfflineNode, { protocol, destination: address, port }: ReturnType<typeof targetOf>): string {
+  const { hostAddresses, nodePortIPs } = node;
+  const isHere = (nodePortIPs.kind === "all" ? hostAddresses : nodePortIPs.ips).includes(address);
+  const ownerOf = ownersIn(node);
   // At an address of the node, a frontend with this address precedes a node port.
-  const fixed = answeringAt(destination);
-  const names = fixed.length > 0 || !isHere ? fixed : answeringAt(undefined);
-  return names.length === 0 ? "no service has this address and port" : `an address of ${names.join(" and ")}`;
+  const places = isHere ? [address, undefined] : [address];
+  const [owner] = places.flatMap((one) => ownerOf(frontendText(protocol, one, port)) ?? []);
+  return owner === undefined ? "no service has this address and port" : `an address of ${owner}`;
 }
 
 /** The most branches of a fork that the page gets. */
@@ -195,25 +248,16 @@ function stepsOf({ events, end }: TraceNode): TraceSteps {
   const steps = events.map(stepOf);
   if (end.kind === "end") {
     const { fate } = end;
-    return {
-      steps,
-      fate: fateText(end),
-      isGood: fate.kind === "delivered" || (fate.kind === "sent" && fate.isAnswerLost !== true),
-      question: null,
-      branches: [],
-    };
+    const isGood = fate.kind === "delivered" || (fate.kind === "sent" && fate.isAnswerLost !== true);
+    return { steps, fate: fateText(end), isGood, question: null, branches: [] };
   }
   const isRandom = end.branches.every(({ odds }) => odds !== undefined);
-  const branches = isRandom ? flatBranches(end) : end.branches;
-  return {
-    steps,
-    fate: null,
-    isGood: true,
-    question: isRandom
-      ? `One of ${branches.length} ways, at random`
-      : `It depends on ${end.question ?? "what is not known"}`,
-    branches: branches.slice(0, SHOWN_BRANCHES).map(branchOf),
-  };
+  const all = isRandom ? flatBranches(end) : end.branches;
+  const reason = isRandom
+    ? `One of ${all.length} ways, at random`
+    : `It depends on ${end.question ?? "what is not known"}`;
+  const branches = all.slice(0, SHOWN_BRANCHES).map(branchOf);
+  return { steps, fate: null, isGood: true, question: reason, branches };
 }
 
 function branchOf({ odds, label, node }: Branch): TraceSteps["branches"][number] {

@@ -416,6 +416,82 @@ test("a packet's destination is named as in the commands", async (t) => {
   }
 });
 
+test("a packet's ends are pods and nodes by their names, as in the commands", async (t) => {
+  const slice = (namespace: string, service: string, addressType: string, endpoints: object[]) => ({
+    ...{ apiVersion: "discovery.k8s.io/v1", kind: "EndpointSlice", addressType },
+    metadata: {
+      namespace,
+      name: `${service}-${addressType.toLowerCase()}`,
+      labels: { "kubernetes.io/service-name": service },
+    },
+    ports: [{ name: "p", port: 8080, protocol: "TCP" }],
+    endpoints,
+  });
+  const pod = (namespace: string, name: string, address: string, nodeName: string) => ({
+    ...{ addresses: [address], nodeName, conditions: { ready: true } },
+    targetRef: { kind: "Pod", namespace, name },
+  });
+  const service = (namespace: string, name: string, clusterIPs: string[], ports: object[]) => ({
+    ...{ apiVersion: "v1", kind: "Service", metadata: { namespace, name } },
+    spec: { clusterIP: clusterIPs[0], clusterIPs, ports },
+  });
+  const { url } = await servedPage(t, {
+    items: [
+      ...items.filter((one) => (one as { kind: string }).kind === "Node"),
+      service("a", "dual", ["10.96.5.1", "fd00:96::51"], [{ name: "p", port: 80 }]),
+      slice("a", "dual", "IPv4", [
+        pod("a", "dual-0", "10.180.0.41", "node-a"),
+        pod("a", "dual-1.x", "10.180.1.41", "node-b"),
+      ]),
+      slice("a", "dual", "IPv6", [
+        pod("a", "dual-0", "fd00:180::41", "node-a"),
+        pod("a", "six", "fd00:180::6", "node-a"),
+      ]),
+      service(
+        "b",
+        "dual",
+        ["10.96.5.2"],
+        [
+          { name: "t", port: 53 },
+          { name: "u", port: 53, protocol: "UDP" },
+        ],
+      ),
+      slice("b", "dual", "IPv4", [pod("b", "dual-0", "10.180.0.42", "node-a")]),
+    ],
+  });
+  const answer = async (query: string) => await json<TraceAnswer>(`${url}api/trace?${query}`);
+  for (const [query, way] of [
+    ["from=a/dual-0&to=b/dual:53", "tcp 10.180.0.41 to 10.96.5.2:53"],
+    ["from=pod/a/dual-0&to=b/dual:53/udp", "udp 10.180.0.41 to 10.96.5.2:53"],
+    ["from=dual-0.a&to=b/dual&port=53&protocol=udp", "udp 10.180.0.41 to 10.96.5.2:53"],
+    ["from=dual-1.x&to=pod/dual-1.x&port=8080", "tcp 10.180.1.41 to 10.180.1.41:8080"],
+    ["from=outside&to=a/dual-0:8080", "tcp 203.0.113.77 to 10.180.0.41:8080"],
+    ["from=six&to=a/dual", "tcp fd00:180::6 to [fd00:96::51]:80"],
+    ["from=six&to=pod/a/dual-0:8080", "tcp fd00:180::6 to [fd00:180::41]:8080"],
+    ["from=node-a&to=a/dual&port=p", "tcp 10.200.0.2 to 10.96.5.1:80"],
+    ["from=outside&to=node-a:30080", "tcp 203.0.113.77 to 10.200.0.2:30080"],
+    ["from=outside&to=node/node-a&port=30080", "tcp 203.0.113.77 to 10.200.0.2:30080"],
+  ] as const) {
+    const { packet } = await answer(query);
+    assert.ok(packet.startsWith(`${way},`), `${query}: ${packet}`);
+  }
+  const { notes } = await answer("from=pod/dual-1.x&to=a/dual-0:8080");
+  assert.deepEqual(notes.slice(0, 2), [
+    "a/dual-1.x is 10.180.1.41, on node-b",
+    "a/dual-0 is 10.180.0.41 and fd00:180::41, on node-a",
+  ]);
+  const refusal = async (query: string) =>
+    (JSON.parse((await answerTo(`${url}api/trace?${query}`)).text) as { error: string }).error;
+  assert.equal(
+    await refusal("from=dual-0&to=a/dual"),
+    '"dual-0" could be a/dual-0, b/dual-0: enter its namespace too.',
+  );
+  assert.equal(await refusal("from=pod&to=dual"), '"dual" could be a/dual, b/dual: enter its namespace too.');
+  assert.equal(await refusal("from=pod&to=a/dual-0"), '"" is not a port: enter a number from 1 to 65535.');
+  assert.match(await refusal("from=node-b&to=a/dual"), /^"node-b" is not a client/);
+  assert.equal(await refusal("from=six&to=a/dual-1.x:8080"), "Client and destination are of different families.");
+});
+
 test("questions about packets that cannot be answered say what to do", async (t) => {
   const { url } = await page(t);
   const refusal = async (query: string) => {
@@ -436,7 +512,7 @@ test("questions about packets that cannot be answered say what to do", async (t)
   ]);
   assert.deepEqual(await refusal("from=me&to=10.96.0.10&port=80"), [
     400,
-    '"me" is not a client: enter an address, or pod, node, outside.',
+    '"me" is not a client: enter a pod\'s name, an address, or pod, node, outside.',
   ]);
   assert.deepEqual(await refusal("from=::1&to=10.96.0.10&port=80"), [
     400,

@@ -277,6 +277,10 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     );
     await page.evaluate("document.querySelector('button.main').click()");
     await page.until("document.querySelector('.outcomes')?.innerText.includes('10.180.0.11:8080')");
+    assert.match(
+      await page.evaluate("document.querySelector('svg.picture').textContent"),
+      /an address of shop\/web:http/,
+    );
     await page.evaluate("location.hash = '#/trace?from=pod&to=nowhere&port=80'");
     await page.until("document.querySelector('[role=alert]')");
     assert.match(await page.text("[role=alert]"), /There is no Service "nowhere" here/);

@@ -1,4 +1,4 @@
-/** The sentence with which the page's view of a Service begins, and its picture. */
+/** The sentence with which the page's view of a Service begins, its picture, and that of a packet's way. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Encounter, ExplainedFrontend } from "../../src/explain/explanation.ts";
@@ -50,6 +50,62 @@ test("a Service's verdict counts who may ask where, and never calls lost answers
   assert.equal(verdictOf([others]).kind, "good");
 });
 
+test("a packet's picture: the client, whose address it asks, and each end with the rule that decides", async () => {
+  const { wayOf } = (await import(new URL("trace-view.ts", MODULE).href)) as {
+    wayOf(answer: object, from: string): Drawn;
+  };
+  const match = (text: string, said: string) => ({ kind: "match", text, said });
+  const sent = "sent to 10.180.0.11:8080, from 10.180.0.9 (kept)";
+  const refused = "refused (icmp port-unreachable) by ip kube-proxy reject-chain rule 1: reject";
+  const end = (fate: string, ...steps: object[]) => ({
+    steps,
+    fate,
+    isGood: fate === sent,
+    question: null,
+    branches: [],
+  });
+  const ways = [
+    end(sent, match("KUBE-SEP 2: -j DNAT", "dnat to 10.180.0.11:8080"), match("POST 1: -j RETURN", "return")),
+    end(refused, match("reject-chain 1: reject", "reject")),
+  ];
+  const { boxes, arrows } = wayOf(
+    {
+      ...{ packet: "tcp", source: "10.180.0.9", destination: "10.96.0.10:80", owner: "an address of shop/web:http" },
+      outcomes: [
+        { text: sent, odds: "50.0 %", assumptions: [] },
+        { text: refused, odds: "50.0 %", assumptions: ["it leaves by eth0"] },
+      ],
+      steps: {
+        ...{
+          steps: [match("KUBE-SERVICES 3: -j KUBE-SVC", "jump KUBE-SVC")],
+          fate: null,
+          isGood: true,
+          question: "chance",
+        },
+        branches: ways.map((way) => ({ odds: "50.0 %", label: "", way })),
+      },
+    },
+    "shop/client",
+  );
+  assert.deepEqual(
+    boxes.map(({ title, note, isUsed }) => [title, note, isUsed]),
+    [
+      ["10.180.0.9", "shop/client", true],
+      ["10.96.0.10:80", "an address of shop/web:http", true],
+      ["sent to 10.180.0.11:8080", "KUBE-SEP 2", true],
+      ["refused (icmp port-unreachable)", "if it leaves by eth0: reject-chain 1", false],
+    ],
+  );
+  assert.deepEqual(
+    arrows.map(({ from, to, label }) => `${from.title} > ${to.title} ${label}`),
+    [
+      "10.180.0.9 > 10.96.0.10:80 ",
+      "10.96.0.10:80 > sent to 10.180.0.11:8080 50.0 %",
+      "10.96.0.10:80 > refused (icmp port-unreachable) 50.0 %",
+    ],
+  );
+});
+
 /** An endpoint's use by a policy. */
 const use = (used: boolean, share: number) => ({ used, share, why: used ? "ready" : "not local" });
 
@@ -75,7 +131,7 @@ function pictured(count: number) {
 }
 
 interface Drawn {
-  readonly boxes: readonly { readonly title: string; readonly note: string }[];
+  readonly boxes: readonly { readonly title: string; readonly note: string; readonly isUsed: boolean }[];
   readonly arrows: readonly {
     readonly from: { title: string };
     readonly to: { title: string };

@@ -96,33 +96,32 @@ function endpointParts(all: readonly ExplainedEndpoint[], family: string) {
   return html`
     ${
       nodes.length > 0 &&
-      html`<${Paged} label=${`Nodes, ${family}`} names=${["Node", "Endpoints", "Used", "Share"]} count=${nodes.length} rowAt=${(
-        at: number,
-      ) => {
-        const { first, own, used, share } = nodes[at] ?? {};
-        return [first && nodeCell(first), own?.length, used, shareText(share ?? 0)];
-      }} />`
+      html`<${Paged} label=${`Nodes, ${family}`} names=${["Node", "Endpoints", "Used", "Share"]} all=${nodes} cellsOf=${nodeCells} />`
     }
-    <${Paged} label=${`Endpoints, ${family}`} names=${shown.map(([name]) => name)} count=${rows.length} rowAt=${(
-      at: number,
-    ) => {
-      const endpoint = rows[at];
-      return endpoint === undefined ? [] : shown.map(([, cellOf]) => cellOf(endpoint));
-    }} />`;
+    <${Paged} label=${`Endpoints, ${family}`} names=${shown.map(([name]) => name)} all=${rows}
+      cellsOf=${(endpoint: ExplainedEndpoint) => shown.map(([, cellOf]) => cellOf(endpoint))} />`;
 }
 
-interface PagedProps {
+const nodeCells = ({ first, own, used, share }: ReturnType<typeof nodesOf>[number]) => [
+  first && nodeCell(first),
+  own.length,
+  used,
+  shareText(share),
+];
+
+interface PagedProps<Item> {
   readonly label: string;
   readonly names: readonly string[];
-  readonly count: number;
-  readonly rowAt: (index: number) => readonly Children[];
+  readonly all: readonly Item[];
+  readonly cellsOf: (item: Item) => readonly Children[];
 }
 
 /** A table, a page at a time. */
-function Paged({ label, names, count, rowAt }: PagedProps) {
+function Paged<Item>({ label, names, all, cellsOf }: PagedProps<Item>) {
   const [wanted, setFrom] = useState(0);
+  const count = all.length;
   const from = Math.min(wanted, Math.max(0, count - 1));
-  const rows = Array.from({ length: Math.min(FEW, count - from) }, (_, index) => rowAt(from + index));
+  const rows = all.slice(from, from + FEW).map(cellsOf);
   return html`${scrolling(label, tableOf(label, names, rows))}
     ${
       count > FEW &&

@@ -24,13 +24,11 @@ export function ServicesView({ query, state }: ViewProps) {
   const offset = Number(asked.offset);
   const { matching = 0, rows = [] } = answer ?? {};
   useEffect(() => {
-    // The current page no longer exists.
-    if (answer !== undefined && rows.length === 0 && offset > 0)
-      turn(Math.max(0, Math.ceil(matching / ROWS) - 1) * ROWS);
-  }, [answer]);
-  // The answer to what is typed may still be on its way.
-  useEffect(() => {
     const [only] = rows;
+    // The current page no longer exists.
+    if (answer !== undefined && only === undefined && offset > 0)
+      turn(Math.max(0, Math.ceil(matching / ROWS) - 1) * ROWS);
+    // The answer to what is typed may still have been on its way.
     if (opens.current && matching === 1 && only !== undefined) location.hash = urlOf("service", { key: only.key });
     opens.current = false;
   }, [answer]);

@@ -1,7 +1,8 @@
 /** A packet's path through the planned rules, step by step. */
 import { useRef } from "preact/hooks";
 import type { TraceAnswer, TraceStep, TraceSteps } from "../answers.ts";
-import { html, itemsOf, urlOf, useQuestion, type ViewProps, waiting } from "./ui.ts";
+import { type Arrow, type Box, type Picture, pictureOf } from "./picture.ts";
+import { html, itemsOf, scrolling, urlOf, useQuestion, type ViewProps, waiting } from "./ui.ts";
 
 export function TraceView({ query }: ViewProps) {
   const form = useRef<HTMLFormElement>(null);
@@ -33,18 +34,46 @@ export function TraceView({ query }: ViewProps) {
         <label for="verbose">also rules that do not match</label></p>
       <p><button type="submit" class="main">Follow it</button></p>
     </form>
-    <p class="facts">From: an address, or pod, node, outside. To: a Service, its DNS name, a URL or an address; the port may be part of it, by number or name.</p>
-    <div aria-live="polite">${asked.to !== "" && (waiting(question) ?? (answer !== undefined && answerParts(answer)))}</div>`;
+    <p class="facts">From: an address, the name of a pod, or pod, node, outside. To: a Service, its DNS name, a URL, a pod, this node or an address; the port may be part of it, by number or name.</p>
+    <div aria-live="polite">${asked.to !== "" && (waiting(question) ?? (answer !== undefined && answerParts(answer, asked.from)))}</div>`;
 }
 
-function answerParts({ packet, rules, notes, outcomes, steps }: TraceAnswer) {
+function answerParts(answer: TraceAnswer, from: string) {
+  const { packet, rules, notes, outcomes, steps } = answer;
   return html`
     <h2>What becomes of it</h2>
     <p class="facts">${`${packet}; ${rules}`}</p>
     <ul class="outcomes">${outcomes.map(outcomeItem)}</ul>
+    ${scrolling("Picture of the way", pictureOf(wayOf(answer, from)))}
     <h2>Step by step</h2>
     ${stepList(steps)}
     <ul class="facts">${itemsOf(notes)}</ul>`;
+}
+
+/** The way as a picture: the client, the destination and whose it is, each end and the rule that decides it. */
+export function wayOf({ source, destination, owner, outcomes, steps, packet }: TraceAnswer, from: string): Picture {
+  const client: Box = { title: source, note: from === source ? "" : from, column: 0, isUsed: true };
+  const target: Box = { title: destination, note: owner, column: 1, isUsed: true };
+  const ends = endsIn(steps);
+  const arrows = outcomes.map(({ text, odds, assumptions }): Arrow => {
+    const { rule = "", isGood = false } = ends.find(({ fate }) => fate === text) ?? {};
+    const note = [...assumptions.map((one) => `if ${one}`), rule].filter((part) => part !== "").join(": ");
+    const [title = ""] = text.split(/, | by /, 1);
+    return { from: target, to: { title, note, column: 2, isUsed: isGood }, label: odds };
+  });
+  const boxes = [client, target, ...arrows.map(({ to }) => to)];
+  return { title: packet, boxes, arrows: [{ from: client, to: target, label: "" }, ...arrows] };
+}
+
+type End = Pick<TraceSteps, "fate" | "isGood"> & { readonly rule: string };
+
+/** Where the steps end, and the last rule that decided it: its chain and number. */
+function endsIn({ steps, fate, isGood, branches }: TraceSteps, before = ""): readonly End[] {
+  const decided = steps.findLast(
+    ({ kind, said }) => kind === "match" && /^(?:dnat|redirect|drop|reject)/i.test(said ?? ""),
+  );
+  const rule = decided?.text.replace(/: .*$/s, "") ?? before;
+  return fate === null ? branches.flatMap(({ way }) => endsIn(way, rule)) : [{ fate, isGood, rule }];
 }
 
 function outcomeItem({ odds, text, assumptions }: TraceAnswer["outcomes"][number]) {
