@@ -427,6 +427,31 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     });
   }
 
+  test("names of 63 characters fit a telephone", async (t) => {
+    const name = "n".repeat(63);
+    const { page } = await opened(t, "services", {
+      items: [
+        {
+          ...{ apiVersion: "v1", kind: "Service", metadata: { namespace: name, name } },
+          spec: { clusterIP: "10.96.0.10", ports: [{ port: 80 }] },
+        },
+      ],
+      failures: [{ subject: `${name}/${name}`, reason: "no space" }],
+    });
+    await page.look(390, 800, "light");
+    for (const [view, ready] of [
+      ["services", "document.querySelector('tbody tr')"],
+      ["connections", "document.querySelector('main details')"],
+      ["node", "document.querySelector('.decisions li')"],
+    ] as const) {
+      await page.evaluate(`location.hash = "#/${view}"`);
+      await page.until(ready);
+      await page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true");
+      const excess = "Math.max(0, document.documentElement.scrollWidth - document.documentElement.clientWidth)";
+      assert.equal(await page.evaluate(excess), 0, `${view}: ${await page.evaluate(WIDEST)}`);
+    }
+  });
+
   test("a browser that does not know light-dark() shows texts, pictures and bars", async (t) => {
     const { page } = await opened(t, WEB);
     await page.until("document.querySelector('svg.picture')");

@@ -45,8 +45,8 @@ function uncountedText({ head, rows }: TextTable) {
   const unknown = [...head.keys()].filter((at) => rows.some((cells) => cells[at] === "?") && !isTold(rows, at));
   if (unknown.length === 0) return undefined;
   const names = unknown.map((at) => sentence(head[at] ?? "").toLowerCase()).join(", ");
-  return html`<p class="facts">Not known: ${names}. The kernel counts packets and bytes of later connections after
-    <code>sysctl -w net.netfilter.nf_conntrack_acct=1</code>, and keeps their age after
+  return html`<p class="facts">Not known: ${names}. The kernel counts packets and bytes of later connections after${" "}
+    <code>sysctl -w net.netfilter.nf_conntrack_acct=1</code>, and keeps their age after${" "}
     <code>sysctl -w net.netfilter.nf_conntrack_timestamp=1</code>. Both are off by default.</p>`;
 }
 
