@@ -207,6 +207,14 @@ test("a refusal that does not leave the node is none", () => {
   assert.match(ends([`${refusal} --reject-with tcp-reset`, "filter OUTPUT -p icmp -j DROP"]).join(), /^refused/);
 });
 
+test("a refusal from a loopback address reaches another host's only with route_localnet", () => {
+  const own = { inInterface: "", source: ip("192.168.0.2"), destination: ip("10.96.0.9") };
+  const rules = ["nat OUTPUT -p tcp -j REDIRECT --to-ports 8080", "filter INPUT -p tcp -m tcp --dport 8080 -j REJECT"];
+  assert.match(ends(rules, own).join(), /^refused/);
+  const translated = ["nat POSTROUTING -j SNAT --to-source 10.180.1.1", ...rules];
+  assert.match(ends(translated, own).join(), /^not known: .* depends on route_localnet/);
+});
+
 test("a refusal's answer has the connection of what was refused", () => {
   const own = { ...{ inInterface: "", source: ip("127.0.0.1") }, ...{ destination: ip("10.96.0.1") } };
   const refusal = "filter OUTPUT -d 10.96.0.1/32 -j REJECT";

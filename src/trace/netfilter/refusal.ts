@@ -2,6 +2,7 @@
  * The answer to a packet that a rule rejects: an ICMP error or a reset, which the node sends by its own output hooks. Without it the
  * sender waits as for a packet that was dropped.
  */
+import { isLoopback } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import { hasConnection, newPacket, type Packet } from "../packet.ts";
 import type { ComparedField, Question } from "../question.ts";
@@ -15,8 +16,16 @@ export function fateOfRefusal(
   { observer, random: _, ...given }: WalkOptions,
   walkAnswer: (packet: Packet, options: WalkOptions) => Iterable<Outcome>,
 ): Fate {
+  const sent = answerTo(packet, answer, facts);
+  const isFromLoopback = packet.family === "IPv4" && isLoopback(sent.source);
+  if (isFromLoopback) observer?.asked(facts.about.source, packet);
+  if (isFromLoopback && facts.addressType(sent.destination) !== "local") {
+    // Without it there is no route from a loopback address (net/ipv4/route.c, __mkroute_output).
+    const because = "whether the refusal arrives depends on route_localnet of the interface by which it leaves";
+    return { kind: "uncertain", because, by };
+  }
   const told = observer && { observer: observerOfAnswer(observer, packet) };
-  const ends = Array.from(walkAnswer(answerTo(packet, answer, facts), { ...given, ...told, record: "ends" }));
+  const ends = Array.from(walkAnswer(sent, { ...given, ...told, record: "ends" }));
   const lost = ends.flatMap(({ fate }) => (fate.kind === "dropped" ? [fate] : []));
   const open = ends.find(({ fate }) => fate.kind === "uncertain")?.fate;
   if (open === undefined && lost[0] === undefined) return { kind: "refused", answer, by };
