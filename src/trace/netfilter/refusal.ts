@@ -17,7 +17,8 @@ export function fateOfRefusal(
   walkAnswer: (packet: Packet, options: WalkOptions) => Iterable<Outcome>,
 ): Fate {
   const sent = answerTo(packet, answer, facts);
-  const isFromLoopback = packet.family === "IPv4" && isLoopback(sent.source);
+  // Otherwise only a packet that no host accepts has another host's source (a martian).
+  const isFromLoopback = packet.family === "IPv4" && packet.isSourceTranslated && isLoopback(sent.source);
   if (isFromLoopback) observer?.asked(facts.about.source, packet);
   if (isFromLoopback && facts.addressType(sent.destination) !== "local") {
     // Without it there is no route from a loopback address (net/ipv4/route.c, __mkroute_output).
