@@ -95,16 +95,18 @@ function isOfIptables(json: unknown, saved: string): boolean {
   const body = isObject(found?.body) ? found.body : {};
   if (found?.name === "mangle") return named(body.key)?.name === "meta" || saved.includes("-j CONNMARK ");
   if (found?.name !== "match") return OWN.has(found?.name ?? "") || TRANSLATIONS.has(found?.name ?? "");
-  const [left, right] = [JSON.stringify(body.left), named(body.right)];
+  const [left, right, op] = [named(body.left), named(body.right), textOf(body.op) ?? ""];
+  const { key, field } = isObject(left?.body) ? left.body : {};
   // As a text, nft prints these of iptables like its own, and of its own iptables-save leaves out the condition.
-  if (left === '{"ct":{"key":"state"}}') return /--(?:ct)?state /.test(saved);
-  if (left.includes('{"meta":{"key":"random"}}')) return saved.includes("--probability ");
-  const isOfPorts = /"field": ?"[sd]port"/.test(left);
+  if (left?.name === "ct" && key === "state") return /--(?:ct)?state /.test(saved);
+  if (op === "<" || op === ">=")
+    return JSON.stringify(left).includes('{"meta":{"key":"random"}}') && saved.includes("--probability ");
+  const isOfPorts = left?.name === "payload" && (field === "sport" || field === "dport");
   if (isOfPorts && right?.name === "set") return /--\S*ports /.test(saved);
   const isRange = isOfPorts && right?.name === "range";
   const isPlain =
     right === undefined ? !String(body.right).startsWith("@") && !Array.isArray(body.right) : right.name === "prefix";
-  return (isPlain || isRange) && ["==", "!=", "in"].includes(textOf(body.op) ?? "");
+  return (isPlain || isRange) && ["==", "!=", "in"].includes(op);
 }
 
 const TRANSLATIONS = new Set(["masquerade", "redirect", "dnat", "snat"]);

@@ -19,11 +19,11 @@ export function fateOfRefusal(
   const sent = answerTo(packet, answer, facts);
   // Otherwise only a packet that no host accepts has another host's source (a martian).
   const isFromLoopback = packet.family === "IPv4" && packet.isSourceTranslated && isLoopback(sent.source);
-  if (isFromLoopback) observer?.asked(facts.about.source, packet);
-  if (isFromLoopback && facts.addressType(sent.destination) !== "local") {
+  if (isFromLoopback) {
+    observer?.asked(facts.about.source, packet);
     // Without it there is no route from a loopback address (net/ipv4/route.c, __mkroute_output).
     const because = "whether the refusal arrives depends on route_localnet of the interface by which it leaves";
-    return { kind: "uncertain", because, by };
+    if (facts.addressType(sent.destination) !== "local") return { kind: "uncertain", because, by };
   }
   const told = observer && { observer: observerOfAnswer(observer, packet) };
   const ends = Array.from(walkAnswer(sent, { ...given, ...told, record: "ends" }));

@@ -2,7 +2,7 @@
  * What `nft list ruleset` prints, with or without `-a` and `-s`, of any release, as the objects of `nft -j list ruleset`. Beside
  * these, rules have their `text`, and chains and sets the `lines` at their beginning, as nft prints them.
  */
-import { isObject, listOf } from "../json.ts";
+import { isObject, listOf, named } from "../json.ts";
 import { readElements, secondsOf, type ValueType } from "./constants.ts";
 import { readRule } from "./statements.ts";
 import { ListingError, unquoted, WordReader } from "./words.ts";
@@ -300,6 +300,9 @@ function withoutMisprints(object: unknown, tables: ReadonlySet<string>): unknown
   const rule = isObject(object) ? object.rule : undefined;
   if (!isObject(rule) || !tables.has(`${rule.family} ${rule.table}`)) return object;
   const expr = listOf(rule.expr).map((one) => {
+    const { match, mangle } = isObject(one) ? one : {};
+    const left = isObject(match) ? named(match.left)?.name : undefined;
+    if (mangle === undefined && left !== "ct" && left !== "concat") return one;
     const json = JSON.stringify(one);
     const misprint = MISPRINTS.find(({ as }) => as.test(json));
     return misprint === undefined ? one : { xt: misprint.xt };
