@@ -6,7 +6,7 @@
 import { spawnSync } from "node:child_process";
 import { accessSync, constants, statSync } from "node:fs";
 import { basename, resolve } from "node:path";
-import { LAYOUT_NAMES } from "../src/dataplane/nftables/layout-name.ts";
+import { LAYOUT_NAMES } from "../src/modes/nftables/layout-name.ts";
 import { PROGRAM } from "../test/apiserver/api-daemon.ts";
 import type { Bench } from "./driver.ts";
 import { answerConnections, measureProgram, type ProgramTask, runProgram } from "./first-connection.ts";

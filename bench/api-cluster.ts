@@ -1,5 +1,5 @@
 /** The tests' API server with the cluster of cluster.ts, and a kube-proxy that follows it, both in this process's namespace. */
-import type { LayoutName } from "../src/dataplane/nftables/layout-name.ts";
+import type { LayoutName } from "../src/modes/nftables/layout-name.ts";
 import { ApiDaemon, PROGRAM } from "../test/apiserver/api-daemon.ts";
 import { node, serviceCidr } from "../test/apiserver/example-objects.ts";
 import { CONFIG_CONF } from "../test/apiserver/kubeadm-files.ts";

@@ -1,8 +1,8 @@
 /** An API server as thousands of clients meet it: away, back without its history, or busy. Counts their requests. */
-import { ApiError } from "../src/cluster/apiserver/connection/api-error.ts";
-import { connectionError } from "../src/cluster/apiserver/connection/connection-errors.ts";
-import { httpError } from "../src/cluster/apiserver/connection/status.ts";
-import type { ApiRequest, ApiResponse, ApiTransport } from "../src/cluster/apiserver/connection/transport.ts";
+import { ApiError } from "../src/agent/cluster/apiserver/connection/api-error.ts";
+import { connectionError } from "../src/agent/cluster/apiserver/connection/connection-errors.ts";
+import { httpError } from "../src/agent/cluster/apiserver/connection/status.ts";
+import type { ApiRequest, ApiResponse, ApiTransport } from "../src/agent/cluster/apiserver/connection/transport.ts";
 import type { SimulatedClock } from "./api-storm-clock.ts";
 
 /** How an attempt ends while the server is away, and its cost there: processor time, in milliseconds. */

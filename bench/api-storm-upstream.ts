@@ -3,10 +3,11 @@
  * cut is reopened at once; a refused one waits for a backoff, 0.8 s doubled up to 30 s, times 1 to 2, and so does the
  * list after a lost history (reference operation.md §8.2). `Retry-After` is obeyed to the second, ten times.
  */
+
+import { ApiError } from "../src/agent/cluster/apiserver/connection/api-error.ts";
+import type { ApiTransport } from "../src/agent/cluster/apiserver/connection/transport.ts";
+import { Backoff } from "../src/agent/cluster/apiserver/watch/backoff.ts";
 import type { Clock } from "../src/async/clock.ts";
-import { ApiError } from "../src/cluster/apiserver/connection/api-error.ts";
-import type { ApiTransport } from "../src/cluster/apiserver/connection/transport.ts";
-import { Backoff } from "../src/cluster/apiserver/watch/backoff.ts";
 
 const MAX_ASKED = 10;
 

@@ -2,9 +2,9 @@
  * `npm run bench -- api-storm`: what the nodes of a large cluster request when their API server comes back, with the
  * program's own source in simulated time, next to client-go's reflectors (modelled). See docs/performance.md.
  */
-import { createApiSource } from "../src/cluster/apiserver/api-source.ts";
-import { putOffMs } from "../src/cluster/apiserver/watch/reflector-times.ts";
-import { WATCHED_PLURALS } from "../src/cluster/apiserver/watch/resources.ts";
+import { createApiSource } from "../src/agent/cluster/apiserver/api-source.ts";
+import { putOffMs } from "../src/agent/cluster/apiserver/watch/reflector-times.ts";
+import { WATCHED_PLURALS } from "../src/agent/cluster/apiserver/watch/resources.ts";
 import { silentLogger } from "../src/logging/logger.ts";
 import { SimulatedClock } from "./api-storm-clock.ts";
 import { AWAY_FORMS, type StormSecond, StormServer } from "./api-storm-server.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { projectEndpointSlice } from "../src/cluster/projection/endpoint-slice.ts";
-import { projectService } from "../src/cluster/projection/service.ts";
+import { projectEndpointSlice } from "../src/model/projection/endpoint-slice.ts";
+import { projectService } from "../src/model/projection/service.ts";
 import { apiService, apiSlice } from "./api-objects.ts";
 import { figuresOf } from "./memory.ts";
 import { engineOptions, memoryEnvironment } from "./workers.ts";

@@ -4,10 +4,10 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { GCProfiler } from "node:v8";
+import { createApiSource } from "../src/agent/cluster/apiserver/api-source.ts";
+import { createApiClient } from "../src/agent/cluster/apiserver/connection/api-client.ts";
+import { UNSAID } from "../src/agent/cluster/apiserver/connection/client-config.ts";
 import { systemClock } from "../src/async/clock.ts";
-import { createApiSource } from "../src/cluster/apiserver/api-source.ts";
-import { createApiClient } from "../src/cluster/apiserver/connection/api-client.ts";
-import { UNSAID } from "../src/cluster/apiserver/connection/client-config.ts";
 import { silentLogger } from "../src/logging/logger.ts";
 import type { TestApiServer } from "../test/apiserver/test-api-server.ts";
 import { hasEnded, startApiServer, startDaemon } from "./api-cluster.ts";

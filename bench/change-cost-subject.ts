@@ -4,20 +4,20 @@
  */
 import { once } from "node:events";
 import { PassThrough } from "node:stream";
+import { ObjectCache } from "../src/agent/cluster/apiserver/watch/object-cache.ts";
+import { CLUSTER_RESOURCES, type WatchedResource } from "../src/agent/cluster/apiserver/watch/resources.ts";
+import { followWatch } from "../src/agent/cluster/apiserver/watch/watch-reader.ts";
+import { ProxyHealth } from "../src/agent/server/health/proxy-health.ts";
+import { ServiceHealth } from "../src/agent/server/health/service-health.ts";
+import { createMetrics } from "../src/agent/server/metrics/metrics.ts";
+import { DualStackDispatcher } from "../src/agent/sync/dual-stack.ts";
+import { Proxier } from "../src/agent/sync/proxier.ts";
 import { systemClock } from "../src/async/clock.ts";
-import { ObjectCache } from "../src/cluster/apiserver/watch/object-cache.ts";
-import { CLUSTER_RESOURCES, type WatchedResource } from "../src/cluster/apiserver/watch/resources.ts";
-import { followWatch } from "../src/cluster/apiserver/watch/watch-reader.ts";
-import type { ObjectKind } from "../src/cluster/object-source.ts";
+import type { Backend } from "../src/contract/backend.ts";
 import { NO_CONNTRACK } from "../src/kernel/conntrack/conntrack.ts";
 import type { Nftables } from "../src/kernel/nftables/nftables.ts";
 import { createLogger } from "../src/logging/create-logger.ts";
-import { ProxyHealth } from "../src/server/health/proxy-health.ts";
-import { ServiceHealth } from "../src/server/health/service-health.ts";
-import { createMetrics } from "../src/server/metrics/metrics.ts";
-import type { Backend } from "../src/sync/backend.ts";
-import { DualStackDispatcher } from "../src/sync/dual-stack.ts";
-import { Proxier } from "../src/sync/proxier.ts";
+import type { ObjectKind } from "../src/model/object-source.ts";
 import { apiService, apiSlice } from "./api-objects.ts";
 import { NODE_NAME } from "./cluster.ts";
 

@@ -1,10 +1,10 @@
 /** One change runs as much code in a large cluster as in a small one, from the line of the watch to the bytes of the batch. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LAYOUT_NAMES, type LayoutName } from "../src/dataplane/nftables/layout-name.ts";
-import { TABLE } from "../src/dataplane/nftables/names.ts";
 import { encodeTransaction } from "../src/kernel/nftables/netlink-transaction.ts";
 import { LAYOUTS } from "../src/kernel/nftables/netlink-values.ts";
+import { LAYOUT_NAMES, type LayoutName } from "../src/modes/nftables/layout-name.ts";
+import { TABLE } from "../src/modes/nftables/names.ts";
 import { countVisits } from "../testkit/support/operation-counter.ts";
 import { nftBackend } from "./backends.ts";
 import { bottomless, ChangeCostSubject } from "./change-cost-subject.ts";

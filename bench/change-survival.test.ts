@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { getHeapSpaceStatistics, setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { LAYOUT_NAMES, type LayoutName } from "../src/dataplane/nftables/layout-name.ts";
+import { LAYOUT_NAMES, type LayoutName } from "../src/modes/nftables/layout-name.ts";
 import { nftBackend } from "./backends.ts";
 import { bottomless } from "./change-cost-subject.ts";
 import { Subject } from "./subject.ts";

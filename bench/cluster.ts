@@ -5,7 +5,7 @@
 
 import "../testkit/needs/kernel-tools.ts";
 import { execFileSync } from "node:child_process";
-import type { EndpointRecord, EndpointSliceRecord, ServiceRecord } from "../src/cluster/objects.ts";
+import type { EndpointRecord, EndpointSliceRecord, ServiceRecord } from "../src/model/objects.ts";
 import { type IpAddress, ipFromBytes } from "../src/net/ip.ts";
 
 export const NODE_NAME = "bench-node";

@@ -1,7 +1,8 @@
 /** The ebpf mode over the kernel of this process's network namespace. */
-import type { EbpfBackend } from "../src/dataplane/ebpf/backend.ts";
+
+import type { Backend } from "../src/contract/backend.ts";
 import type { Bpf } from "../src/kernel/bpf/bpf.ts";
-import type { Backend } from "../src/sync/backend.ts";
+import type { EbpfBackend } from "../src/modes/ebpf/backend.ts";
 import { ebpfBackend } from "./backends.ts";
 import { Subject } from "./subject.ts";
 

@@ -2,11 +2,11 @@
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
-import { projectEndpointSlice } from "../src/cluster/projection/endpoint-slice.ts";
-import { SocketMaps } from "../src/dataplane/ebpf/socket-maps.ts";
-import { NO_PACKET_PATH } from "../src/dataplane/ebpf/testing/no-packet-path.ts";
 import type { Bpf, BpfLink, BpfProgram } from "../src/kernel/bpf/bpf.ts";
 import { kernelBpf } from "../src/kernel/bpf/kernel-bpf.ts";
+import { projectEndpointSlice } from "../src/model/projection/endpoint-slice.ts";
+import { SocketMaps } from "../src/modes/ebpf/socket-maps.ts";
+import { NO_PACKET_PATH } from "../src/modes/ebpf/testing/no-packet-path.ts";
 import { apiSlice } from "./api-objects.ts";
 import { nftBackend } from "./backends.ts";
 import { benchService, benchSlice, makeReachable } from "./cluster.ts";

@@ -2,13 +2,14 @@
  * `npm run bench -- explain`: the cost of `kube-proxy explain` beyond loading, for one Service and for each name that it has
  * in the kernel, among many. Processor time of the main thread, so that a busy machine counts little. Needs no root.
  */
-import { modeNamed, type ProxyMode } from "../src/dataplane/registry.ts";
-import { explainedCluster, explainPorts } from "../src/explain/explained-cluster.ts";
-import { find } from "../src/explain/find.ts";
-import { partOf, servicesOfTarget } from "../src/explain/part-of-cluster.ts";
-import { parseTarget } from "../src/explain/target.ts";
-import { explanationText } from "../src/explain/text.ts";
+
 import { checkedSettings } from "../src/lib/plan-settings.ts";
+import { modeNamed, type ProxyMode } from "../src/modes/registry.ts";
+import { explainedCluster, explainPorts } from "../src/tools/explain/explained-cluster.ts";
+import { find } from "../src/tools/explain/find.ts";
+import { partOf, servicesOfTarget } from "../src/tools/explain/part-of-cluster.ts";
+import { parseTarget } from "../src/tools/explain/target.ts";
+import { explanationText } from "../src/tools/explain/text.ts";
 import { benchObjects, benchService } from "./cluster.ts";
 import type { Bench } from "./driver.ts";
 import { ownCpuMs } from "./memory.ts";

@@ -4,12 +4,12 @@
  */
 import { execFileSync } from "node:child_process";
 import { release } from "node:os";
-import { type IpsetOperation, ipsetEntryText } from "../src/kernel/ipset/ipset.ts";
-import { openIpset } from "../src/kernel/ipset/netlink-ipset.ts";
-import type { IpvsOperation, RealServer, VirtualServer } from "../src/kernel/ipvs/ipvs.ts";
-import { openIpvs } from "../src/kernel/ipvs/open-ipvs.ts";
 import { openLinks } from "../src/kernel/route/netlink-links.ts";
 import { silentLogger } from "../src/logging/logger.ts";
+import { type IpsetOperation, ipsetEntryText } from "../src/modes/ipvs/ipset/ipset.ts";
+import { openIpset } from "../src/modes/ipvs/ipset/netlink-ipset.ts";
+import type { IpvsOperation, RealServer, VirtualServer } from "../src/modes/ipvs/kernel/ipvs.ts";
+import { openIpvs } from "../src/modes/ipvs/kernel/open-ipvs.ts";
 import type { IpAddress } from "../src/net/ip.ts";
 import type { IpvsFigures, IpvsStep, IpvsTask } from "./ipvs.ts";
 import { timed } from "./table.ts";

@@ -3,8 +3,8 @@
  * ipvsadm, ipset and ip doing the same, in one run inside the tests' virtual machine. See docs/performance.md.
  */
 import { fileURLToPath } from "node:url";
-import { BackendRig } from "../src/dataplane/ipvs/testing/backend-rig.ts";
-import { MemoryNode } from "../src/dataplane/ipvs/testing/memory-node.ts";
+import { BackendRig } from "../src/modes/ipvs/testing/backend-rig.ts";
+import { MemoryNode } from "../src/modes/ipvs/testing/memory-node.ts";
 import { SyncDriver } from "../testkit/dataplane/sync-driver.ts";
 import { MACHINES, runInVm } from "../testkit/vm/run-in-vm.ts";
 import { benchSlice } from "./cluster.ts";

@@ -2,7 +2,7 @@
  * `npm run bench -- kernelspace`: HNS calls and processor time of the kernelspace mode, on an HNS in memory, next to the calls of
  * kube-proxy's algorithm for the same changes (reference windows.md §1.3, §3.8). A call to the real HNS is an RPC of milliseconds.
  */
-import { KernelspaceRig, LOOK_MS } from "../src/dataplane/kernelspace/testing/kernelspace-rig.ts";
+import { KernelspaceRig, LOOK_MS } from "../src/modes/kernelspace/testing/kernelspace-rig.ts";
 import { port, remote, TestCluster } from "../testkit/dataplane/test-cluster.ts";
 import type { Bench, Outcome } from "./driver.ts";
 import { ownCpuMs } from "./memory.ts";

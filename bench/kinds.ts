@@ -3,9 +3,9 @@
  * ebpf mode's maps: the first Service of a kind, one more, and the last one to leave it. Only this bench shows what
  * depends on the size of the table.
  */
-import type { EndpointSliceRecord, ServiceRecord } from "../src/cluster/objects.ts";
-import { NO_PACKET_PATH } from "../src/dataplane/ebpf/testing/no-packet-path.ts";
-import { LAYOUT_NAMES } from "../src/dataplane/nftables/layout-name.ts";
+import type { EndpointSliceRecord, ServiceRecord } from "../src/model/objects.ts";
+import { NO_PACKET_PATH } from "../src/modes/ebpf/testing/no-packet-path.ts";
+import { LAYOUT_NAMES } from "../src/modes/nftables/layout-name.ts";
 import { ownCgroup } from "./backends.ts";
 import { benchService, benchSlice, NODE_NAME } from "./cluster.ts";
 import type { Bench } from "./driver.ts";

@@ -1,8 +1,9 @@
 /** The nftables mode over the kernel of this process's network namespace, and the contents of its transactions. */
-import type { LayoutName } from "../src/dataplane/nftables/layout-name.ts";
+
+import type { LostRules } from "../src/contract/backend.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../src/kernel/nftables/netlink-nftables.ts";
 import type { Nftables, NftOperation } from "../src/kernel/nftables/nftables.ts";
-import type { LostRules } from "../src/sync/backend.ts";
+import type { LayoutName } from "../src/modes/nftables/layout-name.ts";
 import { nftBackend, openTable } from "./backends.ts";
 import { Subject } from "./subject.ts";
 

@@ -2,7 +2,7 @@
  * `npm run bench -- nftables`: the cost of the nftables mode by size, next to `nft -f` doing the same in the same run.
  * See docs/performance.md.
  */
-import { LAYOUT_NAMES, type LayoutName } from "../src/dataplane/nftables/layout-name.ts";
+import { LAYOUT_NAMES, type LayoutName } from "../src/modes/nftables/layout-name.ts";
 import type { Bench, Given } from "./driver.ts";
 import { judgeGrowth } from "./table.ts";
 

@@ -2,7 +2,7 @@
  * `npm run bench -- path`: connecting to an endpoint directly and through a cluster IP, in both layouts of the nftables
  * mode. Two namespaces, one per layout, measured in turns; what counts are ratios within one round.
  */
-import type { LayoutName } from "../src/dataplane/nftables/layout-name.ts";
+import type { LayoutName } from "../src/modes/nftables/layout-name.ts";
 import { makeReachable } from "./cluster.ts";
 import { answerWays, ComparedConnections } from "./connections.ts";
 import type { Bench, Outcome } from "./driver.ts";

@@ -1,10 +1,11 @@
 /** `npm run bench -- prove`: the cost of a proof, in processor time and memory of its own process, which holds the plans. Needs no root. */
-import { VARIANTS } from "../src/cli/prove-rules.ts";
-import { offlineNode } from "../src/inspect/offline-node.ts";
+
+import { offlineNode } from "../src/contract/inspect/offline-node.ts";
 import { checkedSettings } from "../src/lib/plan-settings.ts";
 import { parseIpAddress } from "../src/net/ip.ts";
-import type { Side } from "../src/prove/proof.ts";
-import { planSide, specificationSide } from "../src/prove/sides.ts";
+import { VARIANTS } from "../src/tools/cli/prove-rules.ts";
+import type { Side } from "../src/tools/prove/proof.ts";
+import { planSide, specificationSide } from "../src/tools/prove/sides.ts";
 import { prove } from "../testkit/support/prove.ts";
 import { benchObjects, NODE_ADDRESS } from "./cluster.ts";
 import type { Bench } from "./driver.ts";

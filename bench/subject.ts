@@ -1,8 +1,9 @@
 /** The subject of measurements: the model of one family as the daemon has it, and a backend. The proxier, which only decides when, is left out. */
-import type { EndpointSliceRecord } from "../src/cluster/objects.ts";
+
+import type { Backend } from "../src/contract/backend.ts";
 import { silentLogger } from "../src/logging/logger.ts";
+import type { EndpointSliceRecord } from "../src/model/objects.ts";
 import { ProxyState } from "../src/model/proxy-state.ts";
-import type { Backend } from "../src/sync/backend.ts";
 import { benchService, benchSlice, NODE_NAME, withReplacedEndpoint } from "./cluster.ts";
 
 /** An empty model of the bench's cluster. */

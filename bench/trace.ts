@@ -3,15 +3,16 @@
  * iptables-save is parsed; and what a running daemon needs to answer a trace that its page requests. Processor time of
  * the main thread, so that a busy machine counts little. Needs no root.
  */
-import { rulesForObjects } from "../src/cli/trace-rules.ts";
-import { modeNamed, type ProxyMode } from "../src/dataplane/registry.ts";
-import { dumpsOf } from "../src/explain/planned-rules.ts";
-import { offlineNode } from "../src/inspect/offline-node.ts";
+
+import { offlineNode } from "../src/contract/inspect/offline-node.ts";
 import { checkedSettings } from "../src/lib/plan-settings.ts";
 import { silentLogger } from "../src/logging/logger.ts";
 import { ProxyState } from "../src/model/proxy-state.ts";
+import { modeNamed, type ProxyMode } from "../src/modes/registry.ts";
 import type { IpAddress } from "../src/net/ip.ts";
-import { traceAnswer } from "../src/page/trace-answer.ts";
+import { rulesForObjects } from "../src/tools/cli/trace-rules.ts";
+import { dumpsOf } from "../src/tools/explain/planned-rules.ts";
+import { traceAnswer } from "../src/tools/page/trace-answer.ts";
 import { deviceAddresses } from "../src/trace/dump/device-addresses.ts";
 import { programOfDumps } from "../src/trace/dump/program.ts";
 import type { Dump } from "../src/trace/dump/recognise.ts";

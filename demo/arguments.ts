@@ -1,7 +1,8 @@
 /** The demo's command line. */
-import { UsageError } from "../src/cli/output.ts";
-import { commandLine, readLine, usageOf } from "../src/cli/subcommand-options.ts";
-import { DEFAULT_MODE, isProxyMode, modeNamed, modesOn, type ProxyMode, runsOn } from "../src/dataplane/registry.ts";
+
+import { DEFAULT_MODE, isProxyMode, modeNamed, modesOn, type ProxyMode, runsOn } from "../src/modes/registry.ts";
+import { UsageError } from "../src/tools/cli/output.ts";
+import { commandLine, readLine, usageOf } from "../src/tools/cli/subcommand-options.ts";
 
 export interface DemoOptions {
   /** Verify once, print the result and exit. */

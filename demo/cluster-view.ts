@@ -1,5 +1,5 @@
 /** The demo's view of the manifests: services, their endpoints, and the sockets that must answer. */
-import type { ClusterRecords } from "../src/cluster/manifests/read-manifests.ts";
+import type { ClusterRecords } from "../src/agent/cluster/manifests/read-manifests.ts";
 import {
   type EndpointRecord,
   type EndpointSliceRecord,
@@ -7,7 +7,7 @@ import {
   objectKeyText,
   type ServicePortSpec,
   type ServiceRecord,
-} from "../src/cluster/objects.ts";
+} from "../src/model/objects.ts";
 import { type IpAddress, type IpFamily, parseIpAddress } from "../src/net/ip.ts";
 
 export type DemoServicePort = ServicePortSpec;

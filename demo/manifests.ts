@@ -1,11 +1,11 @@
 /** Reads the demo's manifests as the proxy does: a broken file keeps its last good state. */
 import { relative } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { ManifestFolder } from "../src/cluster/manifests/manifest-folder.ts";
-import { ManifestReader } from "../src/cluster/manifests/manifest-reader.ts";
-import { formatManifestProblem } from "../src/cluster/manifests/problem.ts";
-import type { ClusterRecords } from "../src/cluster/manifests/read-manifests.ts";
+import { ManifestFolder } from "../src/agent/cluster/manifests/manifest-folder.ts";
+import { ManifestReader } from "../src/agent/cluster/manifests/manifest-reader.ts";
+import type { ClusterRecords } from "../src/agent/cluster/manifests/read-manifests.ts";
 import { silentLogger } from "../src/logging/logger.ts";
+import { formatManifestProblem } from "../src/model/manifest-problem.ts";
 
 /** How long to wait for files that are still being written. */
 const SETTLE_MS = 1_000;

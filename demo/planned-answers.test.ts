@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ProxyMode } from "../src/dataplane/registry.ts";
+import type { ProxyMode } from "../src/modes/registry.ts";
 import { PlannedAnswers } from "./planned-answers.ts";
 import { demoNode } from "./played-node.ts";
 import { type AddressKind, type Position, positions, targetsOf } from "./targets.ts";

@@ -2,15 +2,15 @@
  * What each client must get from each address: sends its packet through the proxy's plan for the same objects (`trace`), with the
  * addresses of the demo's network.
  */
-import type { ClusterRecords } from "../src/cluster/manifests/read-manifests.ts";
-import type { KubeProxyConfig } from "../src/config/config.ts";
-import type { Walk } from "../src/explain/encounters.ts";
-import { walkOf } from "../src/explain/planned-rules.ts";
-import { offlineNode } from "../src/inspect/offline-node.ts";
+import type { ClusterRecords } from "../src/agent/cluster/manifests/read-manifests.ts";
+import type { KubeProxyConfig } from "../src/contract/config/config.ts";
+import { offlineNode } from "../src/contract/inspect/offline-node.ts";
 import { checkedSettings } from "../src/lib/plan-settings.ts";
 import { nodePortIPs } from "../src/model/node-port-addresses.ts";
 import { familyOf, IP_FAMILIES, type IpFamily, joinHostPort } from "../src/net/ip.ts";
 import { protocolName } from "../src/net/protocol.ts";
+import type { Walk } from "../src/tools/explain/encounters.ts";
+import { walkOf } from "../src/tools/explain/planned-rules.ts";
 import type { Outcome } from "../src/trace/netfilter/tree.ts";
 import { fateText } from "../src/trace/report/fate-text.ts";
 import { nodeA } from "../testkit/net/topology-spec.ts";

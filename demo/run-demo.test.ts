@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { modesOn } from "../src/dataplane/registry.ts";
+import { modesOn } from "../src/modes/registry.ts";
 import { missingForMode } from "../testkit/net/kernel-capabilities.ts";
 import { HOST_MODES } from "../testkit/support/host-modes.ts";
 import { kernelSkip } from "../testkit/support/topology.ts";

@@ -2,7 +2,7 @@
 import { stat } from "node:fs/promises";
 import { relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { ProxyMode } from "../src/dataplane/registry.ts";
+import type { ProxyMode } from "../src/modes/registry.ts";
 import { missingForMode, missingForTopology } from "../testkit/net/kernel-capabilities.ts";
 import { type DemoOptions, helpText, parseDemoArguments } from "./arguments.ts";
 import { runLive } from "./live.ts";

@@ -9,7 +9,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
-const FOLDER = "src/kernel/bpf/socket-balancer";
+const FOLDER = "src/modes/ebpf/socket-balancer";
 const SOURCE = "socket.bpf.c";
 const CLANG = "clang-19";
 

@@ -2,7 +2,7 @@
  * Bundles the program into a few files, dist/bundle/: hundreds of modules take several times as long to load as the few
  * that a start needs (docs/notes/performance-diary.md). The library's entries stay separate modules.
  *
- * - `main.js`, which Node.js is given, chooses between the next two (src/cli/launch.ts);
+ * - `main.js`, which Node.js is given, chooses between the next two (src/tools/cli/launch.ts);
  * - `kube-proxy.cjs`: the daemon and everything else that kube-proxy's own command line needs, in one script, so that its compiled code can
  *   be kept (`compiled-code.mjs`);
  * - `commands.js` and its chunks: the commands, each of which loads what it needs;
@@ -38,12 +38,12 @@ const COMMON = {
   logLevel: "warning",
 };
 
-/** The commands are in other files (src/cli/launch.ts): the script must not contain them, too. */
+/** The commands are in other files (src/tools/cli/launch.ts): the script must not contain them, too. */
 const WITHOUT_COMMANDS = {
   name: "without-commands",
   setup(build) {
     build.onResolve({ filter: /^\.\// }, ({ importer, kind, path }) =>
-      kind === "dynamic-import" && importer === join(root, "src/cli/commands.ts")
+      kind === "dynamic-import" && importer === join(root, "src/tools/cli/commands.ts")
         ? { path, namespace: "command" }
         : undefined,
     );
@@ -55,17 +55,17 @@ const WITHOUT_COMMANDS = {
 
 const BUILDS = [
   {
-    entryPoints: { commands: "src/cli/main.ts" },
+    entryPoints: { commands: "src/tools/cli/main.ts" },
     splitting: true,
     format: "esm",
   },
-  { entryPoints: { main: "src/cli/launch.ts" }, format: "esm" },
+  { entryPoints: { main: "src/tools/cli/launch.ts" }, format: "esm" },
   {
-    entryPoints: { "kube-proxy": "src/cli/main.ts" },
+    entryPoints: { "kube-proxy": "src/tools/cli/main.ts" },
     format: "cjs",
     outExtension: { ".js": ".cjs" },
     plugins: [WITHOUT_COMMANDS],
-    // An expression: src/cli/program-script.ts calls it. Blanks would be a third of it, and the text stays in memory.
+    // An expression: src/tools/cli/program-script.ts calls it. Blanks would be a third of it, and the text stays in memory.
     banner: {
       js: '(function (exports, require, module, __filename) {\nconst __url = require("node:url").pathToFileURL(__filename).href;',
     },
@@ -104,7 +104,7 @@ export async function bundle() {
   return true;
 }
 
-/** The source position of each call that may write to the log: `{"120:17": "src/daemon/run-proxy.ts:93"}`. */
+/** The source position of each call that may write to the log: `{"120:17": "src/agent/daemon/run-proxy.ts:93"}`. */
 function logPlaces(text, payload) {
   const map = new SourceMap(payload);
   const places = {};

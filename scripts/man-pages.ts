@@ -1,10 +1,10 @@
 /** Manual pages in roff (man(7)), made from what the help texts are made from. As a program it writes them into a folder: `build.mjs` runs it. */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { COMMANDS } from "../src/cli/commands.ts";
-import { helpParts } from "../src/cli/flags/help.ts";
-import type { HelpPart, OptionTable } from "../src/cli/subcommand-options.ts";
 import { programIdentity } from "../src/program/program-identity.ts";
+import { COMMANDS } from "../src/tools/cli/commands.ts";
+import { helpParts } from "../src/tools/cli/flags/help.ts";
+import type { HelpPart, OptionTable } from "../src/tools/cli/subcommand-options.ts";
 
 interface ManSource {
   /** `kube-proxy-explain` */

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { placeFiles } from "./place-files.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
-const from = join(root, "src/page/client");
+const from = join(root, "src/tools/page/client");
 
 /** By name. */
 export async function pageFiles() {

@@ -106,7 +106,7 @@ const LONG = [
   "test/windows/wine.test.ts",
   "test/apiserver/",
   "test/attack/",
-  "src/cluster/manifests/",
+  "src/agent/cluster/manifests/",
   "test/kernel/flows/tcp-load.test.ts",
   "demo/run-demo.test.ts",
   "test/deploy/package.test.ts",

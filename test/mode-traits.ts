@@ -1,5 +1,5 @@
 /** What clients can see of a mode: what the tests expect of it follows from this, and from nothing in the program. */
-import type { ProxyMode } from "../src/dataplane/registry.ts";
+import type { ProxyMode } from "../src/modes/registry.ts";
 import type { Protocol } from "../src/net/protocol.ts";
 
 export interface ModeTraits {

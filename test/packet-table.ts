@@ -7,7 +7,7 @@ import type { ClusterView, DemoEndpoint } from "../demo/cluster-view.ts";
 import type { NetworkFacts } from "../demo/demo-network.ts";
 import type { Expectation } from "../demo/judgement.ts";
 import type { Position, Target } from "../demo/targets.ts";
-import type { ProxyMode } from "../src/dataplane/registry.ts";
+import type { ProxyMode } from "../src/modes/registry.ts";
 import { cidrContains, type IpAddress, isZeroCidr, parseCidr } from "../src/net/ip.ts";
 import { type ModeTraits, traitsOfMode } from "./mode-traits.ts";
 

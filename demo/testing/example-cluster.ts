@@ -1,6 +1,7 @@
 /** The demo's view of a small cluster for tests: one service, its endpoints, two nodes. */
-import { formatManifestProblem } from "../../src/cluster/manifests/problem.ts";
-import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
+
+import { projectObjects } from "../../src/agent/cluster/manifests/read-manifests.ts";
+import { formatManifestProblem } from "../../src/model/manifest-problem.ts";
 import { type ClusterView, clusterViewOf } from "../cluster-view.ts";
 
 export interface ExampleEndpoint {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { FakeClock } from "../sync/testing/fake-clock.ts";
+import { FakeClock } from "../agent/sync/testing/fake-clock.ts";
 import { BoundedRunner, type RunnerPeriods } from "./bounded-runner.ts";
 
 const PERIODS: RunnerPeriods = { minMs: 1000, retryMs: 5000, maxMs: 10_000 };

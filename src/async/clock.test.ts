@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { FakeClock } from "../sync/testing/fake-clock.ts";
+import { FakeClock } from "../agent/sync/testing/fake-clock.ts";
 import { type Clock, systemClock } from "./clock.ts";
 
 const LONG_MS = 2 ** 40;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { FakeClock } from "../sync/testing/fake-clock.ts";
+import { FakeClock } from "../agent/sync/testing/fake-clock.ts";
 import { SharedTurns } from "./bounded-runner.ts";
 
 const NEVER = new AbortController().signal;

@@ -1,6 +1,7 @@
 /** From Kubernetes objects to the records behind models and plans. Problems with objects are data, not errors. */
-import { formatManifestProblem, type ManifestProblem } from "../cluster/manifests/problem.ts";
-import { type ClusterRecords, projectObjects, readManifests } from "../cluster/manifests/read-manifests.ts";
+
+import { type ClusterRecords, projectObjects, readManifests } from "../agent/cluster/manifests/read-manifests.ts";
+import { formatManifestProblem, type ManifestProblem } from "../model/manifest-problem.ts";
 import { PlanError } from "./plan-error.ts";
 
 /**

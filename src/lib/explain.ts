@@ -23,18 +23,19 @@
  * console.log(outcomes.map(({ odds, fate }) => `${odds}: ${fate}`));
  * ```
  */
-import { diffObjects, type ObjectsDiff } from "../explain/diff-objects.ts";
-import { explainedCluster, explainPorts } from "../explain/explained-cluster.ts";
-import type { PortExplanation } from "../explain/explanation.ts";
-import { find } from "../explain/find.ts";
-import { isPodOf, walkOf } from "../explain/planned-rules.ts";
-import { parseTarget, withKnownNames } from "../explain/target.ts";
-import { withAssumedNetworks } from "../inspect/assumed-networks.ts";
-import { type ClientPlace, clientPlace, podInterface } from "../inspect/client-place.ts";
-import { knownPods } from "../inspect/known-pods.ts";
-import { type OfflineNode, offlineNode } from "../inspect/offline-node.ts";
+
+import { withAssumedNetworks } from "../contract/inspect/assumed-networks.ts";
+import { type ClientPlace, clientPlace, podInterface } from "../contract/inspect/client-place.ts";
+import { knownPods } from "../contract/inspect/known-pods.ts";
+import { type OfflineNode, offlineNode } from "../contract/inspect/offline-node.ts";
 import { familyOf, IP_FAMILIES, type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
 import { PROTOCOL_NAMES, type ProtocolName } from "../net/protocol.ts";
+import { diffObjects, type ObjectsDiff } from "../tools/explain/diff-objects.ts";
+import { explainedCluster, explainPorts } from "../tools/explain/explained-cluster.ts";
+import type { PortExplanation } from "../tools/explain/explanation.ts";
+import { find } from "../tools/explain/find.ts";
+import { isPodOf, walkOf } from "../tools/explain/planned-rules.ts";
+import { parseTarget, withKnownNames } from "../tools/explain/target.ts";
 import type { Fate } from "../trace/netfilter/tree.ts";
 import { fateText } from "../trace/report/fate-text.ts";
 import { type Cluster, invalidInput, requireCluster, requireKnown, requireListOf, requireObject } from "./cluster.ts";
@@ -42,9 +43,9 @@ import type { PlanRequest } from "./plan.ts";
 import { PlanError } from "./plan-error.ts";
 import { checkedSettings } from "./plan-settings.ts";
 
-export type { ClientChange } from "../explain/compare.ts";
-export type { NodeDiff, ObjectsDiff } from "../explain/diff-objects.ts";
-export type { ExplainedEndpoint, ExplainedFrontend, PortExplanation } from "../explain/explanation.ts";
+export type { ClientChange } from "../tools/explain/compare.ts";
+export type { NodeDiff, ObjectsDiff } from "../tools/explain/diff-objects.ts";
+export type { ExplainedEndpoint, ExplainedFrontend, PortExplanation } from "../tools/explain/explanation.ts";
 export { type Cluster, ClusterReadError, clusterFrom, readCluster } from "./cluster.ts";
 export { PlanError, type PlanErrorCode } from "./plan-error.ts";
 

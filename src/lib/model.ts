@@ -21,8 +21,8 @@
  * }
  * ```
  */
-import { offlineState } from "../inspect/offline-state.ts";
-import { warningLogger } from "../inspect/warning-logger.ts";
+import { offlineState } from "../contract/inspect/offline-state.ts";
+import { warningLogger } from "../contract/inspect/warning-logger.ts";
 import type { Endpoint } from "../model/endpoint.ts";
 import { type Frontend, frontendsOf } from "../model/frontend.ts";
 import { conflictText, type FrontendConflict, summariesOf } from "../model/owned-services.ts";
@@ -31,16 +31,16 @@ import { routeServicePort, type ServicePortRouting } from "../model/service-port
 import { IP_FAMILIES, type IpFamily } from "../net/ip.ts";
 import { type Cluster, invalidInput, requireCluster, requireKnown, requireObject } from "./cluster.ts";
 
+export type { Endpoint } from "../model/endpoint.ts";
+export type { EndpointCategories } from "../model/endpoint-categories.ts";
+export type { Frontend, FrontendKind } from "../model/frontend.ts";
+export { frontendKey } from "../model/frontend.ts";
 export type {
   EndpointSliceRecord,
   NodeRecord,
   ServiceCidrRecord,
   ServiceRecord,
-} from "../cluster/objects.ts";
-export type { Endpoint } from "../model/endpoint.ts";
-export type { EndpointCategories } from "../model/endpoint-categories.ts";
-export type { Frontend, FrontendKind } from "../model/frontend.ts";
-export { frontendKey } from "../model/frontend.ts";
+} from "../model/objects.ts";
 export type { FrontendConflict } from "../model/owned-services.ts";
 export type { ServicePort } from "../model/service-port.ts";
 export type { ServicePortName } from "../model/service-port-name.ts";

@@ -1,7 +1,8 @@
 /** The settings of a plan: a checked configuration, made from a file's content and its overrides. */
-import { API_VERSION, type DraftConfig, KIND, type KubeProxyConfig } from "../config/config.ts";
-import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../settings/defaults.ts";
-import { checkConfig, IS_VARIABLE } from "../settings/validate.ts";
+
+import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../agent/settings/defaults.ts";
+import { checkConfig, IS_VARIABLE } from "../agent/settings/validate.ts";
+import { API_VERSION, type DraftConfig, KIND, type KubeProxyConfig } from "../contract/config/config.ts";
 import { invalidInput, messageOf } from "./cluster.ts";
 import { PlanError } from "./plan-error.ts";
 
@@ -62,7 +63,7 @@ function isConfiguration(config: unknown): boolean {
 
 async function decoded(config: string | Uint8Array | object) {
   // The YAML parser costs memory: load it only if there is a configuration.
-  const { decodeConfiguration } = await import("../settings/v1alpha1-decode.ts");
+  const { decodeConfiguration } = await import("../agent/settings/v1alpha1-decode.ts");
   const isText = typeof config === "string" || config instanceof Uint8Array;
   try {
     return decodeConfiguration(isText ? config : JSON.stringify({ apiVersion: API_VERSION, kind: KIND, ...config }));

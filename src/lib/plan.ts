@@ -20,16 +20,17 @@
  * console.log(rules.forms, (await rules.render("text")).includes("10.96.0.10"));
  * ```
  */
-import { modeNamed, type ProxyMode, type RegisteredMode } from "../dataplane/registry.ts";
-import { joinFamilies, KERNEL_FEATURES, type KernelFeature, type ModeRenderer } from "../dataplane/rendering.ts";
-import { offlineNode } from "../inspect/offline-node.ts";
+
+import { offlineNode } from "../contract/inspect/offline-node.ts";
+import { joinFamilies, KERNEL_FEATURES, type KernelFeature, type ModeRenderer } from "../contract/rendering.ts";
+import { modeNamed, type ProxyMode, type RegisteredMode } from "../modes/registry.ts";
 import { IP_FAMILIES, type IpFamily } from "../net/ip.ts";
 import { type Cluster, messageOf, requireCluster, requireListOf, requireObject } from "./cluster.ts";
 import { PlanError } from "./plan-error.ts";
 import { checkedSettings } from "./plan-settings.ts";
 
-export type { ProxyMode } from "../dataplane/registry.ts";
-export { KERNEL_FEATURES, type KernelFeature } from "../dataplane/rendering.ts";
+export { KERNEL_FEATURES, type KernelFeature } from "../contract/rendering.ts";
+export type { ProxyMode } from "../modes/registry.ts";
 export type { IpFamily } from "../net/ip.ts";
 export {
   type Cluster,

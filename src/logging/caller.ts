@@ -23,7 +23,7 @@ export function callerPlace(): SourceLocation | undefined {
   return { ...(bundledPlace(file, line, column) ?? { file, line }), column };
 }
 
-/** File of the bundle → `line:column` → `src/daemon/run-proxy.ts:93`. */
+/** File of the bundle → `line:column` → `src/agent/daemon/run-proxy.ts:93`. */
 type Places = Readonly<Record<string, Readonly<Record<string, string>>>>;
 
 const TABLE = new URL("./log-places.json", import.meta.url);

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { runAtOnce } from "../async/steps.ts";
-import type { EndpointSliceRecord } from "../cluster/objects.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { type EndpointsChanges, EndpointsChangeTracker } from "./endpoints-change-tracker.ts";
+import type { EndpointSliceRecord } from "./objects.ts";
 import { makeEndpointRecord, makeSlice, TCP_80, UDP_53 } from "./testing/records.ts";
 
 const START = Date.UTC(2024, 0, 1);

@@ -3,13 +3,13 @@
  * §5.1, §6.2). The work depends on the services whose slices changed, not on the cluster's size.
  */
 import type { Steps } from "../async/steps.ts";
-import type { EndpointSliceRecord } from "../cluster/objects.ts";
+import { flatText } from "../net/compact.ts";
 import { exactList } from "../net/exact-list.ts";
-import { flatText } from "../net/flat-text.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { isDrained } from "./cells.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { equalLists } from "./equal-lists.ts";
+import type { EndpointSliceRecord } from "./objects.ts";
 import type { OnReplaced } from "./service-change-tracker.ts";
 import type { OnProblem } from "./service-ports.ts";
 import { joinSlices, type ReadSlice, readSlice } from "./slice-endpoints.ts";

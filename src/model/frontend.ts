@@ -3,7 +3,7 @@
  * (reference services.md §3.3, iptables.md §6, nftables.md §3.5).
  */
 
-import { flatText } from "../net/flat-text.ts";
+import { flatText } from "../net/compact.ts";
 import { type Cidr, type IpAddress, joinHostPort } from "../net/ip.ts";
 import { type Protocol, type ProtocolName, protocolName } from "../net/protocol.ts";
 import type { ServicePort } from "./service-port.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { withoutNodePortWords } from "../config/node-port-words.ts";
+import { withoutNodePortWords } from "../contract/config/node-port-words.ts";
 import { effectiveNodeAddresses, nodeIPsOf, nodeNameFrom, primaryCidrs } from "./node-identity.ts";
 import { nodePortAddresses } from "./node-port-addresses.ts";
 import { ip } from "./testing/records.ts";

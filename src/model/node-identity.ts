@@ -1,5 +1,5 @@
 /** The node's identity: its name, its addresses and its primary family (reference node.md §8). */
-import type { NodeRecord } from "../cluster/objects.ts";
+
 import {
   familyOf,
   hostCidr,
@@ -10,6 +10,7 @@ import {
   isUnspecified,
   parseIpAddress,
 } from "../net/ip.ts";
+import type { NodeRecord } from "./objects.ts";
 
 /** One address per family; loopback if unknown. */
 export interface NodeAddresses {

@@ -3,12 +3,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
 import fc from "../../testkit/support/fast-check.ts";
-import type { ObjectEvent } from "../cluster/object-source.ts";
-import { type EndpointSliceRecord, objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
 import { silentLogger } from "../logging/logger.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { PROTOCOLS } from "../net/protocol.ts";
 import { frontendKey, ownedFrontends } from "./frontend.ts";
+import type { ObjectEvent } from "./object-source.ts";
+import { type EndpointSliceRecord, objectKeyText, type ServiceRecord } from "./objects.ts";
 import { type AppliedChanges, ProxyState } from "./proxy-state.ts";
 import { makeEndpointRecord, makeService, makeSlice } from "./testing/records.ts";
 

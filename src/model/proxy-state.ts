@@ -4,14 +4,14 @@
  * depends on the change, not on the cluster's size.
  */
 import { runAtOnce, type Steps } from "../async/steps.ts";
-import type { ObjectEvent } from "../cluster/object-source.ts";
-import type { EndpointSliceRecord, ServiceRecord } from "../cluster/objects.ts";
 import type { Logger } from "../logging/logger.ts";
 import type { IpFamily } from "../net/ip.ts";
 import type { Protocol } from "../net/protocol.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { EndpointsChangeTracker, type SliceVerdict } from "./endpoints-change-tracker.ts";
 import { frontendKey, ownedFrontends } from "./frontend.ts";
+import type { ObjectEvent } from "./object-source.ts";
+import type { EndpointSliceRecord, ServiceRecord } from "./objects.ts";
 import { type FrontendConflict, OwnedServices } from "./owned-services.ts";
 import { ServiceChangeTracker } from "./service-change-tracker.ts";
 import { type ServicePort, servicePortText } from "./service-port.ts";

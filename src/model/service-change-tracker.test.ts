@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { runAtOnce } from "../async/steps.ts";
-import type { ServiceRecord } from "../cluster/objects.ts";
+import type { ServiceRecord } from "./objects.ts";
 import { type ServiceChanges, ServiceChangeTracker } from "./service-change-tracker.ts";
 import type { ServicePort } from "./service-port.ts";
 import { makeService } from "./testing/records.ts";

@@ -3,8 +3,8 @@
  * changes, not on the number of services.
  */
 import type { Steps } from "../async/steps.ts";
-import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
 import type { IpFamily } from "../net/ip.ts";
+import { objectKeyText, type ServiceRecord } from "./objects.ts";
 import { equalServicePorts, type ServicePort } from "./service-port.ts";
 import { type OnProblem, type ServicePortMap, servicePortsOf } from "./service-ports.ts";
 

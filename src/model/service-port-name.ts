@@ -1,5 +1,5 @@
 /** The identity of a service port (reference services.md §4). */
-import { flatText } from "../net/flat-text.ts";
+import { flatText } from "../net/compact.ts";
 import type { Protocol } from "../net/protocol.ts";
 
 export interface ServicePortName {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { ServiceRecord } from "../cluster/objects.ts";
 import type { IpFamily } from "../net/ip.ts";
+import type { ServiceRecord } from "./objects.ts";
 import {
   equalServicePorts,
   type ServicePort,

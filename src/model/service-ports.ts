@@ -2,7 +2,7 @@
  * One Service → the service ports of one address family (reference services.md §3). Keeps only numbers and canonical
  * addresses of the record.
  */
-import { objectKeyText, type ServiceRecord } from "../cluster/objects.ts";
+
 import type { Facts } from "../logging/logger.ts";
 import {
   type Cidr,
@@ -17,6 +17,7 @@ import {
   specialAddress,
   unspecifiedAddress,
 } from "../net/ip.ts";
+import { objectKeyText, type ServiceRecord } from "./objects.ts";
 import type { ServicePort } from "./service-port.ts";
 import { servicePortName } from "./service-port-name.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { EndpointRecord, EndpointSliceRecord } from "../cluster/objects.ts";
 import type { Endpoint } from "./endpoint.ts";
+import type { EndpointRecord, EndpointSliceRecord } from "./objects.ts";
 import { joinSlices, readSlice } from "./slice-endpoints.ts";
 import { makeEndpointRecord, makeSlice, TCP_80, UDP_53 } from "./testing/records.ts";
 

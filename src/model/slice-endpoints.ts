@@ -3,11 +3,11 @@
  * joining the slices of a service later neither parses nor copies lists that come from a single slice.
  */
 
-import { type EndpointRecord, type EndpointSliceRecord, equalHints, objectKeyText } from "../cluster/objects.ts";
 import { exactList } from "../net/exact-list.ts";
 import { joinHostPort } from "../net/ip.ts";
 import { DEFAULT_WEIGHT } from "./cells.ts";
 import type { Endpoint } from "./endpoint.ts";
+import { type EndpointRecord, type EndpointSliceRecord, equalHints, objectKeyText } from "./objects.ts";
 import { servicePortKey } from "./service-port-name.ts";
 import type { OnProblem } from "./service-ports.ts";
 

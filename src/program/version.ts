@@ -4,7 +4,7 @@
  * Reference start.md §2.6, operation.md §12.4.
  */
 
-import { CURRENT_RELEASE, releaseNames } from "../config/release.ts";
+import { CURRENT_RELEASE, releaseNames } from "../contract/config/release.ts";
 import { BUILD_FACTS, type BuildInfo } from "../metrics/build-info.ts";
 import { quoteGo } from "../text/go-text.ts";
 import { identityLine, programIdentity } from "./program-identity.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../testkit/support/fast-check.ts";
-import { COMMANDS } from "../cli/commands.ts";
-import { usageOf } from "../cli/subcommand-options.ts";
+import { COMMANDS } from "../tools/cli/commands.ts";
+import { usageOf } from "../tools/cli/subcommand-options.ts";
 import { fitHelp, fitLines } from "./fit-lines.ts";
 
 const words = (text: string): string => text.split(/\s+/).join(" ");

@@ -1,6 +1,6 @@
 /**
  * What a rule compares in a packet. The questions that a packet meets tell which other packets take the same path: `prove` divides
- * all packets into classes by them (src/prove/). It cannot do so at a step whose questions are unknown.
+ * all packets into classes by them (src/tools/prove/). It cannot do so at a step whose questions are unknown.
  */
 import type { Packet } from "./packet.ts";
 import type { Parts, Pattern } from "./value.ts";

@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { WATCHED_PLURALS } from "../../src/cluster/apiserver/watch/resources.ts";
+import { WATCHED_PLURALS } from "../../src/agent/cluster/apiserver/watch/resources.ts";
 import { until } from "../../testkit/support/patience.ts";
 import { node, service, serviceCidr, slice } from "./example-objects.ts";
 import { RESOURCE_TYPES } from "./resource-types.ts";

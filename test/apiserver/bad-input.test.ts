@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { CertificateAuthority } from "../../src/cluster/apiserver/testing/certificates.ts";
+import { CertificateAuthority } from "../../src/agent/cluster/apiserver/testing/certificates.ts";
 import { inNetns } from "../../testkit/support/in-netns.ts";
 import { type ApiDaemonOptions, startApiDaemon, startClusterServer } from "./api-daemon.ts";
 import { service, slice } from "./example-objects.ts";

@@ -3,12 +3,12 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
+import { createApiClient } from "../../src/agent/cluster/apiserver/connection/api-client.ts";
+import { ApiError } from "../../src/agent/cluster/apiserver/connection/api-error.ts";
+import { UNSAID } from "../../src/agent/cluster/apiserver/connection/client-config.ts";
+import type { ApiRequest, ApiResponse, Transport } from "../../src/agent/cluster/apiserver/connection/transport.ts";
+import { recordingLog } from "../../src/agent/cluster/apiserver/testing/recording-log.ts";
 import { systemClock } from "../../src/async/clock.ts";
-import { createApiClient } from "../../src/cluster/apiserver/connection/api-client.ts";
-import { ApiError } from "../../src/cluster/apiserver/connection/api-error.ts";
-import { UNSAID } from "../../src/cluster/apiserver/connection/client-config.ts";
-import type { ApiRequest, ApiResponse, Transport } from "../../src/cluster/apiserver/connection/transport.ts";
-import { recordingLog } from "../../src/cluster/apiserver/testing/recording-log.ts";
 import { inNetns } from "../../testkit/support/in-netns.ts";
 import { PATIENCE, until } from "../../testkit/support/patience.ts";
 import { node, service } from "./example-objects.ts";

@@ -3,11 +3,11 @@
  * process uses, once after each of the given numbers of attempts.
  */
 import { readdirSync, readFileSync } from "node:fs";
-import { createApiSource } from "../../src/cluster/apiserver/api-source.ts";
-import { createApiClient } from "../../src/cluster/apiserver/connection/api-client.ts";
-import type { Material } from "../../src/cluster/apiserver/connection/client-config.ts";
-import { UNSAID } from "../../src/cluster/apiserver/connection/client-config.ts";
-import { createRestMetrics } from "../../src/cluster/apiserver/connection/rest-metrics.ts";
+import { createApiSource } from "../../src/agent/cluster/apiserver/api-source.ts";
+import { createApiClient } from "../../src/agent/cluster/apiserver/connection/api-client.ts";
+import type { Material } from "../../src/agent/cluster/apiserver/connection/client-config.ts";
+import { UNSAID } from "../../src/agent/cluster/apiserver/connection/client-config.ts";
+import { createRestMetrics } from "../../src/agent/cluster/apiserver/connection/rest-metrics.ts";
 import { createLogger } from "../../src/logging/create-logger.ts";
 import { createFamilies } from "../../src/metrics/metric-families.ts";
 import { fastClock } from "./source-under-test.ts";

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { engineOptions, memoryEnvironment } from "../../bench/workers.ts";
-import { CertificateAuthority } from "../../src/cluster/apiserver/testing/certificates.ts";
+import { CertificateAuthority } from "../../src/agent/cluster/apiserver/testing/certificates.ts";
 import type { OutageTask, Usage } from "./outage-client.ts";
 
 const CLIENT = fileURLToPath(new URL("./outage-client.ts", import.meta.url));

@@ -1,6 +1,6 @@
 /** An object sink that records the state and rejects contradictory events. */
 import assert from "node:assert/strict";
-import type { ObjectEvent, ObjectKind, ObjectKinds, ObjectSink } from "../../src/cluster/object-source.ts";
+import type { ObjectEvent, ObjectKind, ObjectKinds, ObjectSink } from "../../src/model/object-source.ts";
 
 type AnyRecord = ObjectKinds[ObjectKind];
 

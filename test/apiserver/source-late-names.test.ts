@@ -1,7 +1,7 @@
 /** Objects too large to be read whose names come late, or not at all: skipped, and the watch goes on. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isJsonObject } from "../../src/cluster/projection/fields.ts";
+import { isJsonObject } from "../../src/model/projection/fields.ts";
 import { until } from "../../testkit/support/patience.ts";
 import { node, service, slice } from "./example-objects.ts";
 import { settled, TIMES_FOR_LARGE } from "./source-under-test.ts";

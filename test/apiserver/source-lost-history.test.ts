@@ -1,7 +1,7 @@
 /** The API source with a server that no longer knows the requested versions: the events are minimal. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { putOffMs } from "../../src/cluster/apiserver/watch/reflector-times.ts";
+import { putOffMs } from "../../src/agent/cluster/apiserver/watch/reflector-times.ts";
 import { until } from "../../testkit/support/patience.ts";
 import { service } from "./example-objects.ts";
 import { settled } from "./source-under-test.ts";

@@ -1,7 +1,7 @@
 /** The API source behind a proxy. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { passOn, startProxy } from "../../src/cluster/apiserver/testing/test-proxy.ts";
+import { passOn, startProxy } from "../../src/agent/cluster/apiserver/testing/test-proxy.ts";
 import { until } from "../../testkit/support/patience.ts";
 import { COUNT, some, start } from "./source-with-objects.ts";
 

@@ -1,11 +1,11 @@
 /** An API source with a test API server and an accelerated clock, whose log and deliveries are recorded. */
 
+import { type ApiSourceOptions, createApiSource } from "../../src/agent/cluster/apiserver/api-source.ts";
+import { createApiClient } from "../../src/agent/cluster/apiserver/connection/api-client.ts";
+import { type ClientConfig, UNSAID } from "../../src/agent/cluster/apiserver/connection/client-config.ts";
+import { type RecordingLog, recordingLog } from "../../src/agent/cluster/apiserver/testing/recording-log.ts";
 import { type Clock, sleepWith, systemClock } from "../../src/async/clock.ts";
-import { type ApiSourceOptions, createApiSource } from "../../src/cluster/apiserver/api-source.ts";
-import { createApiClient } from "../../src/cluster/apiserver/connection/api-client.ts";
-import { type ClientConfig, UNSAID } from "../../src/cluster/apiserver/connection/client-config.ts";
-import { type RecordingLog, recordingLog } from "../../src/cluster/apiserver/testing/recording-log.ts";
-import type { ObjectKind } from "../../src/cluster/object-source.ts";
+import type { ObjectKind } from "../../src/model/object-source.ts";
 import { until } from "../../testkit/support/patience.ts";
 import { RecordingSink } from "./recording-sink.ts";
 import { TestApiServer } from "./test-api-server.ts";

@@ -7,7 +7,7 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { createServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
-import { CertificateAuthority, type KeyPair } from "../../src/cluster/apiserver/testing/certificates.ts";
+import { CertificateAuthority, type KeyPair } from "../../src/agent/cluster/apiserver/testing/certificates.ts";
 import { answerFault, type Fault, FaultyBody, sendStatus } from "./faults.ts";
 import { type ListPage, ListPages } from "./list-pages.ts";
 import { isBodyKnown, negotiatedFormat } from "./media-types.ts";

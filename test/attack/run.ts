@@ -124,7 +124,7 @@ const TESTS = [
   ["tools that cannot be started", "src/kernel/process-descriptors.test.ts", "bystanders live, and tools start again"],
   [
     "UDP sockets of one process against a pending answer, ebpf",
-    "src/kernel/bpf/socket-balancer/unusual-sockets.test.ts",
+    "src/modes/ebpf/socket-balancer/unusual-sockets.test.ts",
     "it comes from the address that was asked",
   ],
   [
@@ -134,12 +134,12 @@ const TESTS = [
   ],
   [
     "connected UDP sockets of two Services while pods change owners, ebpf",
-    "src/dataplane/ebpf/connected-storm.test.ts",
+    "src/modes/ebpf/connected-storm.test.ts",
     "each has its record and reaches its own Service",
   ],
   [
     "UDP sockets that close while a foreign hand has detached the programs, ebpf",
-    "src/dataplane/ebpf/closed-sockets.test.ts",
+    "src/modes/ebpf/closed-sockets.test.ts",
     "their records are found a minute later, and those of open ones stay",
   ],
   [
@@ -154,7 +154,7 @@ const TESTS = [
   ],
   [
     "idle connections of one process to a node port on loopback",
-    "src/dataplane/nftables/localhost-relay.test.ts",
+    "src/modes/nftables/localhost-relay.test.ts",
     "it has a share, and other users are served",
   ],
   [

@@ -5,11 +5,11 @@ import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { diff } from "../../src/cli/diff.ts";
-import { explain } from "../../src/cli/explain.ts";
-import { render } from "../../src/cli/render.ts";
-import { sysdump } from "../../src/cli/sysdump.ts";
-import { trace } from "../../src/cli/trace.ts";
+import { diff } from "../../src/tools/cli/diff.ts";
+import { explain } from "../../src/tools/cli/explain.ts";
+import { render } from "../../src/tools/cli/render.ts";
+import { sysdump } from "../../src/tools/cli/sysdump.ts";
+import { trace } from "../../src/tools/cli/trace.ts";
 import { runCommand } from "./run-command.ts";
 
 const node = (name: string, own: string, own6: string) => ({

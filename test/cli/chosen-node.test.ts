@@ -1,11 +1,11 @@
 /** `explain`, `trace`, `diff` and `render` look from a node that exists. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { diff } from "../../src/cli/diff.ts";
-import { explain } from "../../src/cli/explain.ts";
-import { UsageError } from "../../src/cli/output.ts";
-import { render } from "../../src/cli/render.ts";
-import { trace } from "../../src/cli/trace.ts";
+import { diff } from "../../src/tools/cli/diff.ts";
+import { explain } from "../../src/tools/cli/explain.ts";
+import { UsageError } from "../../src/tools/cli/output.ts";
+import { render } from "../../src/tools/cli/render.ts";
+import { trace } from "../../src/tools/cli/trace.ts";
 import { examplesAsJson, runCommand } from "./run-command.ts";
 
 const LONG = "ip-10-0-1-17.eu-central-1.compute.internal";

@@ -2,15 +2,15 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
-import { COMMANDS } from "../../src/cli/commands.ts";
-import { completion } from "../../src/cli/completion.ts";
-import { flows } from "../../src/cli/flows.ts";
-import { monitor } from "../../src/cli/monitor.ts";
-import { EXIT_BAD_INPUT, UsageError } from "../../src/cli/output.ts";
-import { services } from "../../src/cli/services.ts";
-import { status } from "../../src/cli/status.ts";
-import { TEXT_OR_JSON, usageOf } from "../../src/cli/subcommand-options.ts";
-import { MODES } from "../../src/dataplane/registry.ts";
+import { MODES } from "../../src/modes/registry.ts";
+import { COMMANDS } from "../../src/tools/cli/commands.ts";
+import { completion } from "../../src/tools/cli/completion.ts";
+import { flows } from "../../src/tools/cli/flows.ts";
+import { monitor } from "../../src/tools/cli/monitor.ts";
+import { EXIT_BAD_INPUT, UsageError } from "../../src/tools/cli/output.ts";
+import { services } from "../../src/tools/cli/services.ts";
+import { status } from "../../src/tools/cli/status.ts";
+import { TEXT_OR_JSON, usageOf } from "../../src/tools/cli/subcommand-options.ts";
 import { runCommand } from "./run-command.ts";
 import { runKubeProxy } from "./run-kube-proxy.ts";
 

@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { Readable } from "node:stream";
 import { type TestContext, test } from "node:test";
-import { diff } from "../../src/cli/diff.ts";
-import { render } from "../../src/cli/render.ts";
+import { diff } from "../../src/tools/cli/diff.ts";
+import { render } from "../../src/tools/cli/render.ts";
 import { caseFile, caseNames, caseState, SERVICE_CIDR_OBJECT } from "../conformance/conformance-case.ts";
 import { examplesAsJson, type Ran, runCommand } from "./run-command.ts";
 

@@ -30,7 +30,7 @@ function checkout(t: TestContext, ages: Readonly<Record<string, number>>): () =>
 }
 
 const MAIN = "dist/bundle/main.js";
-const SOURCE = "src/cli/main.ts";
+const SOURCE = "src/tools/cli/main.ts";
 const built = { [MAIN]: 0, [SOURCE]: -1_000, "package.json": -1_000, "package-lock.json": -1_000 };
 
 test("a build that is newer than all sources runs", async (t) => {
@@ -38,7 +38,7 @@ test("a build that is newer than all sources runs", async (t) => {
   assert.equal(await checkout(t, { ...built, ...tests })(), MAIN, "tests are no part of it");
 });
 
-for (const edited of [SOURCE, "src/page/client/style.css", "src/kernel/bpf/socket4.o", "package-lock.json"]) {
+for (const edited of [SOURCE, "src/tools/page/client/style.css", "src/kernel/bpf/socket4.o", "package-lock.json"]) {
   test(`the sources run once ${edited} is newer than the beginning of the build`, async (t) => {
     assert.equal(await checkout(t, { ...built, [edited]: 1 })(), SOURCE);
   });

@@ -5,12 +5,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { test } from "node:test";
-import { explain } from "../../src/cli/explain.ts";
-import { trace } from "../../src/cli/trace.ts";
-import { MODES } from "../../src/dataplane/registry.ts";
-import type { PortExplanation } from "../../src/explain/explanation.ts";
 import { servicePortName } from "../../src/model/service-port-name.ts";
 import { makeEndpoint, makeServicePort } from "../../src/model/testing/records.ts";
+import { MODES } from "../../src/modes/registry.ts";
+import { explain } from "../../src/tools/cli/explain.ts";
+import { trace } from "../../src/tools/cli/trace.ts";
+import type { PortExplanation } from "../../src/tools/explain/explanation.ts";
 import { caseFile } from "../conformance/conformance-case.ts";
 import { examplesAsJson, type Ran, runCommand } from "./run-command.ts";
 

@@ -6,11 +6,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { diff } from "../../src/cli/diff.ts";
-import { explain } from "../../src/cli/explain.ts";
-import { proveCommand } from "../../src/cli/prove.ts";
-import { render } from "../../src/cli/render.ts";
-import { trace } from "../../src/cli/trace.ts";
+import { diff } from "../../src/tools/cli/diff.ts";
+import { explain } from "../../src/tools/cli/explain.ts";
+import { proveCommand } from "../../src/tools/cli/prove.ts";
+import { render } from "../../src/tools/cli/render.ts";
+import { trace } from "../../src/tools/cli/trace.ts";
 import { runCommand } from "./run-command.ts";
 
 const fileOf = (name: string) => fileURLToPath(new URL(`field-cases/${name}`, import.meta.url));
@@ -270,7 +270,7 @@ function folderOf(t: TestContext): string {
   return folder;
 }
 
-const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+const MAIN = fileURLToPath(new URL("../../src/tools/cli/main.ts", import.meta.url));
 
 /** What the daemon says of its flags; it writes its configuration and ends. */
 function daemonSays(...flags: string[]): string {

@@ -8,15 +8,15 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
-import { diff } from "../../src/cli/diff.ts";
-import { explain } from "../../src/cli/explain.ts";
-import { proveCommand } from "../../src/cli/prove.ts";
-import { render } from "../../src/cli/render.ts";
-import { settingsParts } from "../../src/cli/sysdump/settings.ts";
-import { trace } from "../../src/cli/trace.ts";
+import { diff } from "../../src/tools/cli/diff.ts";
+import { explain } from "../../src/tools/cli/explain.ts";
+import { proveCommand } from "../../src/tools/cli/prove.ts";
+import { render } from "../../src/tools/cli/render.ts";
+import { settingsParts } from "../../src/tools/cli/sysdump/settings.ts";
+import { trace } from "../../src/tools/cli/trace.ts";
 import { examplesAsJson, runCommand } from "./run-command.ts";
 
-const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+const MAIN = fileURLToPath(new URL("../../src/tools/cli/main.ts", import.meta.url));
 const CONFIGURATION = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: nftables

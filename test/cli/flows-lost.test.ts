@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Asked, type FlowSource, FlowWatch, listFlows } from "../../src/cli/flows-watch.ts";
-import { FlowNamer, type NamedFlow } from "../../src/explain/flows.ts";
 import type { FlowFilter, TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
 import type { FlowEvents } from "../../src/kernel/conntrack/netlink-conntrack.ts";
 import { servicePortName } from "../../src/model/service-port-name.ts";
 import { familyOf, type IpAddress, parseIpAddress } from "../../src/net/ip.ts";
+import { type Asked, type FlowSource, FlowWatch, listFlows } from "../../src/tools/cli/flows-watch.ts";
+import { FlowNamer, type NamedFlow } from "../../src/tools/explain/flows.ts";
 
 const ip = (text: string): IpAddress => parseIpAddress(text) ?? assert.fail(text);
 const NODE = ip("10.200.0.2");

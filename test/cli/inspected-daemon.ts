@@ -1,14 +1,14 @@
 /** A daemon in this process that serves the examples on its inspect socket. */
 import type { TestContext } from "node:test";
-import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
-import type { InspectedDaemon } from "../../src/daemon/inspect-report.ts";
-import { serveInspectSocket } from "../../src/daemon/inspect-socket.ts";
-import { offlineState } from "../../src/inspect/offline-state.ts";
+import { projectObjects } from "../../src/agent/cluster/manifests/read-manifests.ts";
+import type { InspectedDaemon } from "../../src/agent/daemon/inspect-report.ts";
+import { serveInspectSocket } from "../../src/agent/daemon/inspect-socket.ts";
+import { SyncJournal } from "../../src/agent/sync/journal/sync-journal.ts";
+import { SYNCED } from "../../src/agent/sync/testing/synced-status.ts";
+import type { LedConnections } from "../../src/contract/backend.ts";
+import { offlineState } from "../../src/contract/inspect/offline-state.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
 import type { NodeLimit } from "../../src/logging/problem-memory.ts";
-import type { LedConnections } from "../../src/sync/backend.ts";
-import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
-import { SYNCED } from "../../src/sync/testing/synced-status.ts";
 import { examplesAsJson } from "./run-command.ts";
 
 const STATUS = { ...SYNCED, remarks: ["the mode says this of itself"] };

@@ -1,8 +1,8 @@
 /** Names as pods and people know them, and addresses that are there although nothing leads to them. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { explain } from "../../src/cli/explain.ts";
-import { trace } from "../../src/cli/trace.ts";
+import { explain } from "../../src/tools/cli/explain.ts";
+import { trace } from "../../src/tools/cli/trace.ts";
 import { examplesAsJson, runCommand } from "./run-command.ts";
 
 const EXAMPLES = examplesAsJson();

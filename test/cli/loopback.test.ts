@@ -7,8 +7,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { explain } from "../../src/cli/explain.ts";
-import { trace } from "../../src/cli/trace.ts";
+import { explain } from "../../src/tools/cli/explain.ts";
+import { trace } from "../../src/tools/cli/trace.ts";
 import { runCommand } from "./run-command.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "kpts-loopback-"));

@@ -8,13 +8,13 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { stripVTControlCharacters } from "node:util";
-import { monitor } from "../../src/cli/monitor.ts";
-import type { SyncRecord } from "../../src/daemon/inspect-socket.ts";
-import { serveInspectSocket } from "../../src/daemon/inspect-socket.ts";
+import type { SyncRecord } from "../../src/agent/daemon/inspect-socket.ts";
+import { serveInspectSocket } from "../../src/agent/daemon/inspect-socket.ts";
+import { HEALTHY } from "../../src/agent/server/testing/healthy-verdict.ts";
+import { SyncJournal } from "../../src/agent/sync/journal/sync-journal.ts";
 import { createServer } from "../../src/kernel/node-http.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
-import { HEALTHY } from "../../src/server/testing/healthy-verdict.ts";
-import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
+import { monitor } from "../../src/tools/cli/monitor.ts";
 import { runCommand } from "./run-command.ts";
 
 const RECORD: Omit<SyncRecord, "number"> = {

@@ -5,8 +5,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { diff } from "../../src/cli/diff.ts";
-import { render } from "../../src/cli/render.ts";
+import { diff } from "../../src/tools/cli/diff.ts";
+import { render } from "../../src/tools/cli/render.ts";
 import { inNetns } from "../../testkit/support/in-netns.ts";
 import { examplesAsJson, runCommand } from "./run-command.ts";
 

@@ -4,11 +4,11 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { diff } from "../../src/cli/diff.ts";
-import { explain } from "../../src/cli/explain.ts";
-import { proveCommand } from "../../src/cli/prove.ts";
-import { render } from "../../src/cli/render.ts";
-import { trace } from "../../src/cli/trace.ts";
+import { diff } from "../../src/tools/cli/diff.ts";
+import { explain } from "../../src/tools/cli/explain.ts";
+import { proveCommand } from "../../src/tools/cli/prove.ts";
+import { render } from "../../src/tools/cli/render.ts";
+import { trace } from "../../src/tools/cli/trace.ts";
 import { examplesAsJson, runCommand } from "./run-command.ts";
 
 const EXAMPLES = examplesAsJson();

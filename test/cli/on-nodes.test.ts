@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { isForNodes } from "../../src/cli/on-nodes.ts";
+import { isForNodes } from "../../src/tools/cli/on-nodes.ts";
 import { daemonAt } from "./inspected-daemon.ts";
 import { runKubeProxy } from "./run-kube-proxy.ts";
 

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { parse } from "yaml";
-import { COMMANDS } from "../../src/cli/commands.ts";
+import { COMMANDS } from "../../src/tools/cli/commands.ts";
 import { runKubeProxy } from "./run-kube-proxy.ts";
 
 const at = (path: string): string => fileURLToPath(new URL(`../../${path}`, import.meta.url));

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
-import { proveCommand } from "../../src/cli/prove.ts";
-import { render } from "../../src/cli/render.ts";
+import { proveCommand } from "../../src/tools/cli/prove.ts";
+import { render } from "../../src/tools/cli/render.ts";
 import { inNetns } from "../../testkit/support/in-netns.ts";
 import { examplesAsJson, runCommand } from "./run-command.ts";
 

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { render } from "../../src/cli/render.ts";
+import { render } from "../../src/tools/cli/render.ts";
 import { caseState, SERVICE_CIDR_OBJECT } from "../conformance/conformance-case.ts";
 import { runCommand } from "./run-command.ts";
 

@@ -7,8 +7,8 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { describe, type TestContext, test } from "node:test";
 import { promisify } from "node:util";
-import { UsageError } from "../../src/cli/output.ts";
-import { render } from "../../src/cli/render.ts";
+import { UsageError } from "../../src/tools/cli/output.ts";
+import { render } from "../../src/tools/cli/render.ts";
 import { KUBE_PROXY } from "../../testkit/needs/built-program.ts";
 import { examplesAsJson } from "./run-command.ts";
 

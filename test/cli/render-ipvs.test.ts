@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { render } from "../../src/cli/render.ts";
+import { render } from "../../src/tools/cli/render.ts";
 import { netnsFor, netnsSkip } from "../../testkit/support/netns.ts";
 import { runCommand } from "./run-command.ts";
 

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
-import { render } from "../../src/cli/render.ts";
+import { render } from "../../src/tools/cli/render.ts";
 import { canonicalNftText } from "../conformance/canonical-nft-text.ts";
 import { canonicalNftables } from "../conformance/canonical-nftables.ts";
 import { caseFile, caseNames, caseState, SERVICE_CIDR_OBJECT } from "../conformance/conformance-case.ts";

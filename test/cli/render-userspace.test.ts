@@ -4,8 +4,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { UsageError } from "../../src/cli/output.ts";
-import { render } from "../../src/cli/render.ts";
+import { UsageError } from "../../src/tools/cli/output.ts";
+import { render } from "../../src/tools/cli/render.ts";
 import { MemoryIptables } from "../../testkit/fakes/iptables/memory-iptables.ts";
 import { examplesAsJson, runCommand } from "./run-command.ts";
 

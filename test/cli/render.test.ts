@@ -5,9 +5,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { UsageError } from "../../src/cli/output.ts";
-import { render } from "../../src/cli/render.ts";
-import { COUNTERS } from "../../src/dataplane/iptables/plan-options.ts";
+import { COUNTERS } from "../../src/modes/iptables/plan-options.ts";
+import { UsageError } from "../../src/tools/cli/output.ts";
+import { render } from "../../src/tools/cli/render.ts";
 import { MemoryIptables } from "../../testkit/fakes/iptables/memory-iptables.ts";
 import { examplesAsJson, type Ran, runCommand } from "./run-command.ts";
 

@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { Readable } from "node:stream";
 import { parseAllDocuments } from "yaml";
-import type { Output } from "../../src/cli/output.ts";
+import type { Output } from "../../src/tools/cli/output.ts";
 
 /** The result of a command. */
 export interface Ran {

@@ -5,9 +5,9 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { redacted } from "../../src/cli/sysdump/redact.ts";
-import { sysdump } from "../../src/cli/sysdump.ts";
 import { withoutCredentials, withoutSecrets, withoutUserInfo } from "../../src/logging/secrets.ts";
+import { redacted } from "../../src/tools/cli/sysdump/redact.ts";
+import { sysdump } from "../../src/tools/cli/sysdump.ts";
 import { runCommand } from "./run-command.ts";
 
 const C = "CANARY99secret";

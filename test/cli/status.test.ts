@@ -8,13 +8,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { promisify } from "node:util";
-import { services } from "../../src/cli/services.ts";
-import { status } from "../../src/cli/status.ts";
-import { recordingLog } from "../../src/cluster/apiserver/testing/recording-log.ts";
-import { serveInspectSocket } from "../../src/daemon/inspect-socket.ts";
+import { recordingLog } from "../../src/agent/cluster/apiserver/testing/recording-log.ts";
+import { serveInspectSocket } from "../../src/agent/daemon/inspect-socket.ts";
+import { HEALTHY } from "../../src/agent/server/testing/healthy-verdict.ts";
+import { SyncJournal } from "../../src/agent/sync/journal/sync-journal.ts";
 import { createServer as createHttpServer } from "../../src/kernel/node-http.ts";
-import { HEALTHY } from "../../src/server/testing/healthy-verdict.ts";
-import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
+import { services } from "../../src/tools/cli/services.ts";
+import { status } from "../../src/tools/cli/status.ts";
 import { until } from "../../testkit/support/patience.ts";
 import { syncRecord } from "../page/page-daemon.ts";
 import { daemonAt } from "./inspected-daemon.ts";
@@ -68,7 +68,7 @@ test("the command loads no HTTP client, child processes or whole node:util, whic
   const path = join(folder(t), "kube-proxy.sock");
   daemonAt(t, path);
   const script = `
-    import { status } from ${JSON.stringify(new URL("../../src/cli/status.ts", import.meta.url))};
+    import { status } from ${JSON.stringify(new URL("../../src/tools/cli/status.ts", import.meta.url))};
     let out = "";
     await status(["--socket", ${JSON.stringify(path)}], { out: (text) => { out += text; }, err() {} });
     console.log(JSON.stringify([out, process.moduleLoadList]));

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
-import { trace } from "../../src/cli/trace.ts";
+import { trace } from "../../src/tools/cli/trace.ts";
 import { inNetns } from "../../testkit/support/in-netns.ts";
 import { caseFile } from "../conformance/conformance-case.ts";
 import { type Ran, runCommand } from "./run-command.ts";

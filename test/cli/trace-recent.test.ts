@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { recentLists } from "../../src/cli/trace-kernel.ts";
+import { recentLists } from "../../src/tools/cli/trace-kernel.ts";
 
 const TIMERS = `Timer List Version: v0.10
 HRTIMER_MAX_CLOCK_BASES: 8

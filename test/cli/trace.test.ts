@@ -4,9 +4,9 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
-import { render } from "../../src/cli/render.ts";
-import { trace } from "../../src/cli/trace.ts";
-import { MODES } from "../../src/dataplane/registry.ts";
+import { MODES } from "../../src/modes/registry.ts";
+import { render } from "../../src/tools/cli/render.ts";
+import { trace } from "../../src/tools/cli/trace.ts";
 import { caseFile } from "../conformance/conformance-case.ts";
 import { examplesAsJson, type Ran, runCommand } from "./run-command.ts";
 

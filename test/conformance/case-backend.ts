@@ -1,12 +1,12 @@
 /** The backend of the nftables mode for a case, on the real kernel. */
 import assert from "node:assert/strict";
-import { NftablesBackend } from "../../src/dataplane/nftables/backend.ts";
-import type { LayoutName } from "../../src/dataplane/nftables/layout-name.ts";
+import type { SyncOutcome } from "../../src/contract/backend.ts";
 import type { NetlinkRuleset } from "../../src/kernel/nftables/netlink-nftables.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
 import { nodePortIPs, withoutLoopback } from "../../src/model/node-port-addresses.ts";
+import { NftablesBackend } from "../../src/modes/nftables/backend.ts";
+import type { LayoutName } from "../../src/modes/nftables/layout-name.ts";
 import { familyOf, type IpFamily } from "../../src/net/ip.ts";
-import type { SyncOutcome } from "../../src/sync/backend.ts";
 import { caseModel, caseRejectedAtLocalhost, caseRelease } from "./conformance-case.ts";
 import { ip } from "./example-clusters.ts";
 

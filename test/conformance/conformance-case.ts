@@ -4,20 +4,20 @@
  */
 import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import type { NodeRecord } from "../../src/cluster/objects.ts";
-import { projectEndpointSlice } from "../../src/cluster/projection/endpoint-slice.ts";
-import type { Projection } from "../../src/cluster/projection/findings.ts";
-import { projectNode } from "../../src/cluster/projection/kinds.ts";
-import { isEndpointSliceSelected, isServiceSelected } from "../../src/cluster/projection/selectors.ts";
-import { projectService } from "../../src/cluster/projection/service.ts";
-import { withoutNodePortWords } from "../../src/config/node-port-words.ts";
-import { CURRENT_RELEASE, type Release, releaseOf } from "../../src/config/release.ts";
-import { localhostServiceOf } from "../../src/dataplane/nftables/localhost-node-ports.ts";
+import { withoutNodePortWords } from "../../src/contract/config/node-port-words.ts";
+import { CURRENT_RELEASE, type Release, releaseOf } from "../../src/contract/config/release.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
 import { detectorFor, type LocalTrafficDetector } from "../../src/model/local-traffic-detector.ts";
 import { effectiveNodeAddresses, type NodeAddresses, nodeIPsOf, primaryCidrs } from "../../src/model/node-identity.ts";
 import { type NodePortAddresses, nodePortAddresses } from "../../src/model/node-port-addresses.ts";
+import type { NodeRecord } from "../../src/model/objects.ts";
+import { projectEndpointSlice } from "../../src/model/projection/endpoint-slice.ts";
+import type { Projection } from "../../src/model/projection/findings.ts";
+import { projectNode } from "../../src/model/projection/kinds.ts";
+import { isEndpointSliceSelected, isServiceSelected } from "../../src/model/projection/selectors.ts";
+import { projectService } from "../../src/model/projection/service.ts";
 import { ProxyState } from "../../src/model/proxy-state.ts";
+import { localhostServiceOf } from "../../src/modes/nftables/localhost-node-ports.ts";
 import type { IpFamily } from "../../src/net/ip.ts";
 
 const CASES = new URL("cases/", import.meta.url);

@@ -1,10 +1,10 @@
 /** The two worked examples of reference iptables-examples.md §16 and §17, as model values. */
 import assert from "node:assert/strict";
-import type { PlanConfig, PlanFacts } from "../../src/dataplane/iptables/plan-options.ts";
 import type { Endpoint } from "../../src/model/endpoint.ts";
 import type { ServicePort } from "../../src/model/service-port.ts";
 import { servicePortName } from "../../src/model/service-port-name.ts";
 import { ip, makeEndpoint, makeServicePort } from "../../src/model/testing/records.ts";
+import type { PlanConfig, PlanFacts } from "../../src/modes/iptables/plan-options.ts";
 import { type Cidr, parseCidr } from "../../src/net/ip.ts";
 import type { Protocol } from "../../src/net/protocol.ts";
 

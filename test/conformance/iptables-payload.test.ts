@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { planServicePort } from "../../src/dataplane/iptables/plan-service-port.ts";
-import { planStatic } from "../../src/dataplane/iptables/plan-static.ts";
-import { fullPayload } from "../../src/dataplane/shared/iptables-rules/full-payload.ts";
-import { spell } from "../../src/dataplane/shared/iptables-rules/owner-rules.ts";
-import { textsOf } from "../../src/dataplane/shared/iptables-rules/payload.ts";
+import { planServicePort } from "../../src/modes/iptables/plan-service-port.ts";
+import { planStatic } from "../../src/modes/iptables/plan-static.ts";
+import { fullPayload } from "../../src/modes/shared/iptables-rules/full-payload.ts";
+import { spell } from "../../src/modes/shared/iptables-rules/owner-rules.ts";
+import { textsOf } from "../../src/modes/shared/iptables-rules/payload.ts";
 import { type ExampleCluster, ipv4Example, ipv6Example } from "./example-clusters.ts";
 
 function payloadText({ config, facts, ports }: ExampleCluster): string {

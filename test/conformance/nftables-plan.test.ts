@@ -1,13 +1,13 @@
 /** The nftables plan of every case, as libnftables JSON, equals what upstream left in the kernel. No kernel needed. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { planServicePort } from "../../src/dataplane/nftables/compatible/plan-service-port.ts";
-import { planStatic } from "../../src/dataplane/nftables/compatible/plan-static.ts";
-import { TABLE } from "../../src/dataplane/nftables/names.ts";
 import type { NftElement, NftFamily } from "../../src/kernel/nftables/ruleset.ts";
 import { elementKey } from "../../src/kernel/nftables/ruleset.ts";
 import { chainJson, counterJson, type Json, ruleJson, setJson } from "../../src/kernel/nftables/ruleset-json.ts";
 import { nodePortIPs, withoutLoopback } from "../../src/model/node-port-addresses.ts";
+import { planServicePort } from "../../src/modes/nftables/compatible/plan-service-port.ts";
+import { planStatic } from "../../src/modes/nftables/compatible/plan-static.ts";
+import { TABLE } from "../../src/modes/nftables/names.ts";
 import { type Cidr, familyOf, type IpFamily } from "../../src/net/ip.ts";
 import { canonicalNftables } from "./canonical-nftables.ts";
 import { caseFile, caseModel, caseNames, caseRejectedAtLocalhost, caseRelease } from "./conformance-case.ts";

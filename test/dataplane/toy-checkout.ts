@@ -29,7 +29,7 @@ export async function toyCheckout(): Promise<ToyCheckout> {
   for (const name of readdirSync(TOY)) {
     cpSync(join(TOY, name), path(`src/dataplane/toy/${name.replace(/\.txt$/, "")}`));
   }
-  register(path("src/dataplane/registry.ts"));
+  register(path("src/modes/registry.ts"));
   await bundle(folder);
   return { folder, kubeProxy: path("bin/kube-proxy"), path, remove: () => rmSync(folder, { recursive: true }) };
 }
@@ -38,7 +38,7 @@ export async function toyCheckout(): Promise<ToyCheckout> {
 async function bundle(folder: string): Promise<void> {
   await build({
     absWorkingDir: folder,
-    entryPoints: { main: "src/cli/main.ts" },
+    entryPoints: { main: "src/tools/cli/main.ts" },
     outdir: join(folder, "dist/bundle"),
     bundle: true,
     splitting: true,

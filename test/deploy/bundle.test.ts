@@ -5,14 +5,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { compiledCodeFile, compileProgram } from "../../src/cli/program-script.ts";
-import { readAssets } from "../../src/page/assets.ts";
+import { compiledCodeFile, compileProgram } from "../../src/tools/cli/program-script.ts";
+import { readAssets } from "../../src/tools/page/assets.ts";
 import { BUILT_MAIN } from "../../testkit/needs/built-program.ts";
 import { runCommand } from "../../testkit/net/run-command.ts";
 
 const CHECKOUT = fileURLToPath(new URL("../../", import.meta.url));
 const SCRIPT = join(CHECKOUT, "dist/bundle/kube-proxy.cjs");
-const SOURCE = join(CHECKOUT, "src/cli/proxy-command.ts");
+const SOURCE = join(CHECKOUT, "src/tools/cli/proxy-command.ts");
 const isCurrent = existsSync(BUILT_MAIN) && statSync(BUILT_MAIN).mtimeMs > statSync(SOURCE).mtimeMs;
 
 describe("the bundled program", { skip: isCurrent ? false : "not built: npm run build" }, () => {
@@ -65,8 +65,8 @@ describe("the bundled program", { skip: isCurrent ? false : "not built: npm run 
 
   test("takes its compiled code with the options that bin/kube-proxy gives, once they are taken back", async () => {
     const probe = `
-      const { takeBackEngineOptions } = await import(${JSON.stringify(join(CHECKOUT, "src/daemon/engine-options.ts"))});
-      const { compileProgram } = await import(${JSON.stringify(join(CHECKOUT, "src/cli/program-script.ts"))});
+      const { takeBackEngineOptions } = await import(${JSON.stringify(join(CHECKOUT, "src/agent/daemon/engine-options.ts"))});
+      const { compileProgram } = await import(${JSON.stringify(join(CHECKOUT, "src/tools/cli/program-script.ts"))});
       const rejected = () => compileProgram(${JSON.stringify(SCRIPT)}).cachedDataRejected;
       const given = rejected();
       takeBackEngineOptions();

@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { parseAllDocuments } from "yaml";
-import { resolveDocument } from "../../src/settings/defaults.ts";
-import { decodeConfiguration } from "../../src/settings/v1alpha1-decode.ts";
-import { configErrors } from "../../src/settings/validate.ts";
+import { resolveDocument } from "../../src/agent/settings/defaults.ts";
+import { decodeConfiguration } from "../../src/agent/settings/v1alpha1-decode.ts";
+import { configErrors } from "../../src/agent/settings/validate.ts";
 import { CONFIG_CONF, kubeconfigConf } from "../apiserver/kubeadm-files.ts";
 import { ChartRefusal, renderChart } from "./helm-template.ts";
 

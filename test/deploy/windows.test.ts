@@ -4,9 +4,9 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { parseAllDocuments } from "yaml";
-import { applyPlatformDefaults, resolveDocument } from "../../src/settings/defaults.ts";
-import { decodeConfiguration } from "../../src/settings/v1alpha1-decode.ts";
-import { checkConfig } from "../../src/settings/validate.ts";
+import { applyPlatformDefaults, resolveDocument } from "../../src/agent/settings/defaults.ts";
+import { decodeConfiguration } from "../../src/agent/settings/v1alpha1-decode.ts";
+import { checkConfig } from "../../src/agent/settings/validate.ts";
 
 const file = fileURLToPath(new URL("../../deploy/windows/daemonset.yaml", import.meta.url));
 const [configMap, daemonSet] = parseAllDocuments(readFileSync(file, "utf8"), { uniqueKeys: true }).map((document) => {

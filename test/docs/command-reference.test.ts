@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { FLAGS } from "../../src/cli/flags/table.ts";
+import { FLAGS } from "../../src/tools/cli/flags/table.ts";
 import { COMMAND_REFERENCE, commandReference, FLAG_GROUPS } from "./command-reference.ts";
 import { CHECKOUT } from "./markdown.ts";
 

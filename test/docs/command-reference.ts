@@ -5,11 +5,11 @@
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { COMMANDS } from "../../src/cli/commands.ts";
-import { PROCESS_FLAGS } from "../../src/cli/flags/process.ts";
-import { KERNEL_FLAGS, LOGGING_FLAGS, MODE_FLAGS, NETWORK_FLAGS } from "../../src/cli/flags/table.ts";
-import { usageOf } from "../../src/cli/subcommand-options.ts";
-import type { AnyFlag } from "../../src/config/flag.ts";
+import type { AnyFlag } from "../../src/contract/config/flag.ts";
+import { COMMANDS } from "../../src/tools/cli/commands.ts";
+import { PROCESS_FLAGS } from "../../src/tools/cli/flags/process.ts";
+import { KERNEL_FLAGS, LOGGING_FLAGS, MODE_FLAGS, NETWORK_FLAGS } from "../../src/tools/cli/flags/table.ts";
+import { usageOf } from "../../src/tools/cli/subcommand-options.ts";
 import { CHECKOUT } from "./markdown.ts";
 
 /** The page, from the top of the checkout. */

@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { test } from "node:test";
-import { PROCESS_FLAGS } from "../../src/cli/flags/process.ts";
+import { PROCESS_FLAGS } from "../../src/tools/cli/flags/process.ts";
 import { CHECKOUT, markdownFiles } from "./markdown.ts";
 
 /** History names what was there; it need not be there now. */

@@ -9,7 +9,7 @@ import { test } from "node:test";
 import { CHECKOUT } from "./markdown.ts";
 
 const PAGE = readFileSync(join(CHECKOUT, "docs/reference/windows-practice.md"), "utf8");
-const TESTS = globSync(["src/dataplane/kernelspace/*.test.ts", "src/kernel/hcn/**/*{.test,-contract}.ts"], {
+const TESTS = globSync(["src/modes/kernelspace/*.test.ts", "src/modes/kernelspace/hcn/**/*{.test,-contract}.ts"], {
   cwd: CHECKOUT,
 })
   .map((path) => readFileSync(join(CHECKOUT, path), "utf8"))

@@ -1,14 +1,14 @@
 /** Every family that the program can define, in any mode, told by the code that defines them. */
 
+import { createLastHeard } from "../../src/agent/cluster/apiserver/api-source.ts";
+import { createRestMetrics } from "../../src/agent/cluster/apiserver/connection/rest-metrics.ts";
+import { defineServiceCounters, defineSilentEndpoints } from "../../src/agent/daemon/counted-connections.ts";
+import { defineConntrackMetrics } from "../../src/agent/server/metrics/conntrack-metrics.ts";
+import { createMetrics } from "../../src/agent/server/metrics/metrics.ts";
 import { systemClock } from "../../src/async/clock.ts";
-import { createLastHeard } from "../../src/cluster/apiserver/api-source.ts";
-import { createRestMetrics } from "../../src/cluster/apiserver/connection/rest-metrics.ts";
-import { defineServiceCounters, defineSilentEndpoints } from "../../src/daemon/counted-connections.ts";
-import { MODES } from "../../src/dataplane/registry.ts";
 import { NO_CONNTRACK } from "../../src/kernel/conntrack/conntrack.ts";
 import { createFamilies, type FamilyOptions, type MetricFamilies } from "../../src/metrics/metric-families.ts";
-import { defineConntrackMetrics } from "../../src/server/metrics/conntrack-metrics.ts";
-import { createMetrics } from "../../src/server/metrics/metrics.ts";
+import { MODES } from "../../src/modes/registry.ts";
 import type { MetricFamily } from "./metrics-document.ts";
 
 export async function definedFamilies(): Promise<readonly MetricFamily[]> {

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { parse } from "yaml";
-import { MODES } from "../../src/dataplane/registry.ts";
+import { MODES } from "../../src/modes/registry.ts";
 import { definedFamilies } from "./defined-families.ts";
 import { type DocumentedFamily, type MetricFamily, readMetricsDocument } from "./metrics-document.ts";
 import { promqlFaults } from "./promql.ts";

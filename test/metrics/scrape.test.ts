@@ -1,7 +1,7 @@
 /** What a running daemon serves, in three modes and with an API server, against docs/metrics.md. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Family, parseMetrics } from "../../src/server/testing/metrics-text.ts";
+import { type Family, parseMetrics } from "../../src/agent/server/testing/metrics-text.ts";
 import { inNetns } from "../../testkit/support/in-netns.ts";
 import { startApiDaemon, startClusterServer } from "../apiserver/api-daemon.ts";
 import { CONFIG_CONF } from "../apiserver/kubeadm-files.ts";

@@ -5,10 +5,10 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { trace } from "../../src/cli/trace.ts";
 import type { TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
 import { request } from "../../src/kernel/node-http.ts";
 import { type IpAddress, parseIpAddress } from "../../src/net/ip.ts";
+import { trace } from "../../src/tools/cli/trace.ts";
 import type {
   ConnectionsAnswer,
   FrontAnswer,
@@ -17,9 +17,9 @@ import type {
   StateAnswer,
   TraceAnswer,
   TraceSteps,
-} from "../../src/page/answers.ts";
-import { readAssets } from "../../src/page/assets.ts";
-import { isOwnHost } from "../../src/page/guard.ts";
+} from "../../src/tools/page/answers.ts";
+import { readAssets } from "../../src/tools/page/assets.ts";
+import { isOwnHost } from "../../src/tools/page/guard.ts";
 import { examplesAsJson, runCommand } from "../cli/run-command.ts";
 import { servedPage, syncRecord } from "./page-daemon.ts";
 
@@ -77,7 +77,7 @@ test("no view makes markup of a text: the browser refuses it, too, where the lib
     String(headers["content-security-policy"]),
     /; require-trusted-types-for 'script'; trusted-types 'none'$/,
   );
-  const client = fileURLToPath(new URL("../../src/page/client/", import.meta.url));
+  const client = fileURLToPath(new URL("../../src/tools/page/client/", import.meta.url));
   for (const name of readdirSync(client).filter((one) => one.endsWith(".ts"))) {
     const text = readFileSync(join(client, name), "utf8");
     assert.doesNotMatch(text, /innerHTML|insertAdjacentHTML|document\.write/i, name);

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { createServer, request, type Server } from "node:http";
 import { after, before, describe, type TestContext, test } from "node:test";
-import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
+import { projectObjects } from "../../src/agent/cluster/manifests/read-manifests.ts";
 import type { TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
 import { type IpAddress, parseIpAddress } from "../../src/net/ip.ts";
 import type { BrowserPage } from "../../testkit/browser/browser-page.ts";

@@ -13,7 +13,7 @@ interface Asked {
 }
 
 /** The module is for browsers, whose types are not known here. */
-const MODULE = new URL("../../src/page/client/question.ts", import.meta.url).href;
+const MODULE = new URL("../../src/tools/page/client/question.ts", import.meta.url).href;
 
 async function asking(t: TestContext) {
   const { Question } = (await import(MODULE)) as {

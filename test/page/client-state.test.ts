@@ -13,7 +13,7 @@ interface PageState {
 }
 
 /** The module is for browsers, whose types are not known here. */
-const MODULE = new URL("../../src/page/client/state.ts", import.meta.url).href;
+const MODULE = new URL("../../src/tools/page/client/state.ts", import.meta.url).href;
 
 test("a sync that two answers bring is kept once, and none of a daemon that was started again", async (t) => {
   const { State } = (await import(MODULE)) as { readonly State: new () => PageState };

@@ -1,26 +1,26 @@
 /** A page over a cluster that a test gives, as a daemon would serve it, but without a kernel and in this process. */
 import type { AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
+import { projectObjects } from "../../src/agent/cluster/manifests/read-manifests.ts";
+import type { LiveDaemon } from "../../src/agent/daemon/inspect-report.ts";
+import { startHttpEndpoint } from "../../src/agent/server/http/http-endpoint.ts";
+import { HEALTHY } from "../../src/agent/server/testing/healthy-verdict.ts";
+import { SyncJournal } from "../../src/agent/sync/journal/sync-journal.ts";
+import type { SyncRecord } from "../../src/agent/sync/journal/sync-record.ts";
+import { SYNCED } from "../../src/agent/sync/testing/synced-status.ts";
 import { systemClock } from "../../src/async/clock.ts";
-import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
-import type { LiveDaemon } from "../../src/daemon/inspect-report.ts";
-import type { FlowReader } from "../../src/dataplane/tracked-connections.ts";
-import { offlineNode } from "../../src/inspect/offline-node.ts";
+import { offlineNode } from "../../src/contract/inspect/offline-node.ts";
+import type { FlowReader } from "../../src/contract/tracked-connections.ts";
 import { NO_CONNTRACK, type TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
 import { checkedSettings } from "../../src/lib/plan-settings.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
 import type { LoggedProblem } from "../../src/logging/problem-memory.ts";
 import { ProxyState } from "../../src/model/proxy-state.ts";
 import { familyOf } from "../../src/net/ip.ts";
-import { readAssets } from "../../src/page/assets.ts";
-import { pageHandler } from "../../src/page/serve-page.ts";
-import type { AddTraffic } from "../../src/page/service-answer.ts";
-import { TrackingHistory } from "../../src/page/tracking-history.ts";
-import { startHttpEndpoint } from "../../src/server/http/http-endpoint.ts";
-import { HEALTHY } from "../../src/server/testing/healthy-verdict.ts";
-import { SyncJournal } from "../../src/sync/journal/sync-journal.ts";
-import type { SyncRecord } from "../../src/sync/journal/sync-record.ts";
-import { SYNCED } from "../../src/sync/testing/synced-status.ts";
+import { readAssets } from "../../src/tools/page/assets.ts";
+import { pageHandler } from "../../src/tools/page/serve-page.ts";
+import type { AddTraffic } from "../../src/tools/page/service-answer.ts";
+import { TrackingHistory } from "../../src/tools/page/tracking-history.ts";
 
 export interface PageOptions {
   /** Objects as the API writes them. */

@@ -1,10 +1,10 @@
 /** The sentence with which the page's view of a Service begins, its picture, and that of a packet's way. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Encounter, ExplainedFrontend } from "../../src/explain/explanation.ts";
+import type { Encounter, ExplainedFrontend } from "../../src/tools/explain/explanation.ts";
 
 /** The module is for browsers, whose types are not known here. */
-const MODULE = new URL("../../src/page/client/service-view.ts", import.meta.url).href;
+const MODULE = new URL("../../src/tools/page/client/service-view.ts", import.meta.url).href;
 
 const client = (position: string, outcome: string, reason = "policy") => ({ position, outcome, reason, words: reason });
 

@@ -3,7 +3,7 @@
  * external IP, slices that precede their service, endpoints that move) far more often than in a real cluster.
  */
 
-import type { EndpointRecord, EndpointSliceRecord, ServiceRecord } from "../../src/cluster/objects.ts";
+import type { EndpointRecord, EndpointSliceRecord, ServiceRecord } from "../../src/model/objects.ts";
 import { makeEndpointRecord, makeService, makeSlice } from "../../src/model/testing/records.ts";
 import type { IpFamily } from "../../src/net/ip.ts";
 import fc from "../../testkit/support/fast-check.ts";

@@ -1,15 +1,15 @@
 /** A history of one address family: the objects as a source holds them, the model, the backend, and what must be there. */
 
-import { IptablesBackend } from "../../src/dataplane/iptables/backend.ts";
-import { COUNTERS, type PlanConfig } from "../../src/dataplane/iptables/plan-options.ts";
+import type { SyncOutcome } from "../../src/contract/backend.ts";
 import type { Iptables } from "../../src/kernel/iptables/iptables.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
 import type { NodePortIPs } from "../../src/model/node-port-addresses.ts";
 import { ProxyState } from "../../src/model/proxy-state.ts";
 import type { ServicePortName } from "../../src/model/service-port-name.ts";
 import { ip } from "../../src/model/testing/records.ts";
+import { IptablesBackend } from "../../src/modes/iptables/backend.ts";
+import { COUNTERS, type PlanConfig } from "../../src/modes/iptables/plan-options.ts";
 import type { Cidr, IpFamily } from "../../src/net/ip.ts";
-import type { SyncOutcome } from "../../src/sync/backend.ts";
 import { SyncDriver } from "../../testkit/dataplane/sync-driver.ts";
 import { MemoryIptables } from "../../testkit/fakes/iptables/memory-iptables.ts";
 import { NODE_NAME, type Step } from "./cluster-arbitrary.ts";

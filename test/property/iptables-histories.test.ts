@@ -6,10 +6,10 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isServiceChain, servicePortChains } from "../../src/dataplane/shared/iptables-rules/chain-names.ts";
-import { STATIC_RULES } from "../../src/dataplane/shared/iptables-rules/transactions.ts";
+import type { SyncFailure } from "../../src/contract/backend.ts";
+import { isServiceChain, servicePortChains } from "../../src/modes/shared/iptables-rules/chain-names.ts";
+import { STATIC_RULES } from "../../src/modes/shared/iptables-rules/transactions.ts";
 import type { IpFamily } from "../../src/net/ip.ts";
-import type { SyncFailure } from "../../src/sync/backend.ts";
 import { MemoryIptables } from "../../testkit/fakes/iptables/memory-iptables.ts";
 import fc, { historyRuns } from "../../testkit/support/fast-check.ts";
 import { type Step, stepArbitrary } from "./cluster-arbitrary.ts";

@@ -7,9 +7,9 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { GRACE_PERIOD_MS } from "../../src/dataplane/ipvs/graceful-termination.ts";
-import { SET_IDS, setName } from "../../src/dataplane/ipvs/names.ts";
-import type { NodeState } from "../../src/dataplane/ipvs/testing/node-state.ts";
+import { GRACE_PERIOD_MS } from "../../src/modes/ipvs/graceful-termination.ts";
+import { SET_IDS, setName } from "../../src/modes/ipvs/names.ts";
+import type { NodeState } from "../../src/modes/ipvs/testing/node-state.ts";
 import fc, { historyRuns } from "../../testkit/support/fast-check.ts";
 import { type Step, stepArbitrary } from "./cluster-arbitrary.ts";
 import { IpvsHistory } from "./ipvs-history.ts";

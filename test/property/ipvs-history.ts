@@ -1,14 +1,14 @@
 /** A history of one address family in the ipvs mode: objects, model, and the backend on a kernel in memory. */
 
-import { BackendRig, type BackendRigOptions } from "../../src/dataplane/ipvs/testing/backend-rig.ts";
-import { MemoryNode } from "../../src/dataplane/ipvs/testing/memory-node.ts";
-import type { NodeState } from "../../src/dataplane/ipvs/testing/node-state.ts";
-import { type RealServerKey, type VirtualServerKey, virtualServerText } from "../../src/kernel/ipvs/ipvs.ts";
+import type { SyncOutcome } from "../../src/contract/backend.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
 import { ProxyState } from "../../src/model/proxy-state.ts";
 import { ip } from "../../src/model/testing/records.ts";
+import { type RealServerKey, type VirtualServerKey, virtualServerText } from "../../src/modes/ipvs/kernel/ipvs.ts";
+import { BackendRig, type BackendRigOptions } from "../../src/modes/ipvs/testing/backend-rig.ts";
+import { MemoryNode } from "../../src/modes/ipvs/testing/memory-node.ts";
+import type { NodeState } from "../../src/modes/ipvs/testing/node-state.ts";
 import { type IpAddress, type IpFamily, joinHostPort } from "../../src/net/ip.ts";
-import type { SyncOutcome } from "../../src/sync/backend.ts";
 import { SyncDriver } from "../../testkit/dataplane/sync-driver.ts";
 import { NODE_NAME, type Step } from "./cluster-arbitrary.ts";
 import { ObjectHistory } from "./object-history.ts";

@@ -1,10 +1,10 @@
 /** Faults for histories of the nftables mode: rejected rules, changes by other programs, also while the ruleset is read. */
 
 import assert from "node:assert/strict";
-import { isServiceChain, portTextOf } from "../../src/dataplane/nftables/names.ts";
 import type { NftChainContent, NftErrorCode, NftOperation, NftSetContent } from "../../src/kernel/nftables/nftables.ts";
 import type { NftElement, NftSet } from "../../src/kernel/nftables/ruleset.ts";
 import { foreignInMemory } from "../../src/kernel/nftables/testing/foreign-hand.ts";
+import { isServiceChain, portTextOf } from "../../src/modes/nftables/names.ts";
 import fc from "../../testkit/support/fast-check.ts";
 import type { NftablesHistory } from "./nftables-history.ts";
 

@@ -5,10 +5,10 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { after, before, describe, test } from "node:test";
-import { RELEASES, type Release } from "../../src/config/release.ts";
-import { LAYOUT_NAMES } from "../../src/dataplane/nftables/layout-name.ts";
-import { BackendRig } from "../../src/dataplane/nftables/testing/backend-rig.ts";
+import { RELEASES, type Release } from "../../src/contract/config/release.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../../src/kernel/nftables/netlink-nftables.ts";
+import { LAYOUT_NAMES } from "../../src/modes/nftables/layout-name.ts";
+import { BackendRig } from "../../src/modes/nftables/testing/backend-rig.ts";
 import fc, { historyRuns } from "../../testkit/support/fast-check.ts";
 import { inNetns } from "../../testkit/support/in-netns.ts";
 import { canonicalNftables } from "../conformance/canonical-nftables.ts";

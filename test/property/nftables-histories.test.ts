@@ -6,12 +6,12 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { RELEASES, type Release } from "../../src/config/release.ts";
-import { LAYOUT_NAMES } from "../../src/dataplane/nftables/layout-name.ts";
-import { portTextOf } from "../../src/dataplane/nftables/names.ts";
-import { operationText } from "../../src/dataplane/nftables/testing/backend-rig.ts";
+import { RELEASES, type Release } from "../../src/contract/config/release.ts";
 import type { NftTableContent } from "../../src/kernel/nftables/nftables.ts";
 import { elementKey } from "../../src/kernel/nftables/ruleset.ts";
+import { LAYOUT_NAMES } from "../../src/modes/nftables/layout-name.ts";
+import { portTextOf } from "../../src/modes/nftables/names.ts";
+import { operationText } from "../../src/modes/nftables/testing/backend-rig.ts";
 import type { MemoryNftKernel } from "../../testkit/fakes/nftables/memory-nftables.ts";
 import fc, { historyRuns } from "../../testkit/support/fast-check.ts";
 import { canonicalNftables } from "../conformance/canonical-nftables.ts";

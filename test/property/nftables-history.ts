@@ -1,12 +1,12 @@
 /** A history of one IP family in the nftables mode: objects, model, and the backend on a kernel in memory. */
 
-import { BackendRig, type BackendRigOptions } from "../../src/dataplane/nftables/testing/backend-rig.ts";
+import type { SyncOutcome } from "../../src/contract/backend.ts";
 import { silentLogger } from "../../src/logging/logger.ts";
 import { ProxyState } from "../../src/model/proxy-state.ts";
 import { ip } from "../../src/model/testing/records.ts";
+import { BackendRig, type BackendRigOptions } from "../../src/modes/nftables/testing/backend-rig.ts";
 import type { IpFamily } from "../../src/net/ip.ts";
 import { PROTOCOLS } from "../../src/net/protocol.ts";
-import type { SyncOutcome } from "../../src/sync/backend.ts";
 import { SyncDriver } from "../../testkit/dataplane/sync-driver.ts";
 import { NODE_NAME, type Step } from "./cluster-arbitrary.ts";
 import { ObjectHistory } from "./object-history.ts";

@@ -7,10 +7,10 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LAYOUT_NAMES } from "../../src/dataplane/nftables/layout-name.ts";
 import { tableOf } from "../../src/kernel/nftables/ruleset-table.ts";
 import { declaredFrontends } from "../../src/model/frontend.ts";
 import { ip, makeEndpointRecord, makeSlice } from "../../src/model/testing/records.ts";
+import { LAYOUT_NAMES } from "../../src/modes/nftables/layout-name.ts";
 import type { IpFamily } from "../../src/net/ip.ts";
 import { PROTOCOL_NAMES, protocolName } from "../../src/net/protocol.ts";
 import { nodeFacts } from "../../src/trace/facts.ts";

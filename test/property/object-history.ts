@@ -1,6 +1,6 @@
 /** The Services and slices of a source during a history: turns writes and deletes into events. */
-import type { ObjectEvent } from "../../src/cluster/object-source.ts";
-import { type EndpointSliceRecord, objectKeyText, type ServiceRecord } from "../../src/cluster/objects.ts";
+import type { ObjectEvent } from "../../src/model/object-source.ts";
+import { type EndpointSliceRecord, objectKeyText, type ServiceRecord } from "../../src/model/objects.ts";
 import type { ProxyState } from "../../src/model/proxy-state.ts";
 import type { Step } from "./cluster-arbitrary.ts";
 

@@ -4,9 +4,9 @@
  */
 import { ip } from "../../src/model/testing/records.ts";
 import type { IpFamily } from "../../src/net/ip.ts";
-import { classesOf } from "../../src/prove/classes.ts";
-import { rootClasses } from "../../src/prove/proof.ts";
-import { ruleFates } from "../../src/prove/sides.ts";
+import { classesOf } from "../../src/tools/prove/classes.ts";
+import { rootClasses } from "../../src/tools/prove/proof.ts";
+import { ruleFates } from "../../src/tools/prove/sides.ts";
 import { programOfDumps } from "../../src/trace/dump/program.ts";
 import { type Dump, recogniseDumps } from "../../src/trace/dump/recognise.ts";
 import { unwalkedIn } from "../../src/trace/dump/unwalked.ts";

@@ -4,16 +4,16 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { dumpReaders } from "../../src/cli/trace-rules.ts";
-import { LAYOUT_NAMES } from "../../src/dataplane/nftables/layout-name.ts";
-import { CONFIGS } from "../../src/dataplane/nftables/testing/backend-rig.ts";
 import { checkedSettings } from "../../src/lib/plan-settings.ts";
 import { ip } from "../../src/model/testing/records.ts";
+import { LAYOUT_NAMES } from "../../src/modes/nftables/layout-name.ts";
+import { CONFIGS } from "../../src/modes/nftables/testing/backend-rig.ts";
 import { IP_FAMILIES, type IpAddress, type IpFamily } from "../../src/net/ip.ts";
-import type { Proof, Side } from "../../src/prove/proof.ts";
-import { rulesSide } from "../../src/prove/sides.ts";
-import { specification } from "../../src/prove/specification.ts";
-import type { SpecifiedNode } from "../../src/prove/stated-services.ts";
+import { dumpReaders } from "../../src/tools/cli/trace-rules.ts";
+import type { Proof, Side } from "../../src/tools/prove/proof.ts";
+import { rulesSide } from "../../src/tools/prove/sides.ts";
+import { specification } from "../../src/tools/prove/specification.ts";
+import type { SpecifiedNode } from "../../src/tools/prove/stated-services.ts";
 import { type Dump, recogniseDump } from "../../src/trace/dump/recognise.ts";
 import { MemoryIptables } from "../../testkit/fakes/iptables/memory-iptables.ts";
 import fc, { historyRuns } from "../../testkit/support/fast-check.ts";

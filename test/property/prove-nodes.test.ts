@@ -1,10 +1,10 @@
 /** What `prove` says of whole nodes: what upstream left in a kernel, beside kubelet and a CNI. `KPTS_PROVE_WORLDS` sets how many of them. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
-import { offlineNode } from "../../src/inspect/offline-node.ts";
+import { projectObjects } from "../../src/agent/cluster/manifests/read-manifests.ts";
+import { offlineNode } from "../../src/contract/inspect/offline-node.ts";
 import { ip } from "../../src/model/testing/records.ts";
-import { rulesSide, specificationSide } from "../../src/prove/sides.ts";
+import { rulesSide, specificationSide } from "../../src/tools/prove/sides.ts";
 import { type Dump, recogniseDumps } from "../../src/trace/dump/recognise.ts";
 import { historyRuns } from "../../testkit/support/fast-check.ts";
 import { prove } from "../../testkit/support/prove.ts";

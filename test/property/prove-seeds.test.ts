@@ -4,10 +4,10 @@
  */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { dumpReaders } from "../../src/cli/trace-rules.ts";
-import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
-import { modeNamed } from "../../src/dataplane/registry.ts";
+import { projectObjects } from "../../src/agent/cluster/manifests/read-manifests.ts";
 import { isObject, listOf } from "../../src/kernel/nftables/json.ts";
+import { modeNamed } from "../../src/modes/registry.ts";
+import { dumpReaders } from "../../src/tools/cli/trace-rules.ts";
 import { type Dump, recogniseDump } from "../../src/trace/dump/recognise.ts";
 import { examplesAsJson } from "../cli/run-command.ts";
 import { type ProvedCluster, provedAgainst, provedCluster, VARIANTS } from "./prove-support.ts";

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ip } from "../../src/model/testing/records.ts";
-import { rulesSide } from "../../src/prove/sides.ts";
+import { rulesSide } from "../../src/tools/prove/sides.ts";
 import { type Dump, recogniseDump } from "../../src/trace/dump/recognise.ts";
 import { prove } from "../../testkit/support/prove.ts";
 

@@ -1,15 +1,15 @@
 /** Clusters, plans and specifications for tests of `prove`. */
-import type { ClusterRecords } from "../../src/cluster/manifests/read-manifests.ts";
-import type { KubeProxyConfig } from "../../src/config/config.ts";
-import type { ProvedVariant } from "../../src/dataplane/dataplane.ts";
-import { MODES } from "../../src/dataplane/registry.ts";
-import { plannedRules } from "../../src/explain/planned-rules.ts";
-import { type OfflineNode, offlineNode } from "../../src/inspect/offline-node.ts";
+import type { ClusterRecords } from "../../src/agent/cluster/manifests/read-manifests.ts";
+import type { KubeProxyConfig } from "../../src/contract/config/config.ts";
+import type { ProvedVariant } from "../../src/contract/dataplane.ts";
+import { type OfflineNode, offlineNode } from "../../src/contract/inspect/offline-node.ts";
 import { checkedSettings } from "../../src/lib/plan-settings.ts";
+import { MODES } from "../../src/modes/registry.ts";
 import type { IpFamily } from "../../src/net/ip.ts";
-import { fateText } from "../../src/prove/fate.ts";
-import type { Proof, Side } from "../../src/prove/proof.ts";
-import { rulesSide, specificationSide } from "../../src/prove/sides.ts";
+import { plannedRules } from "../../src/tools/explain/planned-rules.ts";
+import { fateText } from "../../src/tools/prove/fate.ts";
+import type { Proof, Side } from "../../src/tools/prove/proof.ts";
+import { rulesSide, specificationSide } from "../../src/tools/prove/sides.ts";
 import type { Dump } from "../../src/trace/dump/recognise.ts";
 import { prove } from "../../testkit/support/prove.ts";
 

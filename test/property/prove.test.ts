@@ -4,13 +4,13 @@
  */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
+import { projectObjects } from "../../src/agent/cluster/manifests/read-manifests.ts";
 import { ip, makeEndpointRecord, makeService, makeSlice } from "../../src/model/testing/records.ts";
 import { familyOf, IP_FAMILIES, type IpAddress, type IpFamily, parseIpAddress } from "../../src/net/ip.ts";
-import { classesOf } from "../../src/prove/classes.ts";
-import { fateText } from "../../src/prove/fate.ts";
-import { rootClasses } from "../../src/prove/proof.ts";
-import { rulesSide } from "../../src/prove/sides.ts";
+import { classesOf } from "../../src/tools/prove/classes.ts";
+import { fateText } from "../../src/tools/prove/fate.ts";
+import { rootClasses } from "../../src/tools/prove/proof.ts";
+import { rulesSide } from "../../src/tools/prove/sides.ts";
 import { type Dump, recogniseDumps } from "../../src/trace/dump/recognise.ts";
 import { newPacket } from "../../src/trace/packet.ts";
 import { PACKET_FIELDS } from "../../src/trace/question.ts";

@@ -3,19 +3,19 @@
  * the fates that the trace gives it.
  */
 import assert from "node:assert/strict";
-import type { ClusterRecords } from "../../src/cluster/manifests/read-manifests.ts";
-import type { KubeProxyConfig } from "../../src/config/config.ts";
-import { planNftables } from "../../src/dataplane/nftables/cluster-plan.ts";
-import type { LayoutName } from "../../src/dataplane/nftables/layout-name.ts";
-import { modeNamed } from "../../src/dataplane/registry.ts";
-import { dumpsOf } from "../../src/explain/planned-rules.ts";
-import { type OfflineNode, offlineNode } from "../../src/inspect/offline-node.ts";
+import type { ClusterRecords } from "../../src/agent/cluster/manifests/read-manifests.ts";
+import type { KubeProxyConfig } from "../../src/contract/config/config.ts";
+import { type OfflineNode, offlineNode } from "../../src/contract/inspect/offline-node.ts";
 import { checkedSettings } from "../../src/lib/plan-settings.ts";
 import { ip, makeEndpointRecord, makeService, makeSlice } from "../../src/model/testing/records.ts";
+import { planNftables } from "../../src/modes/nftables/cluster-plan.ts";
+import type { LayoutName } from "../../src/modes/nftables/layout-name.ts";
+import { modeNamed } from "../../src/modes/registry.ts";
 import { type IpAddress, type IpFamily, parseIpAddress, specialAddress } from "../../src/net/ip.ts";
-import { classesOf } from "../../src/prove/classes.ts";
-import { rootClasses } from "../../src/prove/proof.ts";
-import { ruleFates } from "../../src/prove/sides.ts";
+import { dumpsOf } from "../../src/tools/explain/planned-rules.ts";
+import { classesOf } from "../../src/tools/prove/classes.ts";
+import { rootClasses } from "../../src/tools/prove/proof.ts";
+import { ruleFates } from "../../src/tools/prove/sides.ts";
 import { deviceAddresses } from "../../src/trace/dump/device-addresses.ts";
 import { programOfDumps } from "../../src/trace/dump/program.ts";
 import type { Dump } from "../../src/trace/dump/recognise.ts";
@@ -206,7 +206,7 @@ function misread({ dumps, rules }: Planned, family: IpFamily, change: Misreading
 }
 
 /**
- * Sends one packet of each class of packets (src/prove/) that a client of the lab can send.
+ * Sends one packet of each class of packets (src/tools/prove/) that a client of the lab can send.
  *
  * @param misreading a fault of the evaluator. @default none
  * @returns how many, of how many classes.

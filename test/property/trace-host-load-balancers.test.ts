@@ -5,17 +5,17 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ClusterRecords } from "../../src/cluster/manifests/read-manifests.ts";
-import { modeNamed } from "../../src/dataplane/registry.ts";
-import { dumpsOf } from "../../src/explain/planned-rules.ts";
-import { offlineNode } from "../../src/inspect/offline-node.ts";
+import type { ClusterRecords } from "../../src/agent/cluster/manifests/read-manifests.ts";
+import { offlineNode } from "../../src/contract/inspect/offline-node.ts";
 import { checkedSettings } from "../../src/lib/plan-settings.ts";
 import { type Frontend, frontendsOf } from "../../src/model/frontend.ts";
 import type { ServicePort } from "../../src/model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../src/model/service-port-routing.ts";
 import { ip } from "../../src/model/testing/records.ts";
+import { modeNamed } from "../../src/modes/registry.ts";
 import type { IpFamily } from "../../src/net/ip.ts";
 import { protocolName } from "../../src/net/protocol.ts";
+import { dumpsOf } from "../../src/tools/explain/planned-rules.ts";
 import { walkDumps } from "../../src/trace/dump/walk-dumps.ts";
 import { nodeFacts } from "../../src/trace/facts.ts";
 import { type Outcome, outcomesOf } from "../../src/trace/netfilter/tree.ts";

@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { LAYOUT_NAMES } from "../../src/dataplane/nftables/layout-name.ts";
+import { LAYOUT_NAMES } from "../../src/modes/nftables/layout-name.ts";
 import { historyRuns } from "../../testkit/support/fast-check.ts";
 import { netnsSkip } from "../../testkit/support/netns.ts";
 import { skipWithoutTool } from "../../testkit/support/tools.ts";

@@ -4,15 +4,15 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { type ClusterRecords, projectObjects } from "../../src/agent/cluster/manifests/read-manifests.ts";
 import { runAtOnce } from "../../src/async/steps.ts";
-import { type ClusterRecords, projectObjects } from "../../src/cluster/manifests/read-manifests.ts";
-import { MODES, type ProxyMode } from "../../src/dataplane/registry.ts";
-import { partForPacket } from "../../src/explain/packet-part.ts";
-import { dumpsOf } from "../../src/explain/planned-rules.ts";
-import { type OfflineNode, offlineNode } from "../../src/inspect/offline-node.ts";
+import { type OfflineNode, offlineNode } from "../../src/contract/inspect/offline-node.ts";
 import { checkedSettings } from "../../src/lib/plan-settings.ts";
 import { ip, makeEndpointRecord, makeService, makeSlice } from "../../src/model/testing/records.ts";
+import { MODES, type ProxyMode } from "../../src/modes/registry.ts";
 import { type IpAddress, type IpFamily, parseIpAddress } from "../../src/net/ip.ts";
+import { partForPacket } from "../../src/tools/explain/packet-part.ts";
+import { dumpsOf } from "../../src/tools/explain/planned-rules.ts";
 import { deviceAddresses } from "../../src/trace/dump/device-addresses.ts";
 import type { Dump } from "../../src/trace/dump/recognise.ts";
 import { walkDumps } from "../../src/trace/dump/walk-dumps.ts";

@@ -8,11 +8,11 @@ import { closeSync, mkdtempSync, rmSync, writeFileSync, writeSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { NftablesPlan } from "../../src/dataplane/nftables/cluster-plan.ts";
 import { libc } from "../../src/kernel/netlink/libc.ts";
 import { inNetworkNamespace } from "../../src/kernel/network-namespace.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../../src/kernel/nftables/netlink-nftables.ts";
 import { ADDRESS_FAMILIES, socketAddress } from "../../src/kernel/socket-address.ts";
+import type { NftablesPlan } from "../../src/modes/nftables/cluster-plan.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../../src/net/ip.ts";
 import type { Dump } from "../../src/trace/dump/recognise.ts";
 import type { PacketQuestion } from "../../src/trace/packet.ts";

@@ -4,27 +4,27 @@ import { readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { modesOn } from "../../src/dataplane/registry.ts";
+import { modesOn } from "../../src/modes/registry.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
 /** What is imported with `import()` on the way from the command line to a running proxy, in every mode of Windows. */
 const LOADED = [
-  "src/cli/main.ts",
-  "src/cli/proxy-command.ts",
-  "src/daemon/run-proxy.ts",
-  "src/cluster/manifests/manifests-source.ts",
-  "src/cluster/apiserver/index.ts",
-  "src/dataplane/userspace/runtime.ts",
-  "src/dataplane/userspace/windows-host.ts",
-  "src/dataplane/kernelspace/runtime.ts",
+  "src/tools/cli/main.ts",
+  "src/tools/cli/proxy-command.ts",
+  "src/agent/daemon/run-proxy.ts",
+  "src/agent/cluster/manifests/manifests-source.ts",
+  "src/agent/cluster/apiserver/index.ts",
+  "src/modes/userspace/runtime.ts",
+  "src/modes/userspace/windows-host.ts",
+  "src/modes/kernelspace/runtime.ts",
 ];
 
 /** Interfaces and constants, and the C library, which is opened with the first call. */
 const HARMLESS = [
   ...["src/kernel/conntrack/conntrack.ts", "src/kernel/netlink/libc.ts"],
   // The sizes that ebpf mode's settings may ask for.
-  ...["src/kernel/bpf/socket-balancer/maps.ts", "src/kernel/bpf/layout.ts"],
+  ...["src/modes/ebpf/socket-balancer/maps.ts", "src/kernel/bpf/layout.ts"],
 ];
 const OF_LINUX =
   /^src\/kernel\/(?:bpf|conntrack|ipset|iptables|ipvs|netlink|nfacct|nftables|route)\/|^src\/kernel\/sysctl\.ts$/;
@@ -52,17 +52,17 @@ test("no netlink, no iptables, no sysctls", () => {
 });
 
 test("every mode of Windows is among them", () => {
-  for (const { name } of modesOn("win32")) assert.ok(LOADED.includes(`src/dataplane/${name}/runtime.ts`), name);
+  for (const { name } of modesOn("win32")) assert.ok(LOADED.includes(`src/modes/${name}/runtime.ts`), name);
 });
 
 test("on Linux, the boundary to HNS is not loaded", () => {
   const ofWindows = /kernelspace|windows/;
   const loaded = closureOf([
     ...LOADED.filter((path) => !ofWindows.test(path)),
-    ...["src/daemon/linux-kernel.ts", "src/dataplane/iptables/runtime.ts", "src/dataplane/userspace/linux-host.ts"],
+    ...["src/agent/daemon/linux-kernel.ts", "src/modes/iptables/runtime.ts", "src/modes/userspace/linux-host.ts"],
   ]);
   assert.deepEqual(
-    [...loaded].filter((path) => path.startsWith("src/kernel/hcn/")),
+    [...loaded].filter((path) => path.startsWith("src/modes/kernelspace/hcn/")),
     [],
   );
 });

@@ -1,11 +1,11 @@
 /** What one full sync leaves on an HNS in memory, both families, for a cluster of manifests. */
-import { readManifestText } from "../../src/cluster/manifests/read-manifests.ts";
-import { KernelspaceRig, NETWORK } from "../../src/dataplane/kernelspace/testing/kernelspace-rig.ts";
-import { offlineNode } from "../../src/inspect/offline-node.ts";
-import { parseGuid } from "../../src/kernel/hcn/guid.ts";
-import { isJsonObject, listOf, objectOf, textOf } from "../../src/kernel/hcn/json-fields.ts";
-import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../../src/settings/defaults.ts";
-import { checkConfig } from "../../src/settings/validate.ts";
+import { readManifestText } from "../../src/agent/cluster/manifests/read-manifests.ts";
+import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../../src/agent/settings/defaults.ts";
+import { checkConfig } from "../../src/agent/settings/validate.ts";
+import { offlineNode } from "../../src/contract/inspect/offline-node.ts";
+import { parseGuid } from "../../src/modes/kernelspace/hcn/guid.ts";
+import { isJsonObject, listOf, objectOf, textOf } from "../../src/modes/kernelspace/hcn/json-fields.ts";
+import { KernelspaceRig, NETWORK } from "../../src/modes/kernelspace/testing/kernelspace-rig.ts";
 import { SyncDriver } from "../../testkit/dataplane/sync-driver.ts";
 import { MemoryHcn } from "../../testkit/fakes/hcn/memory-hcn.ts";
 

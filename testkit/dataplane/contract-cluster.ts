@@ -1,8 +1,9 @@
 /** Service ports that a contract test declares by number for a backend, passed on as by the proxier. */
+
+import type { Backend, SyncOutcome } from "../../src/contract/backend.ts";
 import type { ServicePort } from "../../src/model/service-port.ts";
 import { servicePortName } from "../../src/model/service-port-name.ts";
 import { ip, makeEndpoint, makeServicePort } from "../../src/model/testing/records.ts";
-import type { Backend, SyncOutcome } from "../../src/sync/backend.ts";
 import type { DrivenSync } from "./sync-driver.ts";
 import { TestCluster } from "./test-cluster.ts";
 

@@ -5,8 +5,8 @@
  */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import type { Backend } from "../../src/contract/backend.ts";
 import type { ServicePort } from "../../src/model/service-port.ts";
-import type { Backend } from "../../src/sync/backend.ts";
 import { ContractCluster } from "./contract-cluster.ts";
 
 /** A backend on its own node. */

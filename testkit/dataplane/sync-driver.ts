@@ -2,11 +2,12 @@
  * Drives a backend as the proxier does: it gets the ports that changed since the last sync that resolved and, after one
  * that rejects, all of its ports again, in full. For tests and benchmarks of a mode without a proxier.
  */
+
+import { FULL_SYNC, merged, NO_WORK, type PendingWork } from "../../src/agent/sync/pending-work.ts";
+import type { Backend, LostRules, SyncOutcome } from "../../src/contract/backend.ts";
 import type { Endpoint } from "../../src/model/endpoint.ts";
 import type { ServicePort } from "../../src/model/service-port.ts";
 import type { IpAddress } from "../../src/net/ip.ts";
-import type { Backend, LostRules, SyncOutcome } from "../../src/sync/backend.ts";
-import { FULL_SYNC, merged, NO_WORK, type PendingWork } from "../../src/sync/pending-work.ts";
 
 /** The model's content; live. */
 export interface ModelView {

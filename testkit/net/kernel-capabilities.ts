@@ -1,5 +1,5 @@
 /** What this machine lacks for a network of namespaces with a proxy in it, in words that say what to do. */
-import { modeNamed, type ProxyMode } from "../../src/dataplane/registry.ts";
+import { modeNamed, type ProxyMode } from "../../src/modes/registry.ts";
 import { isOnPath } from "../support/tools.ts";
 import { NetworkNamespace } from "./network-namespace.ts";
 import { CommandError } from "./run-command.ts";

@@ -1,5 +1,5 @@
 /** A proof at one go. */
-import { type Proof, proving } from "../../src/prove/proof.ts";
+import { type Proof, proving } from "../../src/tools/prove/proof.ts";
 
 /** {@link proving} to its end. */
 export function prove(...asked: Parameters<typeof proving>): Proof {

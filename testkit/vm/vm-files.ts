@@ -8,15 +8,15 @@ const USUAL: Readonly<Record<MachineName, readonly string[]>> = {
   uml: [
     "{src,test}/**/*.vm.test.ts",
     "demo/run-demo.test.ts",
-    "src/kernel/ipset/ipset.test.ts",
-    "src/kernel/ipvs/netlink-ipvs.test.ts",
+    "src/modes/ipvs/ipset/ipset.test.ts",
+    "src/modes/ipvs/kernel/netlink-ipvs.test.ts",
     "src/kernel/route/*.test.ts",
     "test/kernel/flows/{conntrack-cases,features,flow-histories,gone-connections,matrix,named-flows}.test.ts",
   ],
   /** Where a second kernel with nftables may answer differently. */
   qemu: [
-    "src/kernel/bpf/socket-balancer/*.test.ts",
-    "src/kernel/ipvs/netlink-ipvs.test.ts",
+    "src/modes/ebpf/socket-balancer/*.test.ts",
+    "src/modes/ipvs/kernel/netlink-ipvs.test.ts",
     "test/kernel/bpf/*.test.ts",
     "test/kernel/wire/netlink-nftables.test.ts",
     "test/conformance/ipvs-mode-switch.vm.test.ts",
@@ -25,7 +25,7 @@ const USUAL: Readonly<Record<MachineName, readonly string[]>> = {
   /** The kernel of Debian 13, with connection tracking as a module. */
   "qemu-6.12": [
     "src/kernel/bpf/bpf.test.ts",
-    "src/kernel/bpf/socket-balancer/*.test.ts",
+    "src/modes/ebpf/socket-balancer/*.test.ts",
     "test/kernel/bpf/*.test.ts",
     "test/kernel/flows/matrix.test.ts",
   ],

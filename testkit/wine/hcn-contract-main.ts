@@ -1,8 +1,8 @@
 /** The HCN contract over the real interface, with the library of `fake-hns.c`. */
 import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
-import { openHcn } from "../../src/kernel/hcn/computenetwork.ts";
-import type { HcnCalls } from "../../src/kernel/hcn/hcn-calls.ts";
-import { runHcnContract } from "../../src/kernel/hcn/testing/hcn-contract.ts";
+import { openHcn } from "../../src/modes/kernelspace/hcn/computenetwork.ts";
+import type { HcnCalls } from "../../src/modes/kernelspace/hcn/hcn-calls.ts";
+import { runHcnContract } from "../../src/modes/kernelspace/hcn/testing/hcn-contract.ts";
 
 const file = process.env.FAKE_HNS_STATE ?? "";
 const notices = process.env.FAKE_HNS_NOTICES ?? "";

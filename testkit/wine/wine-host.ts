@@ -17,8 +17,8 @@ import {
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
-import type { HcnKind } from "../../src/kernel/hcn/hcn-calls.ts";
-import { isJsonObject, type JsonObject } from "../../src/kernel/hcn/json-fields.ts";
+import type { HcnKind } from "../../src/modes/kernelspace/hcn/hcn-calls.ts";
+import { isJsonObject, type JsonObject } from "../../src/modes/kernelspace/hcn/json-fields.ts";
 import "../needs/built-program.ts";
 import { isOnPath } from "../support/tools.ts";
 import { installWine, underWine, WINE_SERVER, wine } from "./wine-root.ts";

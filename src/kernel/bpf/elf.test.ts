@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { countingMaps, leadingMaps, memoryMaps } from "../../modes/ebpf/socket-balancer/maps.ts";
+import { socketPrograms } from "../../modes/ebpf/socket-balancer/programs.ts";
 import { readPrograms } from "./elf.ts";
 import { mapsOf } from "./map-definition.ts";
-import { countingMaps, leadingMaps, memoryMaps } from "./socket-balancer/maps.ts";
-import { socketPrograms } from "./socket-balancer/programs.ts";
 
 const FAMILIES = [
   ["IPv4", 4],

@@ -3,10 +3,10 @@ import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import { leadingMaps } from "../../modes/ebpf/socket-balancer/maps.ts";
 import { MAP_ELEMENT } from "./attributes.ts";
 import { kernelBpf } from "./kernel-bpf.ts";
 import { encode } from "./layout.ts";
-import { leadingMaps } from "./socket-balancer/maps.ts";
 import { addressOf, fixedBytes, tryBpf } from "./system-call.ts";
 import { reasonToSkip } from "./testing/test-cgroup.ts";
 

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
 import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.ts";
+import { FakeClock } from "../../agent/sync/testing/fake-clock.ts";
 import { silentLogger } from "../../logging/logger.ts";
-import { FakeClock } from "../../sync/testing/fake-clock.ts";
 import { monitorCanaries } from "./canary-monitor.ts";
 import { IptablesError, type Presence } from "./iptables.ts";
 

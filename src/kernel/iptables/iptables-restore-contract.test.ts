@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
-import { CHAINS } from "../../dataplane/shared/iptables-rules/chain-names.ts";
-import { JUMP_RULES } from "../../dataplane/shared/iptables-rules/top-level-rules.ts";
+import { CHAINS } from "../../modes/shared/iptables-rules/chain-names.ts";
+import { JUMP_RULES } from "../../modes/shared/iptables-rules/top-level-rules.ts";
 import { ruleArguments } from "./rule-text.ts";
 import { nat, refusal, rulesOf, SUBJECTS, saved } from "./testing/iptables-subjects.ts";
 

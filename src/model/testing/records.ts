@@ -1,7 +1,8 @@
 /** Builders of valid records for tests; every field can be overridden. */
-import type { EndpointRecord, EndpointSlicePort, EndpointSliceRecord, ServiceRecord } from "../../cluster/objects.ts";
+
 import { type IpAddress, joinHostPort, parseIpAddress } from "../../net/ip.ts";
 import type { Endpoint } from "../endpoint.ts";
+import type { EndpointRecord, EndpointSlicePort, EndpointSliceRecord, ServiceRecord } from "../objects.ts";
 import type { ServicePort } from "../service-port.ts";
 import { servicePortName } from "../service-port-name.ts";
 

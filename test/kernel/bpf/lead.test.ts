@@ -3,15 +3,17 @@ import { describe, test } from "node:test";
 import { kernelBpf } from "../../../src/kernel/bpf/kernel-bpf.ts";
 import { encode, putNumber, takeNumber } from "../../../src/kernel/bpf/layout.ts";
 import type { Program } from "../../../src/kernel/bpf/map-definition.ts";
+import { runnable } from "../../../src/kernel/bpf/testing/run-program.ts";
+import { reasonToSkip, testCgroup } from "../../../src/kernel/bpf/testing/test-cgroup.ts";
 import {
   BACKEND_VALUE,
   type BalancerMaps,
   CONNECTED_KEY,
   CONNECTED_VALUE,
   VALIDITY,
-} from "../../../src/kernel/bpf/socket-balancer/maps.ts";
-import { socketPrograms } from "../../../src/kernel/bpf/socket-balancer/programs.ts";
-import { startDialler } from "../../../src/kernel/bpf/socket-balancer/testing/dialler.ts";
+} from "../../../src/modes/ebpf/socket-balancer/maps.ts";
+import { socketPrograms } from "../../../src/modes/ebpf/socket-balancer/programs.ts";
+import { startDialler } from "../../../src/modes/ebpf/socket-balancer/testing/dialler.ts";
 import {
   contextOf,
   type Dial,
@@ -26,15 +28,13 @@ import {
   POD_NETNS,
   placeOf,
   testMaps,
-} from "../../../src/kernel/bpf/socket-balancer/testing/dialling.ts";
+} from "../../../src/modes/ebpf/socket-balancer/testing/dialling.ts";
 import {
   familyOfKind,
   type SocketKind,
   TEST_RETURN_VALUE,
   testProgram,
-} from "../../../src/kernel/bpf/socket-balancer/testing/test-programs.ts";
-import { runnable } from "../../../src/kernel/bpf/testing/run-program.ts";
-import { reasonToSkip, testCgroup } from "../../../src/kernel/bpf/testing/test-cgroup.ts";
+} from "../../../src/modes/ebpf/socket-balancer/testing/test-programs.ts";
 import { type IpAddress, ipFromBytes, unspecifiedAddress } from "../../../src/net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../../src/net/protocol.ts";
 import { interpret } from "../../../testkit/fakes/bpf/interpreter.ts";

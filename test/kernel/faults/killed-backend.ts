@@ -3,10 +3,10 @@
  * argument) and dies with the last operation or, with `whole`, lives to the end. The third argument names the layout.
  */
 
-import { layoutNameOf } from "../../../src/dataplane/nftables/layout-name.ts";
-import { newModel } from "../../../src/dataplane/nftables/testing/backend-rig.ts";
 import { openNetlinkRuleset } from "../../../src/kernel/nftables/netlink-nftables.ts";
 import type { Nftables, NftOperation } from "../../../src/kernel/nftables/nftables.ts";
+import { layoutNameOf } from "../../../src/modes/nftables/layout-name.ts";
+import { newModel } from "../../../src/modes/nftables/testing/backend-rig.ts";
 import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
 
 const [count, end, layout = ""] = process.argv.slice(2);

@@ -5,13 +5,13 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { after, before, beforeEach, test } from "node:test";
-import { LAYOUT_NAMES } from "../../../src/dataplane/nftables/layout-name.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../../../src/kernel/netlink/nfnetlink.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../../../src/kernel/nftables/netlink-nftables.ts";
 import { NftBatch } from "../../../src/kernel/nftables/wire/batch.ts";
 import * as nft from "../../../src/kernel/nftables/wire/constants.ts";
 import { hostU32 } from "../../../src/kernel/nftables/wire/data.ts";
 import { type NftablesClient, openNftables } from "../../../src/kernel/nftables/wire/nftables-client.ts";
+import { LAYOUT_NAMES } from "../../../src/modes/nftables/layout-name.ts";
 import type { IpFamily } from "../../../src/net/ip.ts";
 import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { caseBackend, TABLE } from "../../conformance/case-backend.ts";

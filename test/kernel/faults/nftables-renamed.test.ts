@@ -1,8 +1,8 @@
 /** Another program renames chains of the nftables mode, or puts its own beside them: packets and the daemon's messages. */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
-import { LAYOUT_NAMES, type LayoutName } from "../../../src/dataplane/nftables/layout-name.ts";
 import { signalChild } from "../../../src/kernel/child-process.ts";
+import { LAYOUT_NAMES, type LayoutName } from "../../../src/modes/nftables/layout-name.ts";
 import { type Prober, startProber } from "../../../testkit/net/namespace-prober.ts";
 import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
 import { stretched } from "../../../testkit/support/patience.ts";

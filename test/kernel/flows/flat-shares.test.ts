@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
 import { test } from "node:test";
-import { render } from "../../../src/cli/render.ts";
+import { render } from "../../../src/tools/cli/render.ts";
 import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { runCommand } from "../../cli/run-command.ts";
 import { service, slice } from "../faults/fault-node.ts";

@@ -3,7 +3,7 @@
  * the same for all modes, except for the modes' traits.
  */
 
-import type { ProxyMode } from "../../../src/dataplane/registry.ts";
+import type { ProxyMode } from "../../../src/modes/registry.ts";
 import type { Protocol } from "../../../src/net/protocol.ts";
 import { HOST_MODES } from "../../../testkit/support/host-modes.ts";
 import type { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";

@@ -1,6 +1,6 @@
 /** Changes a network namespace's IPVS as another program would; a thread inside it (testkit/net/helper-thread.ts). */
-import { virtualServerText } from "../../../src/kernel/ipvs/ipvs.ts";
-import { type NetlinkIpvs, openNetlinkIpvs } from "../../../src/kernel/ipvs/netlink-ipvs.ts";
+import { virtualServerText } from "../../../src/modes/ipvs/kernel/ipvs.ts";
+import { type NetlinkIpvs, openNetlinkIpvs } from "../../../src/modes/ipvs/kernel/netlink-ipvs.ts";
 import { joinHostPort, parseIpAddress } from "../../../src/net/ip.ts";
 import { serveRequests } from "../../../testkit/net/helper-side.ts";
 

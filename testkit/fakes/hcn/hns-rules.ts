@@ -1,7 +1,7 @@
 /** How the HNS in memory judges documents: what is in them, what is wrong with them, and the error message. */
-import type { HcnKind } from "../../../src/kernel/hcn/hcn-calls.ts";
-import { HcnError } from "../../../src/kernel/hcn/hcn-error.ts";
-import { type JsonObject, listOf, numberOf, objectOf, textOf } from "../../../src/kernel/hcn/json-fields.ts";
+import type { HcnKind } from "../../../src/modes/kernelspace/hcn/hcn-calls.ts";
+import { HcnError } from "../../../src/modes/kernelspace/hcn/hcn-error.ts";
+import { type JsonObject, listOf, numberOf, objectOf, textOf } from "../../../src/modes/kernelspace/hcn/json-fields.ts";
 import { type IpAddress, parseCidr, parseIpAddress } from "../../../src/net/ip.ts";
 
 /** HRESULTs. */

@@ -1,12 +1,17 @@
 /**
  * HNS of one host in memory: networks, endpoints and load balancers as documents, with the documented or reported
  * behaviour (reference windows-practice.md §7). What is only guessed is a switch. `testkit/wine/fake-hns.c` is the same
- * in C; both pass `src/kernel/hcn/testing/hcn-contract.ts`.
+ * in C; both pass `src/modes/kernelspace/hcn/testing/hcn-contract.ts`.
  */
-import { type Guid, parseGuid } from "../../../src/kernel/hcn/guid.ts";
-import { type HcnCalls, type HcnHandle, type HcnKind, HNS_NOTICES } from "../../../src/kernel/hcn/hcn-calls.ts";
-import type { HnsVersion } from "../../../src/kernel/hcn/hns-version.ts";
-import { type JsonObject, listOf, numberOf, objectOf, textOf } from "../../../src/kernel/hcn/json-fields.ts";
+import { type Guid, parseGuid } from "../../../src/modes/kernelspace/hcn/guid.ts";
+import {
+  type HcnCalls,
+  type HcnHandle,
+  type HcnKind,
+  HNS_NOTICES,
+} from "../../../src/modes/kernelspace/hcn/hcn-calls.ts";
+import type { HnsVersion } from "../../../src/modes/kernelspace/hcn/hns-version.ts";
+import { type JsonObject, listOf, numberOf, objectOf, textOf } from "../../../src/modes/kernelspace/hcn/json-fields.ts";
 import { cidrContains, parseIpAddress } from "../../../src/net/ip.ts";
 import { failed, frontendsOf, type HcnVerb, HR, parseJson, subnetsOf } from "./hns-rules.ts";
 

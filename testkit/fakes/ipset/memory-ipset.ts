@@ -11,8 +11,8 @@ import {
   type IpsetOperation,
   type IpsetType,
   ipsetEntryText,
-} from "../../../src/kernel/ipset/ipset.ts";
-import { creationOf, ipsetError, ipsetFailure } from "../../../src/kernel/ipset/netlink-ipset.ts";
+} from "../../../src/modes/ipvs/ipset/ipset.ts";
+import { creationOf, ipsetError, ipsetFailure } from "../../../src/modes/ipvs/ipset/netlink-ipset.ts";
 import { familyOf, type IpFamily, isZeroCidr } from "../../../src/net/ip.ts";
 
 /** The mode's value, and the kernel's default: reference ipvs.md §6. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { IpvsUnavailableError, type RealServer, type VirtualServer } from "../../../src/kernel/ipvs/ipvs.ts";
-import { ipvsContract } from "../../../src/kernel/ipvs/testing/ipvs-contract.ts";
+import { IpvsUnavailableError, type RealServer, type VirtualServer } from "../../../src/modes/ipvs/kernel/ipvs.ts";
+import { ipvsContract } from "../../../src/modes/ipvs/kernel/testing/ipvs-contract.ts";
 import type { IpAddress } from "../../../src/net/ip.ts";
 import { MemoryIpvs } from "./memory-ipvs.ts";
 

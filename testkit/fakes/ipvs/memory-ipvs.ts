@@ -16,7 +16,7 @@ import {
   type VirtualServer,
   type VirtualServerKey,
   virtualServerText,
-} from "../../../src/kernel/ipvs/ipvs.ts";
+} from "../../../src/modes/ipvs/kernel/ipvs.ts";
 import { familyOf, type IpFamily, joinHostPort } from "../../../src/net/ip.ts";
 
 /** Those of kernel 6.x. */

@@ -1,8 +1,8 @@
 /** The content of a folder of a bpf file system, as another process sees it. */
 import { readdirSync } from "node:fs";
+import { leadingMaps, MAPS_VERSION, memoryMaps } from "../../../modes/ebpf/socket-balancer/maps.ts";
 import type { IpFamily } from "../../../net/ip.ts";
 import { kernelBpf } from "../kernel-bpf.ts";
-import { leadingMaps, MAPS_VERSION, memoryMaps } from "../socket-balancer/maps.ts";
 
 const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString("hex");
 

@@ -1,0 +1,276 @@
+/** Objects, lists and watches in the API server's protobuf (reference operation.md §8.5). */
+import { isJsonObject, type JsonObject } from "../../../../model/projection/fields.ts";
+import { describeValue } from "../../../../model/projection/findings.ts";
+import { decode, type Message, message } from "./decode.ts";
+import { BoundedPiece, CutError, FormatError, type Item, itemOf, MAX_OBJECT_BYTES, type Piece } from "./pieces.ts";
+
+const MAGIC = Buffer.from("k8s\0");
+/** A longer length means that the body is not protobuf. */
+const MAX_EVENT_BYTES = 64 * 1_048_576;
+
+/** Reads an object in its envelope. @param isWhole false: the object is truncated. @throws FormatError */
+export function readProtobuf(content: Buffer, isWhole = true, messages = MESSAGES): JsonObject {
+  if (!content.subarray(0, MAGIC.length).equals(MAGIC)) throw new FormatError("not an object in Kubernetes' protobuf");
+  const { typeMeta, raw, contentEncoding } = decode(ENVELOPE, content.subarray(MAGIC.length), isWhole);
+  if (contentEncoding !== undefined) throw encodedAs(contentEncoding);
+  const kind = kindIn(typeMeta);
+  const object = decode(messageOf(kind, messages), Buffer.isBuffer(raw) ? raw : Buffer.alloc(0), isWhole);
+  object.kind = kind;
+  return object;
+}
+
+function readEvent(content: Buffer, isWhole: boolean, messages: Messages): JsonObject {
+  const { type, object } = decode(WATCH_EVENT, content, isWhole);
+  const raw = isJsonObject(object) ? object.raw : undefined;
+  return { type, object: Buffer.isBuffer(raw) ? readProtobuf(raw, isWhole, messages) : undefined };
+}
+
+function kindIn(typeMeta: unknown): string {
+  return isJsonObject(typeMeta) && typeof typeMeta.kind === "string" ? typeMeta.kind : "";
+}
+
+function encodedAs(encoding: unknown): FormatError {
+  return new FormatError(`protobuf in the unknown encoding ${describeValue(encoding)}`);
+}
+
+function messageOf(kind: string, messages: Messages): Message {
+  const known = messages.get(kind);
+  if (known === undefined) throw new FormatError(`protobuf of the unknown kind ${describeValue(kind)}`);
+  return known;
+}
+
+/** Splits a stream of length-prefixed pieces. */
+class LengthFirst {
+  readonly #readByte: (byte: number) => number | undefined;
+  readonly #onPiece: (piece: Piece) => void;
+  readonly #piece = new BoundedPiece(MAX_OBJECT_BYTES);
+  /** Missing bytes of the current piece; undefined before its length is known. */
+  #left: number | undefined;
+  pendingBytes = 0;
+
+  /** @param readByte takes the bytes of a prefix one by one, and returns the length after the last of them. */
+  constructor(readByte: (byte: number) => number | undefined, onPiece: (piece: Piece) => void) {
+    this.#readByte = readByte;
+    this.#onPiece = onPiece;
+  }
+
+  push(chunk: Buffer): void {
+    let at = 0;
+    while (at < chunk.length) {
+      if (this.#left === undefined) {
+        this.pendingBytes++;
+        this.#left = this.#readByte(chunk[at++] ?? 0);
+        // An empty piece is complete already.
+        if (this.#left !== 0) continue;
+      }
+      const part = chunk.subarray(at, at + this.#left);
+      at += part.length;
+      this.#left -= part.length;
+      this.pendingBytes += part.length;
+      if (this.#left > 0) {
+        this.#piece.add(part);
+        continue;
+      }
+      this.#left = undefined;
+      this.pendingBytes = 0;
+      this.#onPiece(this.#piece.take(part));
+    }
+  }
+}
+
+/** Reads the events of a watch: four bytes of length, then a message. */
+export function protobufEvents(onEvent: (event: Item) => void, messages: Messages) {
+  let length = 0;
+  let bytes = 0;
+  const readByte = (byte: number): number | undefined => {
+    length = length * 256 + byte;
+    if (++bytes < 4) return undefined;
+    const whole = length;
+    length = bytes = 0;
+    if (whole > MAX_EVENT_BYTES) throw new FormatError(`not an event in protobuf: it would have ${whole} bytes`);
+    return whole;
+  };
+  const read = (content: Buffer, isWhole: boolean) => readEvent(content, isWhole, messages);
+  return new LengthFirst(readByte, (piece) => onEvent(itemOf(piece, read)));
+}
+
+// The tags before the length of a field. The first is the kind in the envelope and the metadata in the list, the second
+// the list itself and its items. The third is always written, and ends the list.
+const FIRST = 0x0a;
+const SECOND = 0x12;
+const CONTENT_ENCODING = 0x1a;
+
+/** Splits a list while it arrives, as JsonList does. */
+export class ProtobufList {
+  readonly #onItem: (item: Item) => void;
+  readonly #messages: Messages;
+  readonly #fields = new LengthFirst(
+    (byte) => this.#readByte(byte),
+    (piece) => this.#take(piece),
+  );
+  #magicBytes = 0;
+  /** The incomplete varint, and the weight of its next byte. */
+  #number = 0;
+  #scale = 1;
+  /** The tag whose length comes next. */
+  #tag: number | undefined;
+  #kind = "";
+  /** Reads an item; defined once the list has begun. */
+  #readItem: ((content: Buffer, isWhole: boolean) => unknown) | undefined;
+  #metadata: unknown;
+  #isOver = false;
+
+  constructor(onItem: (item: Item) => void, messages: Messages) {
+    this.#onItem = onItem;
+    this.#messages = messages;
+  }
+
+  /** @throws FormatError as soon as the bytes cannot be a list. */
+  push(chunk: Buffer): void {
+    this.#fields.push(chunk);
+  }
+
+  /** Returns everything but the items. @throws FormatError if the response is truncated. */
+  end(): JsonObject {
+    if (!this.#isOver || this.#fields.pendingBytes > 0)
+      throw new CutError("the response ends in the middle of the list");
+    return { kind: this.#kind, metadata: this.#metadata };
+  }
+
+  #readByte(byte: number): number | undefined {
+    if (this.#magicBytes < MAGIC.length) {
+      if (byte !== MAGIC[this.#magicBytes++])
+        throw new FormatError("the response is not a list in Kubernetes' protobuf");
+      return undefined;
+    }
+    this.#number += (byte & 0x7f) * this.#scale;
+    this.#scale *= 128;
+    if (byte >= 0x80 && this.#scale < 2 ** 35) return undefined;
+    const number = this.#number;
+    this.#number = 0;
+    this.#scale = 1;
+    if (this.#tag === undefined) {
+      if ((number & 7) !== 2) throw new FormatError("the response is not a list");
+      this.#tag = number;
+      return undefined;
+    }
+    if (this.#readItem !== undefined || this.#tag !== SECOND) return number;
+    this.#tag = undefined;
+    const schema = messageOf(this.#kind.replace(/List$/, ""), this.#messages);
+    this.#readItem = (content, isWhole) => decode(schema, content, isWhole);
+    return undefined;
+  }
+
+  #take(piece: Piece): void {
+    const tag = this.#tag;
+    this.#tag = undefined;
+    if (tag === CONTENT_ENCODING) {
+      if (piece.bytes > 0) throw encodedAs(piece.content.toString("utf8", 0, 80));
+      this.#isOver = true;
+    } else if (this.#readItem === undefined) this.#kind = kindIn(decode(TYPE_META, piece.content));
+    else if (tag === SECOND) this.#onItem(itemOf(piece, this.#readItem));
+    else if (tag === FIRST) this.#metadata = decode(LIST_META, piece.content);
+  }
+}
+
+const EMPTY = message({});
+const NAMED = message({ name: [1, "text"] });
+
+const LIST_META = message({ resourceVersion: [2, "text"], continue: [3, "text"] });
+const OBJECT_META = message({
+  name: [1, "text"],
+  namespace: [3, "text"],
+  uid: [5, "text"],
+  resourceVersion: [6, "text"],
+  deletionTimestamp: [9, EMPTY],
+  labels: [11, "map"],
+  annotations: [12, "map"],
+});
+
+const TYPE_META = message({ kind: [2, "text"] });
+/** The envelope around each object. */
+const ENVELOPE = message({
+  typeMeta: [1, TYPE_META],
+  raw: [2, "bytes"],
+  contentEncoding: [3, "text"],
+});
+const WATCH_EVENT = message({ type: [1, "text"], object: [2, message({ raw: [1, "bytes"] })] });
+
+const SERVICE_PORT = message({ name: [1, "text"], protocol: [2, "text"], port: [3, "int"], nodePort: [5, "int"] });
+const SERVICE_SPEC = message({
+  ports: [1, SERVICE_PORT, "list"],
+  clusterIP: [3, "text"],
+  type: [4, "text"],
+  externalIPs: [5, "text", "list"],
+  sessionAffinity: [7, "text"],
+  loadBalancerSourceRanges: [9, "text", "list"],
+  externalTrafficPolicy: [11, "text"],
+  healthCheckNodePort: [12, "int"],
+  sessionAffinityConfig: [14, message({ clientIP: [1, message({ timeoutSeconds: [1, "int"] })] })],
+  clusterIPs: [18, "text", "list"],
+  ipFamilies: [19, "text", "list"],
+  internalTrafficPolicy: [22, "text"],
+});
+const INGRESS = message({ ip: [1, "text"], ipMode: [3, "text"] });
+
+const ENDPOINT = {
+  addresses: [1, "text", "list"],
+  conditions: [2, message({ ready: [1, "bool"], serving: [2, "bool"], terminating: [3, "bool"] })],
+  nodeName: [6, "text"],
+  hints: [8, message({ forZones: [1, NAMED, "list"], forNodes: [2, NAMED, "list"] })],
+} as const;
+const OBJECT_REFERENCE = message({ kind: [1, "text"], namespace: [2, "text"], name: [3, "text"] });
+
+const sliceOf = (endpoint: Message): Message =>
+  message({
+    metadata: [1, OBJECT_META],
+    endpoints: [2, endpoint, "list"],
+    ports: [3, message({ name: [1, "text"], protocol: [2, "text"], port: [3, "int"] }), "list"],
+    addressType: [4, "text"],
+  });
+
+export type Messages = ReadonlyMap<string, Message>;
+
+/** The used fields by kind, with their numbers in upstream's `generated.proto` files (reference operation.md §8.5). */
+export const MESSAGES: Messages = new Map([
+  [
+    "Service",
+    message({
+      metadata: [1, OBJECT_META],
+      spec: [2, SERVICE_SPEC],
+      status: [3, message({ loadBalancer: [1, message({ ingress: [1, INGRESS, "list"] })] })],
+    }),
+  ],
+  ["EndpointSlice", sliceOf(message(ENDPOINT))],
+  ["ServiceCIDR", message({ metadata: [1, OBJECT_META], spec: [2, message({ cidrs: [1, "text", "list"] })] })],
+  [
+    "Node",
+    message({
+      metadata: [1, OBJECT_META],
+      spec: [
+        2,
+        message({
+          podCIDR: [1, "text"],
+          taints: [5, message({ key: [1, "text"] }), "list"],
+          podCIDRs: [7, "text", "list"],
+        }),
+      ],
+      status: [3, message({ addresses: [5, message({ type: [1, "text"], address: [2, "text"] }), "list"] })],
+    }),
+  ],
+  [
+    "Status",
+    message({
+      message: [3, "text"],
+      reason: [4, "text"],
+      details: [5, message({ causes: [4, message({ reason: [1, "text"] }), "list"], retryAfterSeconds: [5, "int"] })],
+      code: [6, "int"],
+    }),
+  ],
+]);
+
+/** Includes pod names, which double the cost of an endpoint. */
+export const MESSAGES_WITH_PODS: Messages = new Map([
+  ...MESSAGES,
+  ["EndpointSlice", sliceOf(message({ ...ENDPOINT, targetRef: [4, OBJECT_REFERENCE] }))],
+]);

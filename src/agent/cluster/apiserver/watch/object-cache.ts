@@ -1,0 +1,201 @@
+/**
+ * The delivered objects of one resource. Turns lists and watch events into a minimal set of additions, updates and
+ * deletions. Holds projected records only.
+ */
+import { isDeepStrictEqual } from "../../../../async/node-util.ts";
+import type { Logger } from "../../../../logging/logger.ts";
+import type { ObjectKind, ObjectKinds, ObjectSink } from "../../../../model/object-source.ts";
+import { isJsonObject } from "../../../../model/projection/fields.ts";
+import { describeValue, type FieldProblem, formatProblem } from "../../../../model/projection/findings.ts";
+import { DNS_LABEL_RULE, DNS_SUBDOMAIN_RULE, isDnsLabel, isDnsSubdomain } from "../../../../model/projection/names.ts";
+import { flatText } from "../../../../net/compact.ts";
+import type { WatchedResource } from "./resources.ts";
+
+interface Entry<T> {
+  record: T;
+  /** The last list that contained the object. */
+  generation: number;
+}
+
+/** The identity of a raw object. */
+interface ObjectIdentity {
+  /** `namespace/name`, or the name. */
+  readonly key: string;
+  /** Empty if it has none. */
+  readonly resourceVersion: string;
+  /** Why the name is invalid for any object of a cluster. */
+  readonly nameProblem?: string;
+}
+
+/** A refusal is logged once per object; with more objects than this, it may be logged again. */
+const MAX_REMEMBERED_REFUSALS = 1_000;
+const EVENTS_PER_TURN = 500;
+
+export class ObjectCache<K extends ObjectKind> {
+  readonly #resource: WatchedResource<K>;
+  readonly #sink: ObjectSink;
+  readonly #log: Logger;
+  readonly #entries = new Map<string, Entry<ObjectKinds[K]>>();
+  /** Key → resource version whose refusal was logged. */
+  readonly #refusals = new Map<string, string>();
+  #generation = 0;
+  /** The running list contains an object of unknown name: it may be any that the list lacks. */
+  #hasNameless = false;
+
+  constructor(resource: WatchedResource<K>, sink: ObjectSink, log: Logger) {
+    this.#resource = resource;
+    this.#sink = sink;
+    this.#log = log;
+  }
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  /** @param key `namespace/name`, or the name. */
+  record(key: string): ObjectKinds[K] | undefined {
+    return this.#entries.get(key)?.record;
+  }
+
+  /** Begins a list; discards one that was not ended. */
+  beginList(): void {
+    this.#generation++;
+    this.#hasNameless = false;
+  }
+
+  /** Ends a complete list: deletes the objects that it did not contain. */
+  endList(): void {
+    if (this.#hasNameless) return;
+    for (const [key, entry] of this.#entries) {
+      if (entry.generation !== this.#generation) this.#remove(key, entry);
+    }
+  }
+
+  /**
+   * Applies an object from the running list or from a watch event.
+   *
+   * @param problem why the object could not be read: the cache keeps its last good version.
+   * @returns its resource version, empty if it has none; undefined if it cannot be identified and was ignored.
+   */
+  take(how: "listed" | "changed" | "deleted", raw: unknown, problem?: string): string | undefined {
+    const identity = identityOf(raw, this.#resource.isNamespaced);
+    if (identity === undefined) return this.#skip(how, raw, problem);
+    const { key, resourceVersion } = identity;
+    const entry = this.#entries.get(key);
+    if (how === "deleted") {
+      this.#refusals.delete(key);
+      if (entry !== undefined) this.#remove(key, entry);
+    } else if (problem !== undefined) {
+      if (entry !== undefined) entry.generation = this.#generation;
+      this.#complain(identity, problem, entry !== undefined);
+    } else this.#put(raw, identity, entry, how === "listed");
+    return resourceVersion;
+  }
+
+  /** Delivers every object again as an update to itself, yielding to the event loop in between. */
+  async redeliver(signal: AbortSignal): Promise<void> {
+    let count = 0;
+    for (const { record } of this.#entries.values()) {
+      this.#sink.onEvent(this.#resource.kind, { kind: "update", old: record, object: record });
+      if (++count % EVENTS_PER_TURN > 0) continue;
+      await new Promise<void>((resolve) => {
+        setImmediate(resolve);
+      });
+      if (signal.aborted) return;
+    }
+  }
+
+  #put(raw: unknown, identity: ObjectIdentity, entry: Entry<ObjectKinds[K]> | undefined, isListed: boolean): void {
+    const { kind, isSelected, project, keepsPods } = this.#resource;
+    const { key, nameProblem } = identity;
+    if (nameProblem !== undefined) {
+      this.#complain(identity, nameProblem, false);
+      return;
+    }
+    if (!isSelected(raw)) {
+      if (entry !== undefined) this.#remove(key, entry);
+      return;
+    }
+    if (entry !== undefined) entry.generation = this.#generation;
+    const projection = project(raw, undefined, keepsPods, entry?.record);
+    if (!projection.ok) {
+      this.#complain(identity, problemsText(projection.problems), entry !== undefined);
+      return;
+    }
+    if (this.#refusals.size > 0) this.#refusals.delete(key);
+    if (projection.warnings.length > 0 && this.#log.isVerbose(2)) {
+      const object = `${this.#resource.title} ${key}`;
+      this.#log.v(2, "Left out parts of an object", { object, reason: problemsText(projection.warnings) });
+    }
+    const { record } = projection;
+    if (entry === undefined) {
+      this.#tellMisread(key, record, projection.warnings);
+      this.#entries.set(key, { record, generation: this.#generation });
+      this.#sink.onEvent(kind, { kind: "add", object: record });
+      return;
+    }
+    // An equal version proves nothing here: the address may now lead to another cluster, or to a restored backup.
+    if (isListed && isDeepStrictEqual(record, entry.record)) return;
+    this.#tellMisread(key, record, projection.warnings);
+    const old = entry.record;
+    entry.record = record;
+    this.#sink.onEvent(kind, { kind: "update", old, object: record });
+  }
+
+  #tellMisread(key: string, record: ObjectKinds[K], warnings: readonly FieldProblem[]): void {
+    const annotations = warnings.filter(({ field }) => field.startsWith("metadata.annotations"));
+    if (annotations.length === 0) return;
+    const service = "serviceName" in record ? flatText(record.namespace, "/", record.serviceName) : key;
+    this.#sink.onMisread?.(service, `${this.#resource.title} ${key}: ${problemsText(annotations)}`);
+  }
+
+  /** Skips an object that is too large for its name to be found. @returns as {@link take} does. */
+  #skip(how: string, raw: unknown, problem: string | undefined): string | undefined {
+    if (problem === undefined || !isJsonObject(raw)) return undefined;
+    if (how === "listed") this.#hasNameless = true;
+    const version = isJsonObject(raw.metadata) ? raw.metadata.resourceVersion : undefined;
+    const resourceVersion = typeof version === "string" ? version : "";
+    const reason = `${problem}, and its name was not found`;
+    const key = `of the ${resourceVersion === "" ? "unknown version" : `version ${resourceVersion}`}`;
+    this.#refuse(key, problem, reason, "it is skipped, and its last good version stays in use");
+    return resourceVersion;
+  }
+
+  #remove(key: string, entry: Entry<ObjectKinds[K]>): void {
+    this.#entries.delete(key);
+    this.#sink.onEvent(this.#resource.kind, { kind: "delete", object: entry.record });
+  }
+
+  #complain({ key, resourceVersion }: ObjectIdentity, reason: string, isKept: boolean): void {
+    this.#refuse(key, resourceVersion, reason, isKept ? "its last good version stays in use" : "it is left out");
+  }
+
+  #refuse(key: string, version: string, reason: string, outcome: string): void {
+    if (this.#refusals.get(key) === version) return;
+    if (this.#refusals.size >= MAX_REMEMBERED_REFUSALS) this.#refusals.clear();
+    this.#refusals.set(key, version);
+    const message = "Cannot use an object from the API server";
+    this.#log.error(message, new Error(`${reason}: ${outcome}`), { object: `${this.#resource.title} ${key}` });
+  }
+}
+
+/** The object's identity; `undefined` if it has no name. */
+function identityOf(raw: unknown, isNamespaced: boolean): ObjectIdentity | undefined {
+  if (!isJsonObject(raw) || !isJsonObject(raw.metadata)) return undefined;
+  const { name, namespace = "", resourceVersion: version } = raw.metadata;
+  if (typeof name !== "string" || name === "" || typeof namespace !== "string") return undefined;
+  if (isNamespaced && namespace === "") return undefined;
+  const resourceVersion = typeof version === "string" ? version : "";
+  if (!isDnsSubdomain(name)) return misnamed(`metadata.name ${DNS_SUBDOMAIN_RULE}`, name, resourceVersion);
+  if (!isNamespaced) return { key: name, resourceVersion };
+  if (!isDnsLabel(namespace)) return misnamed(`metadata.namespace ${DNS_LABEL_RULE}`, namespace, resourceVersion);
+  return { key: flatText(namespace, "/", name), resourceVersion };
+}
+
+function misnamed(nameProblem: string, name: string, resourceVersion: string): ObjectIdentity {
+  return { key: describeValue(name), resourceVersion, nameProblem };
+}
+
+function problemsText(problems: readonly FieldProblem[]): string {
+  return problems.map(formatProblem).join("; ");
+}

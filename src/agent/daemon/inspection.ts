@@ -1,0 +1,80 @@
+/** How a running daemon reports to people: over its socket to commands, and to browsers as a page. */
+
+import type { Backend } from "../../contract/backend.ts";
+import type { ConntrackTable } from "../../kernel/conntrack/conntrack.ts";
+import { identityLine, programIdentity } from "../../program/program-identity.ts";
+import type { SyncJournal } from "../sync/journal/sync-journal.ts";
+import type { Proxier } from "../sync/proxier.ts";
+import type { Daemon } from "./daemon.ts";
+import type { LiveDaemon, LiveFamily } from "./inspect-report.ts";
+import type { serveInspectSocket } from "./inspect-socket.ts";
+import type { NodeSetup } from "./node-setup.ts";
+
+/** What only the builder of a proxier knows about its family. */
+export type FamilyFacts = Pick<LiveFamily, "nodeIP" | "detector" | "nodePortAddresses">;
+
+/** A family in service. */
+export interface FamilyProxier {
+  readonly proxier: Proxier;
+  readonly backend: Backend;
+  readonly facts: FamilyFacts;
+}
+
+/** Browsers open a few connections each. */
+const PAGE_CONNECTIONS = 32;
+
+/** Serves what was asked for, until the program ends. Never rejects. */
+export async function serveInspection(
+  daemon: Daemon,
+  setup: NodeSetup,
+  proxiers: readonly FamilyProxier[],
+  conntrack: ConntrackTable,
+): Promise<void> {
+  const { options, journal, limits, clock, log, ended: signal } = daemon;
+  if (journal === undefined) return;
+  const live = liveDaemon(daemon, journal, setup, proxiers, conntrack);
+  const total = Math.min(PAGE_CONNECTIONS, limits.health.total);
+  const pageLimits = { total, perPeer: Math.ceil(total / 2) };
+  const page = options.servePage?.(live, { limits: pageLimits, log, clock, signal });
+  await Promise.all([
+    options.inspectSocket === "" ? undefined : serveSocket(options.inspectSocket, live, { log, signal }),
+    page?.catch((error: unknown) => log.error("Cannot serve the page", error)),
+  ]);
+}
+
+const serveSocket: typeof serveInspectSocket = async (...inspected) =>
+  (await import("./inspect-socket.ts")).serveInspectSocket(...inspected);
+
+function liveDaemon(
+  { options: { config, problems, isModeSet }, nodeName, health }: Daemon,
+  journal: SyncJournal,
+  setup: NodeSetup,
+  proxiers: readonly FamilyProxier[],
+  conntrack: ConntrackTable,
+): LiveDaemon {
+  return {
+    program: identityLine(programIdentity()),
+    mode: config.mode,
+    isModeSet,
+    node: nodeName,
+    zone: () => proxiers[0]?.proxier.zone,
+    families: proxiers.map(({ proxier, backend, facts }) => ({
+      family: proxier.family,
+      state: proxier.state,
+      get status() {
+        return proxier.status;
+      },
+      serviceCIDRs: () => proxier.serviceCIDRs,
+      openConnections: backend.openConnections?.bind(backend),
+      led: backend.led,
+      ...facts,
+    })),
+    verdict: () => health.verdict(),
+    journal,
+    conntrack,
+    config,
+    podCIDRs: setup.podCIDRs,
+    limits: () => [...setup.unsupported, ...(problems?.limits ?? [])],
+    problems: () => problems?.problems ?? [],
+  };
+}

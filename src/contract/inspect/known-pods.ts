@@ -1,0 +1,41 @@
+/** Pods by name, from Pod objects and from the endpoints of EndpointSlices. */
+import type { EndpointSliceRecord, PodRecord } from "../../model/objects.ts";
+import { familyOf, type IpAddress, type IpFamily } from "../../net/ip.ts";
+
+export interface KnownPod {
+  /** `namespace/name` */
+  readonly name: string;
+  /** Empty if not known. */
+  readonly nodeName: string;
+  /** Of both families, in the order of discovery. */
+  readonly addresses: readonly IpAddress[];
+}
+
+export interface PodSources {
+  readonly endpointSlices: readonly EndpointSliceRecord[];
+  readonly pods?: readonly PodRecord[];
+}
+
+/** All pods that the objects name, by `namespace/name`. Pod objects take precedence over slices. */
+export function knownPods({ endpointSlices, pods = [] }: PodSources): ReadonlyMap<string, KnownPod> {
+  const known = new Map<string, KnownPod>();
+  for (const { endpoints } of endpointSlices) {
+    for (const { pod, address, nodeName } of endpoints) {
+      if (pod === undefined) continue;
+      const before = known.get(pod);
+      if (before?.addresses.includes(address) === true) continue;
+      known.set(pod, { name: pod, nodeName, addresses: [...(before?.addresses ?? []), address] });
+    }
+  }
+  for (const { namespace, name, nodeName, addresses } of pods) {
+    const pod = `${namespace}/${name}`;
+    // A new Pod has no address yet, but a slice may already list its endpoint.
+    if (addresses.length > 0) known.set(pod, { name: pod, nodeName, addresses });
+  }
+  return known;
+}
+
+/** The pod's address of a family, if it has one. */
+export function addressOfPod({ addresses }: KnownPod, family: IpFamily): IpAddress | undefined {
+  return addresses.find((address) => familyOf(address) === family);
+}

@@ -1,0 +1,23 @@
+/** The Services and endpoints of a whole cluster, read at once, as one family of a node must serve them. */
+import type { ClusterRecords } from "../../agent/cluster/manifests/read-manifests.ts";
+import type { FrontendConflict } from "../../model/owned-services.ts";
+import { ProxyState, type ProxyStateOptions } from "../../model/proxy-state.ts";
+
+interface OfflineState {
+  readonly state: ProxyState;
+  /** Frontends that several service ports declare. */
+  readonly conflicts: readonly FrontendConflict[];
+}
+
+/** The times of changes do not matter here, so the clock stands still. */
+export function offlineState(
+  cluster: Pick<ClusterRecords, "services" | "endpointSlices">,
+  options: Omit<ProxyStateOptions, "now">,
+): OfflineState {
+  const state = new ProxyState({ ...options, now: () => 0 });
+  for (const object of cluster.services) state.onService({ kind: "add", object });
+  for (const object of cluster.endpointSlices) {
+    if (object.addressType === options.family) state.onEndpointSlice({ kind: "add", object });
+  }
+  return { state, conflicts: state.applyChanges().conflicts };
+}

@@ -1,8 +1,0 @@
-import type { Backend } from "../../../sync/backend.ts";
-
-/** A packet path that does nothing. */
-export const NO_PACKET_PATH: Backend = {
-  family: "IPv4",
-  mode: "nftables",
-  sync: async () => ({ failures: [], noLocalEndpoints: { internal: 0, external: 0 } }),
-};

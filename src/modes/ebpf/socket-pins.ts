@@ -1,0 +1,250 @@
+/**
+ * Pins of one family's maps, programs and links in a bpf file system: they keep the socket path in force while this process is
+ * down, and the next process continues with them (reference ebpf-operation.md §6.2). After each step, the next start can use what
+ * it finds: it accepts a set of maps only as a whole, and a program only for the link that runs it.
+ */
+import type { BpfLink, BpfMap, BpfPins, BpfProgram } from "../../kernel/bpf/bpf.ts";
+import type { Hook } from "../../kernel/bpf/hooks.ts";
+import type { MapDefinition } from "../../kernel/bpf/map-definition.ts";
+import { FolderInUse } from "../../kernel/folder-lock.ts";
+import type { StaleSocket, UdpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
+import { attempt } from "../../logging/attempt.ts";
+import type { IpFamily } from "../../net/ip.ts";
+import { Connections } from "./connections.ts";
+import { closeAll, type FoundMaps, type Opened } from "./open-maps.ts";
+import {
+  type BalancerCapacity,
+  type BalancerMaps,
+  countingMaps,
+  leadingMaps,
+  MAPS_VERSION,
+  memoryMaps,
+} from "./socket-balancer/maps.ts";
+
+/** What the next process must find of a program. */
+interface KeptProgram {
+  readonly name: string;
+  readonly program: BpfProgram;
+  readonly link: BpfLink | undefined;
+}
+
+/** Folders of maps and programs, of any version. */
+const VERSION_FOLDER = /^v\d+$/;
+const OWN_VERSION = `v${MAPS_VERSION}`;
+const LINKS = "links";
+/** The prefix of our programs' names, and so of the links' names. */
+export const OWN_PREFIX = "kpts_";
+
+type Pinned = BpfMap | BpfProgram | BpfLink;
+
+export class SocketPins {
+  readonly #pins: BpfPins;
+  readonly #family: IpFamily;
+  readonly #folder: string;
+  /** Claims the folder for this process. @throws FolderInUse */
+  readonly hold: () => void;
+  /** By path: the object pinned there, as far as known. */
+  readonly #names = new Map<string, Pinned>();
+  #problem: unknown;
+
+  /** @param root folder of this network namespace on a bpf file system; need not exist. */
+  constructor(pins: BpfPins, root: string, family: IpFamily, hold = () => {}) {
+    this.hold = hold;
+    this.#pins = pins;
+    this.#family = family;
+    this.#folder = `${root}/${family}`;
+  }
+
+  /** Why pinning last failed; undefined if it has succeeded since. */
+  get problem(): unknown {
+    return this.#problem;
+  }
+
+  /** Maps of an earlier process. Incomplete sets, and maps that this version defines differently, count as missing. */
+  findMaps(): FoundMaps {
+    const family = this.#family;
+    return {
+      leading: this.#findAll((entries) => leadingMaps(family, ofSize(entries))),
+      memory: this.#findAll((entries) => memoryMaps(family, entries)),
+      counting: this.findCounts(),
+    };
+  }
+
+  /** The counting part of {@link findMaps}. */
+  findCounts(): FoundMaps["counting"] {
+    return this.#findAll((entries) => countingMaps(this.#family, entries));
+  }
+
+  /** The link of one of our programs, wherever it is attached, and its last program if that is of this version. */
+  findLink(name: string, hook: Hook): { readonly link: BpfLink; readonly program: BpfProgram | undefined } | undefined {
+    const [linkPath, programPath] = [this.#pathOf(LINKS, name), this.#pathOf(OWN_VERSION, name)];
+    const link = this.#find(linkPath, () => this.#pins.link(linkPath, hook));
+    return link && { link, program: this.#find(programPath, () => this.#pins.program(programPath)) };
+  }
+
+  /** Ids of the pinned links, of any process. */
+  linkIds(): readonly number[] {
+    return (this.#pins.list(this.#pathOf(LINKS)) ?? []).flatMap((name) => {
+      const link = attempt(() => this.#pins.link(this.#pathOf(LINKS, name)));
+      const id = link?.id;
+      link?.release();
+      return id ?? [];
+    });
+  }
+
+  /** Connected UDP sockets that programs of another version redirected: their records end with that version's maps. */
+  formerSockets(): readonly StaleSocket[] {
+    const folders = (this.#pins.list(this.#folder) ?? []).filter(
+      (name) => VERSION_FOLDER.test(name) && name !== OWN_VERSION,
+    );
+    return folders.flatMap((folder) => {
+      const path = this.#pathOf(folder, memoryMaps(this.#family).connected.name);
+      const connected = attempt(() => this.#pins.map(path, (entries) => memoryMaps(this.#family, entries).connected));
+      const all = connected === undefined ? [] : new Connections(this.#family, () => ({ connected })).all();
+      connected?.close();
+      return all;
+    });
+  }
+
+  /** Pins everything that is not pinned yet and removes our other pins. A failure sets {@link problem}. */
+  keep(maps: Opened<BalancerMaps>, programs: readonly KeptProgram[]): void {
+    const [own, ofLinks] = [this.#pathOf(OWN_VERSION), this.#pathOf(LINKS)];
+    const all = Object.values<BpfMap>(maps);
+    const those = (definitions: object): [string, Pinned][] => {
+      const names = new Set(Object.values<MapDefinition>({ ...definitions }).map(({ name }) => name));
+      return all
+        .filter(({ definition }) => names.has(definition.name))
+        .map((map) => [`${own}/${map.definition.name}`, map]);
+    };
+    // Sets that belong together: old and new ones must not mix.
+    const groups: (readonly [string, Pinned])[][] = [
+      those(leadingMaps(this.#family, ofSize(1))),
+      those(memoryMaps(this.#family)),
+      those(countingMaps(this.#family, 1)),
+      ...programs.map(({ name, program }) => [[`${own}/${name}`, program] as const]),
+      ...programs.flatMap(({ name, link }) => (link === undefined ? [] : [[[`${ofLinks}/${name}`, link] as const]])),
+    ];
+    try {
+      // Another program may have removed the folder, and another process may have made it again for itself.
+      this.hold();
+      for (const folder of [own, ofLinks]) if (this.#pins.list(folder) === undefined) this.#pins.makeFolder(folder);
+      this.#forgetMissing([own, ofLinks]);
+      for (const group of groups) this.#keep(group);
+      this.#removeAll(new Set(groups.flat().map(([path]) => path)));
+      this.#problem = undefined;
+    } catch (error) {
+      this.#problem = error;
+      // The names are the other process's from now on.
+      if (error instanceof FolderInUse) this.#names.clear();
+      // The next start could not use half of it.
+      else attempt(() => this.#removeAll());
+    }
+  }
+
+  /** Detaches pinned links, even those that a process holds open, and removes all pins. @throws BpfError if something is left. */
+  end(): void {
+    for (const name of this.#pins.list(this.#pathOf(LINKS)) ?? []) {
+      if (name.startsWith(OWN_PREFIX)) attempt(() => this.#pins.link(this.#pathOf(LINKS, name))?.close());
+    }
+    this.#removeAll();
+  }
+
+  /** As {@link end}, and tells redirected connected UDP sockets, because nothing else will when their endpoint goes. */
+  async endWithSockets(disconnector: Pick<UdpDisconnector, "disconnect">): Promise<void> {
+    const found = this.findMaps();
+    const { memory } = found;
+    const own = memory === undefined ? [] : new Connections(this.#family, () => memory).all();
+    const led = [...own, ...this.formerSockets()];
+    for (const maps of Object.values(found)) closeAll(maps ?? {});
+    this.#names.clear();
+    try {
+      this.end();
+    } finally {
+      if (led.length > 0) await disconnector.disconnect(led);
+    }
+  }
+
+  /**
+   * Removes all our pins but these, of any version; what has no other reference ends. While pins are kept, other names
+   * in this version's folder belong to other programs. @throws BpfError if something is left.
+   */
+  #removeAll(kept: ReadonlySet<string> = new Set()): void {
+    const root = this.#folder;
+    for (const name of this.#pins.list(root) ?? []) {
+      if (name !== LINKS && !VERSION_FOLDER.test(name)) continue;
+      const isShared = name === LINKS || (name === OWN_VERSION && kept.size > 0);
+      const folder = this.#pathOf(name);
+      for (const pinned of this.#pins.list(folder) ?? []) {
+        const path = `${folder}/${pinned}`;
+        if (!kept.has(path) && (!isShared || pinned.startsWith(OWN_PREFIX))) this.#remove(path);
+      }
+      this.#removeFolder(folder);
+    }
+    this.#removeFolder(root);
+  }
+
+  #keep(group: readonly (readonly [string, Pinned])[]): void {
+    if (group.every(([path, what]) => this.#names.get(path) === what)) return;
+    for (const [path] of group) this.#remove(path);
+    for (const [path, what] of group) {
+      this.#pins.pin(what, path);
+      this.#names.set(path, what);
+    }
+  }
+
+  /** Another program may have removed pins. */
+  #forgetMissing(folders: readonly string[]): void {
+    const there = new Set(
+      folders.flatMap((folder) => (this.#pins.list(folder) ?? []).map((name) => `${folder}/${name}`)),
+    );
+    for (const path of this.#names.keys()) if (!there.has(path)) this.#names.delete(path);
+  }
+
+  /** All maps, or undefined. @param define the required definitions, given the number of elements. */
+  #findAll<Definitions extends { readonly [Name in keyof Definitions]: MapDefinition }>(
+    define: (entries: number) => Definitions,
+  ): Opened<Definitions> | undefined {
+    const found = new Map<keyof Definitions, BpfMap>();
+    const keys = Object.keys(define(1)) as (keyof Definitions)[]; // the object's own keys
+    const pathOf = (key: keyof Definitions): string => this.#pathOf(OWN_VERSION, define(1)[key].name);
+    for (const key of keys) {
+      const path = pathOf(key);
+      const map = this.#find(path, () => this.#pins.map(path, (entries) => define(entries)[key]));
+      if (map === undefined) break;
+      found.set(key, map);
+    }
+    if (found.size === keys.length) return Object.fromEntries(found) as Opened<Definitions>; // one map per key
+    for (const [key, map] of found) {
+      map.close();
+      this.#names.delete(pathOf(key));
+    }
+    return undefined;
+  }
+
+  /** A pin that cannot be opened counts as missing, and will be replaced. */
+  #find<T extends Pinned>(path: string, open: () => T | undefined): T | undefined {
+    const found = attempt(open);
+    if (found !== undefined) this.#names.set(path, found);
+    return found;
+  }
+
+  /** The folder stays if other programs' pins are in it. */
+  #removeFolder(path: string): void {
+    if ((this.#pins.list(path) ?? [path]).length === 0) this.#pins.remove(path);
+  }
+
+  #remove(path: string): void {
+    this.#names.delete(path);
+    this.#pins.remove(path);
+  }
+
+  #pathOf(...parts: readonly string[]): string {
+    return [this.#folder, ...parts].join("/");
+  }
+}
+
+const ofSize = (maxEntries: number): BalancerCapacity => ({
+  frontends: maxEntries,
+  slots: maxEntries,
+  backends: maxEntries,
+});

@@ -1,0 +1,8 @@
+import type { Backend } from "../../../contract/backend.ts";
+
+/** A packet path that does nothing. */
+export const NO_PACKET_PATH: Backend = {
+  family: "IPv4",
+  mode: "nftables",
+  sync: async () => ({ failures: [], noLocalEndpoints: { internal: 0, external: 0 } }),
+};

@@ -1,0 +1,59 @@
+/** The wanted state of the kernelspace mode: what service ports need in HNS, by kind and key. */
+
+import { comparePrecedence } from "../../model/frontend-ownership.ts";
+import type { IpAddress } from "../../net/ip.ts";
+import { KeyOwners } from "../shared/key-owners.ts";
+import { type LocalKinds, type Parts, WantedParts } from "../shared/wanted-parts.ts";
+import { LB_DSR } from "./hcn/documents.ts";
+import type { LoadBalancerKind, PlannedLoadBalancer, ServicePortPlan } from "./plan-service-port.ts";
+
+/** Why an address needs an endpoint; the first of several reasons counts. */
+const REASONS = ["local", "remote", "vip"] as const;
+export type EndpointReason = (typeof REASONS)[number];
+
+export interface WantedEndpoint {
+  readonly address: IpAddress;
+  readonly reason: EndpointReason;
+}
+
+/** A Local policy without local endpoints is counted by service port. */
+export interface KernelspaceKinds extends LocalKinds {
+  /** By frontend. Two ports of a Service share one health check. */
+  readonly loadBalancers: PlannedLoadBalancer;
+  /** By address. */
+  readonly endpoints: WantedEndpoint;
+  /** Load balancers without direct server return: HNS takes a block of dynamic ports for each. */
+  readonly indirect: true;
+}
+
+export type KernelspaceWanted = WantedParts<KernelspaceKinds>;
+
+/** An empty wanted state. */
+export function newWanted(): KernelspaceWanted {
+  return new WantedParts<KernelspaceKinds>({
+    loadBalancers: new KeyOwners<PlannedLoadBalancer>((a, b) => compareKinds(a.kind, b.kind)),
+    endpoints: new KeyOwners<WantedEndpoint>((a, b) => REASONS.indexOf(a.reason) - REASONS.indexOf(b.reason)),
+    indirect: new KeyOwners<true>(),
+  });
+}
+
+/** The parts of a plan. @param owner the service port. */
+export function partsOf(owner: string, plan: ServicePortPlan): Parts<KernelspaceKinds> {
+  const { loadBalancers, endpoints, vip, lacksLocal } = plan;
+  const endpoint = (address: IpAddress, reason: EndpointReason) => [address, { address, reason }] as const;
+  return {
+    loadBalancers: loadBalancers.map((one) => [one.key, one]),
+    endpoints: [
+      ...(vip === undefined ? [] : [endpoint(vip, "vip")]),
+      ...Array.from(endpoints, ([address, isLocal]) => endpoint(address, isLocal ? "local" : "remote")),
+    ],
+    indirect: loadBalancers.filter(({ flags }) => (flags & LB_DSR) === 0).map(({ key }) => [key, true]),
+    lacksInternal: lacksLocal.internal ? [[owner, true]] : [],
+    lacksExternal: lacksLocal.external ? [[owner, true]] : [],
+  };
+}
+
+function compareKinds(a: LoadBalancerKind, b: LoadBalancerKind): number {
+  if (a === "health-check" || b === "health-check") return Number(a === "health-check") - Number(b === "health-check");
+  return comparePrecedence(a, b);
+}

@@ -1,0 +1,168 @@
+/**
+ * All that one service port owns in the table: chains, affinity sets, and elements of the shared sets and maps.
+ * Reference nftables.md §3.4, §3.5, §4. The same input gives the same plan, in the same order.
+ */
+
+import type { Release } from "../../../contract/config/release.ts";
+import type {
+  NftChain,
+  NftElement,
+  NftRule,
+  NftSet,
+  NftStatement,
+  NftVerdict,
+} from "../../../kernel/nftables/ruleset.ts";
+import { inCells } from "../../../model/cells.ts";
+import type { Endpoint } from "../../../model/endpoint.ts";
+import { frontendsOf } from "../../../model/frontend.ts";
+import { onePerDestination } from "../../../model/frontend-ownership.ts";
+import type { ServicePort } from "../../../model/service-port.ts";
+import { routeServicePort, type ServicePortRouting } from "../../../model/service-port-routing.ts";
+import { type Protocol, type ProtocolName, protocolName } from "../../../net/protocol.ts";
+import { allowedSources, detectorStatement } from "../common-rules.ts";
+import { localhostElements } from "../localhost-node-ports.ts";
+import { CHAINS, endpointNames, SETS, type ServicePortChains, servicePortChains } from "../names.ts";
+import type { PlanConfig, PlanFacts } from "../plan-options.ts";
+import type { ServicePortPlan, SharedElement } from "../table-plan.ts";
+
+interface Decisions {
+  readonly release: Release;
+  readonly rejectedAtLocalhost: readonly Protocol[];
+  readonly port: ServicePort;
+  readonly protocol: ProtocolName;
+  readonly chains: ServicePortChains;
+  readonly routing: ServicePortRouting;
+  /** Load balancer traffic is limited to source ranges; unlike in iptables mode, even without endpoints. */
+  readonly isRestricted: boolean;
+}
+
+/** Plans one service port. @param endpoints all its endpoints, sorted by text; empty when it has none. */
+export function planServicePort(
+  port: ServicePort,
+  endpoints: readonly Endpoint[],
+  config: PlanConfig,
+  facts: PlanFacts,
+): ServicePortPlan {
+  const d: Decisions = {
+    release: config.release,
+    rejectedAtLocalhost: config.rejectedAtLocalhost ?? [],
+    port,
+    protocol: protocolName(port.protocol),
+    chains: servicePortChains(port.name),
+    routing: routeServicePort(port, endpoints, { nodeName: config.nodeName, zone: facts.zone }),
+    isRestricted: port.loadBalancerVIPs.length > 0 && port.loadBalancerSourceRanges.length > 0,
+  };
+  const { cluster, local, lacksLocal } = d.routing;
+  const sticky = planEndpointChains(d);
+  const chains = [...sticky.chains];
+  if (cluster.length > 0) chains.push({ name: d.chains.cluster, rules: choiceRules(d, cluster) });
+  if (local.length > 0) chains.push({ name: d.chains.local, rules: choiceRules(d, local) });
+  if (d.routing.usesExternal) chains.push({ name: d.chains.external, rules: externalRules(d, config) });
+  if (d.isRestricted) chains.push({ name: d.chains.firewall, rules: [firewallRule(d, config)] });
+  return { affinitySets: sticky.sets, chains, elements: planElements(d), lacksLocal };
+}
+
+const goto = (chain: string): NftVerdict => ({ kind: "goto", chain });
+const gotoStatement = (chain: string): NftStatement => ({ kind: "verdict", verdict: goto(chain) });
+
+/** With session affinity, each endpoint has a chain that remembers the client and the affinity set that holds it. */
+function planEndpointChains(d: Decisions): { readonly sets: NftSet[]; readonly chains: NftChain[] } {
+  const sets: NftSet[] = [];
+  const chains: NftChain[] = [];
+  if (d.port.sessionAffinity !== "ClientIP") return { sets, chains };
+  for (const endpoint of d.routing.categories.reachable) {
+    const { chain, affinitySet } = endpointNames(d.port.name, endpoint);
+    const timeoutSeconds = d.port.stickyMaxAgeSeconds;
+    sets.push({ name: affinitySet, key: ["address"], isMap: false, timeoutSeconds });
+    chains.push({
+      name: chain,
+      rules: [
+        { statements: [{ kind: "update", set: affinitySet, field: "saddr" }] },
+        {
+          statements: [
+            { kind: "l4proto", protocol: d.protocol },
+            { kind: "dnat", to: { ip: endpoint.ip, port: endpoint.port } },
+          ],
+        },
+      ],
+    });
+  }
+  return { sets, chains };
+}
+
+/** Rules that choose among endpoints: nftables.md §4. */
+function choiceRules(d: Decisions, endpoints: readonly Endpoint[]): NftRule[] {
+  if (d.port.sessionAffinity !== "ClientIP") {
+    const targets = inCells(endpoints).map(({ ip, port }) => ({ ip, port }));
+    const [only] = targets.length === 1 && d.release.plainSingleDnat ? targets : [];
+    const dnat: NftStatement = only === undefined ? { kind: "random-dnat", targets } : { kind: "dnat", to: only };
+    return [{ statements: [{ kind: "l4proto", protocol: d.protocol }, dnat] }];
+  }
+  const named = endpoints.map((endpoint) => ({ ...endpoint, ...endpointNames(d.port.name, endpoint) }));
+  const returning = named.map(({ chain, affinitySet }): NftRule => {
+    const isKnown: NftStatement = { kind: "lookup", fields: ["saddr"], set: affinitySet };
+    return { statements: [isKnown, gotoStatement(chain)] };
+  });
+  const verdicts = inCells(named).map(({ chain }) => goto(chain));
+  return [...returning, { statements: [{ kind: "random-vmap", verdicts }] }];
+}
+
+/** The chain that all external addresses and the node port lead to. */
+function externalRules(d: Decisions, config: PlanConfig): NftRule[] {
+  const mark: NftStatement = { kind: "mark-set", operation: "or", value: config.masqueradeMark };
+  const rules: NftRule[] = [];
+  if (!d.port.externalPolicyLocal) {
+    rules.push({ statements: [mark], comment: "masquerade" });
+    if (d.routing.hasExternal) rules.push({ statements: [gotoStatement(d.chains.cluster)] });
+    return rules;
+  }
+  const fromPod = detectorStatement(config.detector, false);
+  const toCluster = gotoStatement(d.chains.cluster);
+  if (fromPod !== undefined) rules.push({ statements: [fromPod, toCluster], comment: "short-circuit pod traffic" });
+  const fromNode: NftStatement = { kind: "fib-local", side: "saddr" };
+  rules.push({ statements: [fromNode, mark], comment: "masquerade local traffic" });
+  rules.push({ statements: [fromNode, toCluster], comment: "short-circuit local traffic" });
+  if (d.routing.hasExternal) rules.push({ statements: [gotoStatement(d.chains.local)] });
+  return rules;
+}
+
+function firewallRule(d: Decisions, config: PlanConfig): NftRule {
+  const isForeign: NftStatement = {
+    kind: "address",
+    side: "saddr",
+    negate: true,
+    cidrs: allowedSources(d.port, config),
+  };
+  return { statements: [isForeign, { kind: "verdict", verdict: { kind: "drop" } }] };
+}
+
+/** Elements of shared sets and maps, nftables.md §3.5. */
+function planElements(d: Decisions): readonly SharedElement[] {
+  const { port, routing, protocol, chains } = d;
+  const elements: SharedElement[] = localhostElements(port, d.rejectedAtLocalhost);
+  const add = (set: string, element: NftElement) => elements.push({ set, element });
+  // Names are ASCII: the API server and the projection guarantee that.
+  const comment = port.name.text.slice(0, d.release.elementCommentBytes);
+
+  for (const { ip, port: endpointPort, isLocal } of routing.categories.reachable) {
+    if (isLocal) add(SETS.hairpinConnections, { key: [ip, ip, protocol, endpointPort] });
+  }
+  add(SETS.clusterIPs, { key: [port.clusterIP] });
+  for (const frontend of onePerDestination(port, frontendsOf(port, routing))) {
+    const { kind, address, fate } = frontend;
+    const key = address === undefined ? [protocol, frontend.port] : [address, protocol, frontend.port];
+    const isNodePort = address === undefined;
+    const refusal: NftVerdict = fate === "drop" ? { kind: "drop" } : goto(CHAINS.reject);
+    if (kind === "cluster-ip") {
+      const chain = port.internalPolicyLocal ? chains.local : chains.cluster;
+      if (fate === "serve") add(SETS.serviceIPs, { key, verdict: goto(chain) });
+    } else if (fate !== "refuse") {
+      add(isNodePort ? SETS.serviceNodePorts : SETS.serviceIPs, { key, verdict: goto(chains.external) });
+    }
+    if (fate !== "serve") {
+      add(isNodePort ? SETS.noEndpointNodePorts : SETS.noEndpointServices, { key, verdict: refusal, comment });
+    }
+    if (kind === "load-balancer" && d.isRestricted) add(SETS.firewallIPs, { key, verdict: goto(chains.firewall) });
+  }
+  return elements;
+}

@@ -1,0 +1,255 @@
+/**
+ * The rules of service ports in the kernel: what each has there, which were rejected and keep their last known good
+ * ones, and whether memory can be trusted. A change is sent as a difference; if that fails, everything is written.
+ */
+
+import type { SyncFailure } from "../../../contract/backend.ts";
+import { type Iptables, IptablesRestoreError, isAttributable } from "../../../kernel/iptables/iptables.ts";
+import type { Rule } from "../../../kernel/iptables/rule.ts";
+import type { Logger } from "../../../logging/logger.ts";
+import type { RestoreMetrics } from "../iptables-metrics.ts";
+import { RefusedPorts } from "../refused-ports.ts";
+import { bisectChanges, removalOf } from "./bisect-changes.ts";
+import { deltaPayload, type OwnerChange } from "./delta-payload.ts";
+import { countByChain, declaredChains, type OwnerRules, remembered } from "./owner-rules.ts";
+import { addWritten, send, staleChainOf, type WrittenRules } from "./payload.ts";
+import type { ServiceTable, StaticPlan } from "./rules-plan.ts";
+import {
+  applyFull,
+  type DesiredPort,
+  type FilterEntries,
+  type FullTransaction,
+  STATIC_RULES,
+  type UnplannedPort,
+} from "./transactions.ts";
+
+interface OwnedRulesOptions {
+  readonly iptables: Iptables;
+  readonly metrics: RestoreMetrics & {
+    /** Counts failed restores of changes. @default not counted */
+    readonly partialRestoreFailures?: { inc(): void };
+  };
+  readonly log: Logger;
+}
+
+/** The most rejected restores in one change while it retries rejected parts. */
+const MAX_REFUSALS = 32;
+
+export class OwnedRules {
+  readonly #options: OwnedRulesOptions;
+  readonly #installed = new InstalledRules();
+  readonly #refused = new RefusedPorts();
+  #plan: StaticPlan | undefined;
+  /** Entries from before a failed change, kept until everything is written. */
+  #filterBefore: FilterEntries = new Map();
+
+  constructor(options: OwnedRulesOptions) {
+    this.#options = options;
+  }
+
+  /** The static rules in the kernel; undefined if the kernel is not known to match memory. */
+  get plan(): StaticPlan | undefined {
+    return this.#plan;
+  }
+
+  get installed(): Omit<InstalledRules, "set" | "replace"> {
+    return this.#installed;
+  }
+
+  /** What the kernel rejected, by owner. */
+  get failures(): ReadonlyMap<string, SyncFailure> {
+    return this.#refused.byOwner;
+  }
+
+  /** Makes the next sync write everything. */
+  forget(): void {
+    this.#plan = undefined;
+  }
+
+  /**
+   * Sends only the changed owners, and retries the rejected ones.
+   *
+   * @param desired what an owner should have from now on. @param ownersPerTransaction as in {@link deltaPayload}.
+   * @returns undefined if everything must be written.
+   */
+  async change(
+    changed: Iterable<string>,
+    desired: (owner: string) => DesiredPort | UnplannedPort | undefined,
+    ownersPerTransaction?: number,
+  ): Promise<WrittenRules | undefined> {
+    const { iptables, metrics, log } = this.#options;
+    // Rejected parts may include some that no change requested.
+    const owners = new Set([...changed, ...this.#refused.owners]);
+    const changes = [...owners].flatMap((owner) => this.#changeOf(owner, desired(owner)) ?? []);
+    this.#leaveOwnedAgain(changes);
+    const others = changes.filter(({ owner }) => !this.#refused.has(owner));
+    try {
+      const written = await send(iptables, deltaPayload(others, ownersPerTransaction));
+      for (const { owner, after } of others) this.#installed.set(owner, after && remembered(after));
+      return await this.#tryRefusedAgain(changes, written);
+    } catch (error) {
+      this.#plan = undefined;
+      metrics.restoreFailures.inc();
+      metrics.partialRestoreFailures?.inc();
+      // The change may be in force in filter, which precedes nat: only this process knows what was there.
+      this.#filterBefore = new Map(changes.map(({ owner, before: old }) => [owner, old?.filter ?? ""]));
+      if (!isAttributable(error)) throw error;
+      log.error("Partial sync was refused, rewriting all rules", error);
+      return undefined;
+    }
+  }
+
+  /** Writes everything. Rejects if nothing could be written. */
+  async replace(full: Omit<FullTransaction, "filterBefore" | "onRefused">): Promise<WrittenRules> {
+    const { iptables, metrics, log } = this.#options;
+    this.#plan = undefined;
+    const onRefused = (error: IptablesRestoreError): void => {
+      metrics.restoreFailures.inc();
+      log.error("Failed to execute iptables-restore", error);
+    };
+    try {
+      const { failures, installed, written } = await applyFull(iptables, {
+        ...full,
+        filterBefore: this.#filterBefore,
+        onRefused,
+      });
+      this.#filterBefore = new Map();
+      this.#installed.replace(full.plan, installed);
+      this.#refused.replace(failures);
+      this.#plan = failures.has(STATIC_RULES) ? undefined : full.plan;
+      return written;
+    } catch (error) {
+      if (error instanceof IptablesRestoreError && !isAttributable(error)) metrics.restoreFailures.inc();
+      throw error;
+    }
+  }
+
+  /** Drops the retried deletion of a stale chain that an owner has again: it would empty the chain. */
+  #leaveOwnedAgain(changes: OwnerChange[]): void {
+    if (!changes.some(({ owner }) => staleChainOf(owner) !== undefined)) return;
+    const owned = new Set<string>(changes.flatMap(({ after }) => declaredChains(after?.ownChains ?? "")));
+    for (const [index, { owner }] of [...changes.entries()].reverse()) {
+      const chain = staleChainOf(owner);
+      if (chain === undefined || !owned.has(chain)) continue;
+      this.#refused.forget(owner);
+      changes.splice(index, 1);
+    }
+  }
+
+  /** Undefined if there is nothing to do for the owner. */
+  #changeOf(owner: string, desired: DesiredPort | UnplannedPort | undefined): OwnerChange | undefined {
+    const chain = staleChainOf(owner);
+    if (chain !== undefined) return removalOf(chain);
+    const before = this.#installed.get(owner);
+    if (desired === undefined) {
+      if (before !== undefined) return { owner, before };
+      this.#refused.forget(owner);
+      return undefined;
+    }
+    if ("rules" in desired) return { owner, before, after: desired.rules };
+    this.#refused.refuse(owner, desired.reason, desired.name.text);
+    return undefined;
+  }
+
+  /**
+   * Retries previously rejected parts, after the others and apart from them: one bad Service must not turn every later
+   * change into a rewrite of the whole cluster.
+   *
+   * @returns what was written, including `written`.
+   */
+  async #tryRefusedAgain(changes: readonly OwnerChange[], written: WrittenRules): Promise<WrittenRules> {
+    const { iptables, metrics } = this.#options;
+    const again = changes.filter(({ owner }) => this.#refused.has(owner));
+    if (again.length === 0) return written;
+    const result = await bisectChanges(iptables, again, {
+      onRefused: () => metrics.restoreFailures.inc(),
+      maxRefusals: MAX_REFUSALS,
+    });
+    for (const [owner, rules] of result.states) {
+      if (staleChainOf(owner) === undefined) this.#installed.set(owner, rules);
+    }
+    for (const owner of result.accepted) this.#refused.forget(owner);
+    for (const [owner, reason] of result.refused) this.#refused.refuse(owner, reason);
+    return addWritten(written, result.written);
+  }
+}
+
+const TABLES = ["filter", "nat"] as const;
+
+/** The rules in the kernel: static ones, those of every owner, and totals, which are updated incrementally. */
+export class InstalledRules implements Iterable<readonly [owner: string, rules: OwnerRules]> {
+  readonly #rules = new Map<string, OwnerRules>();
+  readonly #chains = { filter: new Map<string, number>(), nat: new Map<string, number>() };
+  #ownRuleCount = 0;
+  readonly #lacking = { internal: 0, external: 0 };
+
+  get(owner: string): OwnerRules | undefined {
+    return this.#rules.get(owner);
+  }
+
+  [Symbol.iterator](): Iterator<readonly [owner: string, rules: OwnerRules]> {
+    return this.#rules[Symbol.iterator]();
+  }
+
+  /** @param rules undefined: none. */
+  set(owner: string, rules: OwnerRules | undefined): void {
+    const old = this.#rules.get(owner);
+    if (old !== undefined) this.#count(old, -1);
+    if (rules === undefined) {
+      this.#rules.delete(owner);
+      return;
+    }
+    this.#rules.set(owner, rules);
+    this.#count(rules, 1);
+  }
+
+  /** Replaces everything after a full sync. */
+  replace(plan: StaticPlan, installed: Iterable<readonly [owner: string, rules: OwnerRules]>): void {
+    this.#rules.clear();
+    this.#begin("filter", plan.filterChains, [...plan.filterHead, ...plan.filterTail]);
+    this.#begin("nat", plan.natChains, [...plan.natHead, ...plan.natTail]);
+    this.#ownRuleCount = 0;
+    this.#lacking.internal = this.#lacking.external = 0;
+    for (const [owner, rules] of installed) this.set(owner, rules);
+  }
+
+  /** How many rules each shared or fixed chain has. */
+  get chains(): Readonly<Record<ServiceTable, ReadonlyMap<string, number>>> {
+    return this.#chains;
+  }
+
+  /** How many rules each table has. */
+  get ruleCounts(): WrittenRules {
+    return { filter: sumOf(this.#chains.filter), nat: sumOf(this.#chains.nat) + this.#ownRuleCount };
+  }
+
+  /** How many service ports have a Local policy and endpoints, but none on this node. */
+  get noLocalEndpoints(): { readonly internal: number; readonly external: number } {
+    return { ...this.#lacking };
+  }
+
+  #begin(table: ServiceTable, chains: readonly string[], rules: readonly Rule[]): void {
+    this.#chains[table].clear();
+    for (const chain of chains) this.#add(table, chain, 0);
+    for (const { chain } of rules) this.#add(table, chain, 1);
+  }
+
+  #add(table: ServiceTable, chain: string, count: number): void {
+    this.#chains[table].set(chain, (this.#chains[table].get(chain) ?? 0) + count);
+  }
+
+  #count(rules: OwnerRules, sign: 1 | -1): void {
+    for (const table of TABLES) {
+      for (const [chain, count] of countByChain(rules[table])) this.#add(table, chain, sign * count);
+    }
+    this.#ownRuleCount += sign * rules.ownRuleCount;
+    if (rules.lacksLocal.internal) this.#lacking.internal += sign;
+    if (rules.lacksLocal.external) this.#lacking.external += sign;
+  }
+}
+
+function sumOf(counts: ReadonlyMap<string, number>): number {
+  let sum = 0;
+  for (const count of counts.values()) sum += count;
+  return sum;
+}

@@ -1,0 +1,112 @@
+/** The rules that `kube-proxy diff` compares with the wanted ones: this kernel's, or those of dumps, with the addresses of their node. */
+import { basename } from "node:path";
+import { DumpError, type DumpKind, type Inventory } from "../../contract/inspect/dumps/inventory.ts";
+import { savedFamily, savesIn } from "../../kernel/iptables/parser/ruleset.ts";
+import type { IpAddress, IpFamily } from "../../net/ip.ts";
+import { gapsIn } from "../../trace/dump/gaps.ts";
+import type { Dump } from "../../trace/dump/recognise.ts";
+import type { ExplainedCluster } from "../explain/explained-cluster.ts";
+import { dumpedAddresses, hostAddresses } from "../explain/host-addresses.ts";
+import { kernelDumps } from "../explain/kernel-dumps.ts";
+import { merged } from "../explain/wanted.ts";
+import { readInputText } from "./bounded-input.ts";
+import { dumpFiles, inventoryOf, kindOfDump } from "./dump-folder.ts";
+import { UsageError } from "./output.ts";
+
+interface GivenDumps {
+  readonly dumps: readonly string[];
+  /** The proxy mode of the wanted rules. */
+  readonly mode: string;
+  /** Of rules whose text does not tell it. */
+  readonly family: IpFamily | undefined;
+}
+
+/** This host's addresses: more than its Node object has, or others; undefined if they cannot be read. */
+export async function ownAddresses(families: readonly IpFamily[]): Promise<readonly IpAddress[] | undefined> {
+  try {
+    return (await Promise.all(families.map(hostAddresses))).flat();
+  } catch {
+    return undefined;
+  }
+}
+
+/** The addresses in a sysdump; undefined if there is no sysdump. */
+export async function sysdumpAddresses(paths: readonly string[]): Promise<readonly IpAddress[] | undefined> {
+  const files = await dumpFiles(paths, () => false);
+  const found = files.find(({ path, isOfFolder }) => isOfFolder && basename(path) === "addresses.txt");
+  if (found === undefined) return undefined;
+  return dumpedAddresses([{ kind: "addresses", text: await readInputText(found.path, process.stdin) }]);
+}
+
+/** What the kernel has, by kind of tool. @throws UsageError if a tool fails */
+export async function inventoriesOfKernel(
+  kinds: readonly DumpKind[],
+  { families }: ExplainedCluster,
+  table: string,
+): Promise<ReadonlyMap<DumpKind, Inventory>> {
+  try {
+    const dumps = await kernelDumps(
+      kinds,
+      families.map(({ node }) => node.family),
+      table,
+    );
+    return new Map(
+      kinds.map((kind) => [
+        kind,
+        merged(
+          kind,
+          dumps
+            .filter((dump) => dump.kind === kind)
+            .map((dump) => inventoryOf(dump.name, dump.text, { ...dump, table })),
+        ),
+      ]),
+    );
+  } catch (error) {
+    if (error instanceof DumpError) throw new UsageError(error.message);
+    throw error;
+  }
+}
+
+/** What dumps tell. @throws UsageError for one that is of no kind that the mode has */
+export async function inventoriesOfDumps(
+  { dumps, mode, family }: GivenDumps,
+  kinds: readonly DumpKind[],
+  table: string,
+  input: NodeJS.ReadableStream,
+  warn: (message: string) => void,
+): Promise<ReadonlyMap<DumpKind, Inventory>> {
+  const found = new Map<DumpKind, Inventory>();
+  const saved: Dump[] = [];
+  // In a folder, files of other tools than the mode's are not a mistake.
+  for (const { path, name, isOfFolder } of await dumpFiles(
+    dumps,
+    (file) => file === "nft.txt" || file === "addresses.txt",
+  )) {
+    const text = await readText(path, name, input);
+    if (isOfFolder && !kinds.some((kind) => kind === kindOfDump(text))) continue;
+    const inventory = inventoryOf(name, text, { kind: kindOfDump(text), family, table });
+    if (inventory.missing !== undefined) warn(`${name}: ${inventory.missing}`);
+    if (!kinds.includes(inventory.kind)) {
+      throw new UsageError(
+        `${name} is of ${inventory.kind}, and mode ${mode} has ${kinds.join(", ")}: is --mode right?`,
+      );
+    }
+    const parts = inventory.kind === "iptables-save" ? savesIn(text) : [];
+    saved.push(...parts.map((part) => ({ kind: "iptables", family: savedFamily(part), text: part }) as const));
+    const known = found.get(inventory.kind);
+    found.set(inventory.kind, known === undefined ? inventory : merged(inventory.kind, [known, inventory]));
+  }
+  // Virtual servers are not asked for: only what the dumps tell about is compared.
+  for (const gap of gapsIn([...saved, { kind: "chains", tool: "ipvsadm", chains: () => [] }])) warn(gap);
+  if (found.size === 0)
+    throw new UsageError(`no dump is of ${kinds.join(", ")}, which mode ${mode} has: is --mode right?`);
+  return found;
+}
+
+async function readText(path: string, name: string, input: NodeJS.ReadableStream): Promise<string> {
+  try {
+    return await readInputText(path, input);
+  } catch (error) {
+    throw new UsageError(`cannot read the dump in ${name}: ${error instanceof Error ? error.message : error}`);
+  }
+}

@@ -1,0 +1,214 @@
+/** `--dump`: an archive of `kube-proxy sysdump`, or the folder of one, with files for rules, objects, node and configuration. */
+import { rmSync } from "node:fs";
+import { mkdir, mkdtemp, open, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { gunzipSync } from "node:zlib";
+import { API_VERSION, KIND } from "../../contract/config/config.ts";
+import { DumpError, type DumpKind, type Inventory } from "../../contract/inspect/dumps/inventory.ts";
+import { dumpKind, readDump } from "../../contract/inspect/dumps/read-dump.ts";
+import { listedRules } from "../../kernel/iptables/parser/listed-rules.ts";
+import { savesIn } from "../../kernel/iptables/parser/ruleset.ts";
+import { isObject } from "../../kernel/nftables/json.ts";
+import { jsonIn } from "../../logging/attempt.ts";
+import { messageOf } from "../../logging/message-of.ts";
+import type { IpFamily } from "../../net/ip.ts";
+import { isNftJson, readNft } from "../explain/nft-inventory.ts";
+import { merged } from "../explain/wanted.ts";
+import { readBounded } from "./bounded-input.ts";
+import type { FoundConfiguration } from "./objects-input.ts";
+import { EXIT_FAILURE, UsageError } from "./output.ts";
+import { tarFiles } from "./sysdump/archive.ts";
+
+const RULES = "rules";
+const OBJECTS = "objects";
+
+/**
+ * @param leftOut whether a file of this name is left out, because another file has the same rules in another form.
+ * @returns the paths; a folder is replaced by the files in its `rules` folder, or in itself. @throws UsageError for an empty folder
+ */
+export async function dumpFiles(
+  paths: readonly string[],
+  leftOut: (name: string) => boolean,
+): Promise<readonly DumpFile[]> {
+  const files: DumpFile[] = [];
+  for (const given of paths) {
+    const path = await unpacked(given);
+    if (!(await isFolder(path))) {
+      files.push({ path, name: path === "-" ? "standard input" : path, isOfFolder: false });
+      continue;
+    }
+    const dump = await sysdumpIn(path);
+    const rules = join(dump, RULES);
+    const folder = (await isFolder(rules)) ? rules : dump;
+    const entries = await readdir(folder, { withFileTypes: true });
+    const names = entries.filter((entry) => entry.isFile() && !leftOut(entry.name)).map(({ name }) => name);
+    // The folder of an unpacked archive is nothing that the user knows.
+    const said = folder.replace(path, given);
+    if (names.length === 0) throw new UsageError(`there is no dump in the folder ${said}`);
+    files.push(...names.sort().map((name) => ({ path: join(folder, name), name: join(said, name), isOfFolder: true })));
+  }
+  return files;
+}
+
+export interface DumpFile {
+  readonly path: string;
+  /** For messages. */
+  readonly name: string;
+  readonly isOfFolder: boolean;
+}
+
+/** Folders of archives, by path. */
+const unpackedArchives = new Map<string, string>();
+/** A sysdump of 10,000 Services has 60 MB. */
+const MOST_UNPACKED_BYTES = 512 * 2 ** 20;
+
+/** The folder that an archive is unpacked to until this process ends; any other path as it is. @throws UsageError */
+async function unpacked(path: string): Promise<string> {
+  const known = unpackedArchives.get(path);
+  if (known !== undefined || path === "-" || !(await isGzip(path))) return known ?? path;
+  const folder = await mkdtemp(join(tmpdir(), "kube-proxy-dump-"));
+  removeAtEnd(folder);
+  try {
+    const archive = gunzipSync(await readBounded(path), { maxOutputLength: MOST_UNPACKED_BYTES });
+    for (const { name, content } of tarFiles(archive)) {
+      // A name may lead out of the folder.
+      const file = join(folder, join("/", name));
+      await mkdir(dirname(file), { recursive: true });
+      await writeFile(file, content);
+    }
+  } catch (error) {
+    throw new UsageError(`cannot read ${path}: it is compressed, but is no whole sysdump (${messageOf(error)})`);
+  }
+  unpackedArchives.set(path, folder);
+  return folder;
+}
+
+const removedAtEnd: string[] = [];
+
+function removeAtEnd(folder: string): void {
+  if (removedAtEnd.push(folder) > 1) return;
+  process.once("exit", () => {
+    for (const one of removedAtEnd) rmSync(one, { recursive: true, force: true });
+  });
+  for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(EXIT_FAILURE));
+}
+
+async function isGzip(path: string): Promise<boolean> {
+  // Reading from a pipe would take its beginning away.
+  if (!(await stat(path).catch(() => undefined))?.isFile()) return false;
+  await using file = await open(path, "r");
+  const { buffer } = await file.read(Buffer.alloc(2), 0, 2, 0);
+  return buffer.readUInt16BE() === 0x1f8b;
+}
+
+/** What a sysdump says about its node besides the rules. */
+export interface SysdumpContext {
+  /** A folder of manifests. */
+  readonly objects: string;
+  readonly node: string | undefined;
+  readonly configuration: FoundConfiguration | undefined;
+}
+
+/** @param paths the first sysdump among them counts. @returns undefined if there is none. */
+export async function contextOf(paths: readonly string[]): Promise<SysdumpContext | undefined> {
+  for (const given of paths) {
+    const path = await sysdumpIn(await unpacked(given));
+    const objects = join(path, OBJECTS);
+    if (path === "-" || !(await isFolder(objects))) continue;
+    const [index, status, file, configz] = await Promise.all(
+      ["index.json", "daemon/status.json", "config/kube-proxy.json", "daemon/configz.json"].map(async (name) =>
+        jsonIn(await readFile(join(path, name), "utf8").catch(() => "")),
+      ),
+    );
+    const served = isObject(configz) ? Object.values(configz).find(isObject) : undefined;
+    const mode = isObject(status) && typeof status.mode === "string" ? { mode: status.mode } : undefined;
+    const found = file ?? served ?? mode;
+    const node = [status, index].flatMap((one) => (isObject(one) && typeof one.node === "string" ? one.node : []))[0];
+    const content = isObject(found) ? JSON.stringify({ apiVersion: API_VERSION, kind: KIND, ...found }) : undefined;
+    return { objects, node, configuration: content === undefined ? undefined : { content, where: "the sysdump" } };
+  }
+  return undefined;
+}
+
+/** The folder of a sysdump: `path` itself, or the only one in it, as `tar -C` leaves it. @returns `path` if there is no such folder */
+async function sysdumpIn(path: string): Promise<string> {
+  if (path === "-" || !(await isFolder(path)) || (await isSysdump(path))) return path;
+  const found: string[] = [];
+  for (const entry of await readdir(path, { withFileTypes: true })) {
+    const inner = join(path, entry.name);
+    if (entry.isDirectory() && (await isSysdump(inner))) found.push(inner);
+  }
+  const [only = path] = found;
+  return found.length === 1 ? only : path;
+}
+
+async function isSysdump(path: string): Promise<boolean> {
+  return (await isFolder(join(path, RULES))) || (await isFolder(join(path, OBJECTS)));
+}
+
+async function isFolder(path: string): Promise<boolean> {
+  try {
+    return (await stat(path)).isDirectory();
+  } catch {
+    return false;
+  }
+}
+
+interface DumpSource {
+  /** The kind of tool, if known: then an empty output is valid. */
+  readonly kind: DumpKind | undefined;
+  /** The family of iptables rules if the text does not tell. */
+  readonly family: IpFamily | undefined;
+  /** The name of the nftables tables to read, which must be whole. Undefined: all tables, and what is there of them. */
+  readonly table: string | undefined;
+}
+
+/** The kind of tool that printed a text. */
+export function kindOfDump(text: string): DumpKind | undefined {
+  if (isNftJson(text)) return "nft";
+  return dumpKind(text) ?? (listedRules(text) === undefined ? undefined : "iptables-save");
+}
+
+/** Reads a dump of which only the text is known. @throws UsageError */
+export function inventoryIn(text: string, name: string): Inventory {
+  return inventoryOf(name, text, { kind: kindOfDump(text), family: "IPv4", table: undefined });
+}
+
+/** @param name of the dump, for errors. @throws UsageError */
+export function inventoryOf(name: string, given: string, { kind, family, table }: DumpSource): Inventory {
+  const listed = listedRules(given);
+  const text = listed?.text ?? given;
+  if (listed?.isPart === true && table !== undefined)
+    throw new UsageError(`${name} has only some rules, without their table: give all that iptables-save prints`);
+  // An empty output is valid from a tool that was run, but not in a file.
+  if (text.trim() === "" && kind !== undefined) return emptyInventory(kind, family, table);
+  try {
+    if (kind === "nft") return readNft(text, table);
+    const parts: Inventory[] = [];
+    let linesBefore = 0;
+    for (const part of kind === "iptables-save" ? savesIn(text) : [text]) {
+      // Keeps the line numbers.
+      const inventory = readDump("\n".repeat(linesBefore) + part, family);
+      linesBefore += part.split("\n").length - 1;
+      const place = [...inventory.places].find((one) => parts.some(({ places }) => places.has(one)));
+      if (place !== undefined) throw new DumpError(`it has the table ${place} twice: give what one tool prints`);
+      parts.push(inventory);
+    }
+    const [only] = parts;
+    return only !== undefined && parts.length === 1 ? only : merged("iptables-save", parts);
+  } catch (error) {
+    if (error instanceof DumpError) throw new UsageError(`cannot read the dump in ${name}: ${error.message}`);
+    throw error;
+  }
+}
+
+function emptyInventory(kind: DumpKind, family: string | undefined, table = ""): Inventory {
+  const places: Readonly<Record<DumpKind, readonly string[]>> = {
+    "iptables-save": [`${family} nat`, `${family} filter`],
+    nft: [`${family === "IPv6" ? "ip6" : "ip"} ${table}`],
+    ipset: ["ipset"],
+    ipvsadm: ["ipvs"],
+  };
+  return { kind, places: new Set(places[kind]), holders: new Map() };
+}

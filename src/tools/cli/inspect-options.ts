@@ -1,0 +1,189 @@
+/** What the commands that look at a node have in common: flags, and reading the configuration. */
+import { stat } from "node:fs/promises";
+import type { DraftConfig, KubeProxyConfig } from "../../contract/config/config.ts";
+import { releaseNames } from "../../contract/config/release.ts";
+import { withAssumedNetworks } from "../../contract/inspect/assumed-networks.ts";
+import { KERNEL_FEATURES, type KernelFeature } from "../../contract/rendering.ts";
+import { PlanError } from "../../lib/plan-error.ts";
+import { checkedSettings } from "../../lib/plan-settings.ts";
+import { escapeLine } from "../../logging/escape.ts";
+import { isProxyMode, MODES, type ProxyMode } from "../../modes/registry.ts";
+import type { IpFamily } from "../../net/ip.ts";
+import type { Objects } from "../explain/part-of-cluster.ts";
+import { isStandardInput, readBounded } from "./bounded-input.ts";
+import type { FoundConfiguration } from "./objects-input.ts";
+import { type Output, UsageError } from "./output.ts";
+import type { OptionValues } from "./subcommand-options.ts";
+import { didYouMean } from "./suggestion.ts";
+
+/** Said after differences that a missing configuration may explain. */
+export const BARE =
+  "The node's configuration is not known (--config): clusterCIDR or another setting may be the reason.\n";
+
+/** Options of every command that looks at a node and its configuration. */
+export const INSPECT_OPTIONS = {
+  "--node NAME": "the node to look from (default: the only Node, this host, or the first by name)",
+  "--hostname-override NAME": "",
+  "--mode MODE": `${MODES.map(({ name }) => name).join(", ")} (default: the configuration's mode)`,
+  "--family ipv4|ipv6|both": "address family (default both)",
+  "--config FILE": "the node's KubeProxyConfiguration (default: the cluster's or the sysdump's)",
+  "--compatibility RELEASE": `whose rules: ${releaseNames()} (default: the configuration's)`,
+};
+
+type Adjust = (draft: DraftConfig) => DraftConfig;
+
+export interface InspectChoices {
+  readonly families: readonly IpFamily[];
+  readonly config: KubeProxyConfig;
+  /** {@link originOf} */
+  readonly origin?: string | undefined;
+  /** No configuration is known. */
+  readonly isBare: boolean;
+}
+
+const FAMILIES: Readonly<Record<string, readonly IpFamily[]>> = {
+  ipv4: ["IPv4"],
+  ipv6: ["IPv6"],
+  both: ["IPv4", "IPv6"],
+};
+
+type InspectValues = Partial<OptionValues<typeof INSPECT_OPTIONS>>;
+
+/**
+ * @param adjust applies further flags to the configuration.
+ * @param found replaces `--config` if that is not given.
+ * @throws UsageError
+ */
+export async function readChoices(
+  values: InspectValues,
+  adjust?: Adjust,
+  found?: FoundConfiguration,
+): Promise<InspectChoices> {
+  const { config: file, mode, compatibility, family = "both" } = values;
+  const word = family.toLowerCase();
+  const families = Object.hasOwn(FAMILIES, word) ? FAMILIES[word] : undefined;
+  if (families === undefined) throw new UsageError(`--family must be ipv4, ipv6 or both, got "${family}"`);
+  const node = values.node ?? values["hostname-override"];
+  const change = asRelease(compatibility);
+  const config = await readSettings(file ?? found, mode, node, (draft) => change(adjust?.(draft) ?? draft));
+  return { families, config, origin: originOf(values, found), isBare: (file ?? found) === undefined };
+}
+
+/** The choices for these objects: without a configuration, with the pods' networks that the objects suggest. */
+export function choicesAmong(objects: Objects, choices: InspectChoices): InspectChoices {
+  if (!choices.isBare) return choices;
+  const { config, words } = withAssumedNetworks(objects, choices.config, choices.families);
+  return {
+    ...choices,
+    config,
+    origin: [choices.origin ?? "", words].filter((part) => part !== "").join("; ") || undefined,
+  };
+}
+
+/** Where mode and configuration come from, as shown after the mode's name; undefined: both were given. */
+export function originOf(
+  { config, mode }: Pick<InspectValues, "config" | "mode">,
+  found: FoundConfiguration | undefined,
+): string | undefined {
+  if (config !== undefined) return undefined;
+  if (found !== undefined) return mode === undefined ? `of ${found.where}` : undefined;
+  return mode === undefined ? ASSUMED : undefined;
+}
+
+/** The origin if there is no configuration anywhere. */
+const ASSUMED = "assumed";
+
+/** Warns if a mode is assumed, and this host's kernel has kube-proxy's rules of another one. @returns whether it warned */
+export async function warnOfOtherMode(
+  { config, families, origin }: InspectChoices,
+  warn: (message: string) => void,
+): Promise<boolean> {
+  if (origin?.startsWith(ASSUMED) !== true) return false;
+  const { foundInKernel } = await import("./prove-rules.ts");
+  // A hint must not fail the command.
+  const mode = (await foundInKernel(families).catch(() => undefined))?.shown?.mode;
+  if (mode === undefined || mode === config.mode) return false;
+  warn(`this kernel has kube-proxy's rules of ${mode} mode, and ${config.mode} mode is assumed: give --mode ${mode}`);
+  return true;
+}
+
+/** Applies `--compatibility` if it is given. */
+export function asRelease(compatibility: string | undefined): Adjust {
+  return (draft) => (compatibility === undefined ? draft : { ...draft, compatibility });
+}
+
+/** The configuration in a file, overridden by mode and node of the command line. @throws UsageError */
+export async function readSettings(
+  file: string | FoundConfiguration | undefined,
+  mode: string | undefined,
+  node: string | undefined,
+  adjust?: Adjust,
+): Promise<KubeProxyConfig> {
+  if (mode !== undefined && mode !== "") requireMode("--mode", mode);
+  try {
+    const { config } = await checkedSettings({
+      config: typeof file === "string" ? await readConfig(file) : file?.content,
+      mode,
+      node,
+      adjust,
+    });
+    return config;
+  } catch (error) {
+    if (!(error instanceof PlanError)) throw error;
+    const isOfFile = error.code === "config-decode";
+    const name = typeof file === "string" ? file : file?.where;
+    throw new UsageError(isOfFile ? `cannot use the configuration ${name}: ${error.message}` : error.message);
+  }
+}
+
+/**
+ * The check of a configuration names upstream's modes for this platform, as upstream does; these commands take all modes anywhere.
+ *
+ * @throws UsageError for a text that is not a mode.
+ */
+export function requireMode(flag: string, mode: string): asserts mode is ProxyMode {
+  if (isProxyMode(mode)) return;
+  const names = MODES.map(({ name }) => name);
+  throw new UsageError(`${flag} must be ${names.join(", ")}, got "${mode}"`, didYouMean(mode, names));
+}
+
+/** What pipes held: they can be read only once, and a command looks at its configuration several times. */
+const piped = new Map<string, Uint8Array>();
+
+async function readConfig(file: string): Promise<Uint8Array> {
+  try {
+    const known = piped.get(file);
+    if (known !== undefined) return known;
+    const isFile = !isStandardInput(file) && (await stat(file)).isFile();
+    const content = await readBounded(file);
+    if (!isFile) piped.set(file, content);
+    return content;
+  } catch (error) {
+    const isFolder = error instanceof Error && "code" in error && error.code === "EISDIR";
+    const hint = isFolder ? "Give the file, for example /var/lib/kube-proxy/config.conf." : undefined;
+    const why = isFolder ? "it is a folder" : error instanceof Error ? error.message : error;
+    throw new UsageError(`cannot use the configuration ${file}: ${why}`, hint);
+  }
+}
+
+/** Prints each warning once. @param lacksNodes whether that was said of all Nodes. */
+export function warner(output: Output, lacksNodes = false): (message: string) => void {
+  const told = new Set<string>();
+  return (message) => {
+    if (lacksNodes && message.startsWith("no Node ")) return;
+    if (!told.has(message)) output.err(`warning: ${escapeLine(message)}\n`);
+    told.add(message);
+  };
+}
+
+/** Reads a comma-separated list; empty words do not count. @throws UsageError for a word that is not a feature. */
+export function readMissing(list = ""): ReadonlySet<KernelFeature> {
+  const words = list.split(",").filter((word) => word !== "");
+  return new Set(
+    words.map((word) => {
+      const feature = KERNEL_FEATURES.find((name) => name === word);
+      if (feature !== undefined) return feature;
+      throw new UsageError(`--without knows ${KERNEL_FEATURES.join(" and ")}, got "${word}"`);
+    }),
+  );
+}

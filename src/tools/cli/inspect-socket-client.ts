@@ -1,0 +1,114 @@
+/** Asks a running daemon over its inspect socket. */
+import { connect } from "node:net";
+import { messageOf } from "../../logging/message-of.ts";
+import { DEFAULT_INSPECT_SOCKET } from "../../program/program-identity.ts";
+import { UsageError } from "./output.ts";
+import type { OptionValues } from "./subcommand-options.ts";
+
+/** The options of a command that queries a daemon; on-nodes.ts takes those after the first. */
+export const DAEMON_OPTIONS = {
+  "--socket FILE": `the daemon's --inspect-socket (default ${DEFAULT_INSPECT_SOCKET})`,
+  "--node NAME": "ask the daemon of that node of a cluster, through kubectl exec",
+  "--all-nodes": "ask those of all nodes",
+  "--context NAME": "in which cluster, as kubectl takes it; only with --node or --all-nodes",
+  "--kubeconfig FILE": "the same",
+};
+
+/** The socket to ask. @throws UsageError for options that choose a cluster, where no node of it is named */
+export function socketOf({ socket, context, kubeconfig }: Partial<OptionValues<typeof DAEMON_OPTIONS>>): string {
+  if ((context ?? kubeconfig) !== undefined)
+    throw new UsageError(
+      `--${context === undefined ? "kubeconfig" : "context"} is only for --node and --all-nodes`,
+      "Without them the daemon on this host is asked.",
+    );
+  return socket ?? DEFAULT_INSPECT_SOCKET;
+}
+
+/** What to do when no daemon answers at a socket. */
+export function silentDaemonHint(socketPath: string): string {
+  const start = `Is the daemon running with --inspect-socket=${socketPath}, and are you its user?`;
+  return socketPath === DEFAULT_INSPECT_SOCKET ? `${start} --socket names another.` : start;
+}
+
+/** How long an answer may pause: most queries go to nodes in trouble, whose daemons have to wait for a processor. */
+const LIMIT_MS = 15_000;
+/** A daemon that has not answered by then is not well. */
+const SLOW_MS = 5_000;
+
+/** Something has accepted the connection, and does not answer. */
+class SilentError extends Error {
+  override readonly name = "SilentError";
+}
+
+interface Answer {
+  readonly status: number;
+  readonly body: string;
+}
+
+/** The parsed answer to GET `path`. @param onSlow called once if there is none after five seconds. @throws UsageError if nothing answers, or anything but a daemon of this program that knows the path. */
+export async function askDaemon(socketPath: string, path: string, onSlow: () => void = () => {}): Promise<unknown> {
+  let answer: Answer;
+  const slow = setTimeout(onSlow, SLOW_MS);
+  try {
+    answer = await answerOf(socketPath, path);
+  } catch (error) {
+    const reason = messageOf(error);
+    if (error instanceof SilentError) {
+      throw new UsageError(
+        `the daemon at ${socketPath} does not answer: ${reason}`,
+        "It hangs, or the node is too busy for it.",
+      );
+    }
+    throw new UsageError(`no answer at ${socketPath}: ${reason}`, silentDaemonHint(socketPath));
+  } finally {
+    clearTimeout(slow);
+  }
+  const hint = "Use the kube-proxy program that the daemon was started from.";
+  if (answer.status === 404) {
+    throw new UsageError(`the daemon at ${socketPath} does not know ${path}: it is of another version`, hint);
+  }
+  let said: unknown;
+  try {
+    said = JSON.parse(answer.body);
+  } catch {
+    if (answer.status === 200 && /^[[{]/.test(answer.body)) {
+      throw new UsageError(`the answer at ${socketPath} is incomplete: the daemon ended meanwhile`);
+    }
+    throw new UsageError(
+      `what answers at ${socketPath} is not a daemon of this program, or is of another version`,
+      hint,
+    );
+  }
+  if (answer.status === 200) return said;
+  throw new UsageError(`the daemon says: ${(said as { readonly error?: string } | null)?.error ?? "nothing"}`);
+}
+
+/**
+ * One request and its response in HTTP/1.0, which has no chunks and ends with the connection. Node.js' HTTP client would take longer
+ * to load than the daemon takes to answer.
+ */
+function answerOf(socketPath: string, path: string): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(socketPath);
+    let text = "";
+    socket.setEncoding("utf8");
+    socket.setTimeout(LIMIT_MS, () => socket.destroy(new SilentError(`nothing within ${LIMIT_MS / 1_000} seconds`)));
+    socket.on("data", (part: string) => {
+      text += part;
+    });
+    socket.on("end", () => {
+      socket.destroy();
+      resolve(readAnswer(text));
+    });
+    socket.on("error", reject);
+    socket.write(`GET ${path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n`);
+  });
+}
+
+/** Status 0: this is not HTTP. */
+function readAnswer(text: string): Answer {
+  const end = text.indexOf("\r\n\r\n");
+  const [, status] = /^HTTP\/1\.[01] (\d{3})/.exec(text) ?? [];
+  if (status === undefined || end < 0) return { status: 0, body: "" };
+  return { status: Number(status), body: text.slice(end + 4) };
+}

@@ -1,0 +1,39 @@
+/** The user's own kubectl, with its rights, context and plugins. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import type { Readable } from "node:stream";
+import { messageOf } from "../../logging/message-of.ts";
+import { EXIT_FAILURE, UsageError } from "./output.ts";
+
+/**
+ * @param readOut, readErr read kubectl's two outputs to their ends. @param limitMs kills kubectl after this long.
+ * @returns its exit status, and what was read. @throws UsageError if there is no kubectl.
+ */
+export async function runKubectl<Out, Err>(
+  args: readonly string[],
+  readOut: (stream: Readable) => Promise<Out>,
+  readErr: (stream: Readable) => Promise<Err>,
+  limitMs?: number,
+): Promise<[status: number, out: Out, err: Err]> {
+  const stdio: ["ignore", "pipe", "pipe"] = ["ignore", "pipe", "pipe"];
+  const child = spawn("kubectl", args, { stdio, timeout: limitMs, killSignal: "SIGKILL" });
+  const ended = once(child, "close").catch((error: unknown) => {
+    throw new UsageError(`kubectl cannot be started: ${messageOf(error)}`);
+  });
+  const reading = Promise.all([ended, readOut(child.stdout), readErr(child.stderr)]);
+  const [[status], out, err] = await reading.catch((error: unknown) => {
+    child.kill("SIGKILL");
+    if (error instanceof UsageError) throw error;
+    throw new UsageError(`the answer cannot be used: ${messageOf(error)}`);
+  });
+  return [typeof status === "number" ? status : EXIT_FAILURE, out, err];
+}
+
+/** What kubectl says, without the log lines of its libraries before it. */
+export function withoutLog(stderr: string): string {
+  const said = stderr.replaceAll(/^[IWEF]\d{4} [\d:.]+ +\d+ \S+\] .*\n?/gm, "").trim();
+  return said === "" ? stderr.trim() : said;
+}
+
+/** Whether kubectl says that a right is missing. */
+export const isForbidden = (said = ""): boolean => /forbidden/i.test(said);

@@ -1,0 +1,117 @@
+/** The sources of rules that `kube-proxy prove` does not plan itself: dumps, read once for both families, and this node's kernel. */
+import type { ProvedVariant } from "../../contract/dataplane.ts";
+import { isObject, textOf } from "../../kernel/nftables/json.ts";
+import { MODES } from "../../modes/registry.ts";
+import { familyOf, IP_FAMILIES, type IpAddress, type IpFamily } from "../../net/ip.ts";
+import type { Dump } from "../../trace/dump/recognise.ts";
+import { dumpedAddresses, hostAddresses } from "../explain/host-addresses.ts";
+import type { Side } from "../prove/proof.ts";
+import { rulesSide } from "../prove/sides.ts";
+import { dumpFiles } from "./dump-folder.ts";
+import { UsageError } from "./output.ts";
+import { didYouMean } from "./suggestion.ts";
+import { readDumps } from "./trace-rules.ts";
+
+/** A mode, or a layout of a mode, that can be proved. */
+export interface Variant extends ProvedVariant {
+  readonly mode: string;
+}
+
+export const VARIANTS: readonly Variant[] = MODES.flatMap(({ name, proved = [] }) =>
+  proved.map((variant) => ({ ...variant, mode: name })),
+);
+
+/** @throws UsageError */
+export function variantNamed(word: string): Variant {
+  const name = word.trim();
+  const found = VARIANTS.find((variant) => variant.name === name);
+  if (found !== undefined) return found;
+  const names = VARIANTS.map((variant) => variant.name);
+  throw new UsageError(
+    `"${name}" is not one of the modes that can be proved: ${names.join(", ")}`,
+    didYouMean(name, names),
+  );
+}
+
+/** Existing rules of a node. */
+export interface FoundRules {
+  /** The families that have rules; nothing is known about others. */
+  readonly families: ReadonlySet<IpFamily>;
+  /** The mode that the rules identify themselves with; undefined if they do not. */
+  readonly shown: Variant | undefined;
+  /** Addresses of the machine that the rules come from, if known. */
+  readonly addresses?: (family: IpFamily) => readonly IpAddress[];
+  /** @param own addresses of the node. */
+  side(family: IpFamily, own: readonly IpAddress[]): Side;
+}
+
+/** @throws UsageError */
+export async function foundInDumps(paths: readonly string[], input: NodeJS.ReadableStream): Promise<FoundRules> {
+  const files = await dumpFiles(paths, (name) => name === "nft.txt");
+  const dumps: Dump[] = [];
+  for (const file of files) dumps.push(...(await readDumps(file, input)));
+  return found(files.map(({ name }) => name).join(", "), dumps);
+}
+
+/** @throws UsageError */
+export async function foundInKernel(families: readonly IpFamily[]): Promise<FoundRules> {
+  const { kernelRules, programsAtDevices } = await import("./trace-kernel.ts");
+  const read = new Map<IpFamily, Awaited<ReturnType<typeof kernelRules>>>();
+  for (const family of families) read.set(family, await kernelRules(family, []));
+  const addresses = (await Promise.all(families.map(hostAddresses))).flat();
+  const programs = await programsAtDevices();
+  const all = [...read.values()].flatMap(({ dumps }) => dumps);
+  const one = found("this node's kernel", all);
+  return {
+    ...one,
+    families: new Set(families),
+    addresses: (family) => addresses.filter((own) => familyOf(own) === family),
+    side(family, own) {
+      const { dumps = [], routes = [], addresses: all = [] } = read.get(family) ?? {};
+      return rulesSide("this node's kernel", [...dumps, ...programs], family, [...own, ...all], routes);
+    },
+  };
+}
+
+function found(name: string, dumps: readonly Dump[]): FoundRules {
+  const texts = dumps.map(signsOf).join("\n");
+  const addresses = dumpedAddresses(dumps);
+  return {
+    families: new Set(IP_FAMILIES.filter((family) => dumps.some((dump) => isOf(dump, family)))),
+    shown: VARIANTS.find(({ sign }) => sign?.test(texts) === true),
+    ...(addresses !== undefined && { addresses: (family) => addresses.filter((own) => familyOf(own) === family) }),
+    side: (family, own) => rulesSide(name, dumps, family, own),
+  };
+}
+
+/** Whether the dump has rules of the family. */
+function isOf(dump: Dump, family: IpFamily): boolean {
+  switch (dump.kind) {
+    case "iptables":
+      return (dump.family ?? family) === family;
+    case "nftables":
+      return tablesIn(dump.objects).some((table) => ["inet", family === "IPv4" ? "ip" : "ip6"].includes(table));
+    case "ipset":
+      return new RegExp(` family inet${family === "IPv4" ? "" : "6"}(?: |$)`, "m").test(dump.text);
+    case "chains":
+      return dump.addresses?.some((address) => familyOf(address) === family) === true;
+    default:
+      return dump.kind === "walker";
+  }
+}
+
+function tablesIn(objects: readonly unknown[]): string[] {
+  return objects.flatMap((object) => {
+    return isObject(object) && isObject(object.table) ? (textOf(object.table.family) ?? []) : [];
+  });
+}
+
+/** The text that {@link ProvedVariant.sign} tests: lines of tools; for nft, a line per chain. */
+function signsOf(dump: Dump): string {
+  if ("text" in dump) return dump.text ?? "";
+  if (dump.kind !== "nftables") return "";
+  const chains = dump.objects.flatMap((object) => {
+    return isObject(object) && isObject(object.chain) ? [`${object.chain.table} ${object.chain.name}`] : [];
+  });
+  return chains.join("\n");
+}

@@ -1,0 +1,275 @@
+/**
+ * `kube-proxy prove`: whether rules treat every packet as the objects of a cluster require, or as other rules do. Packets
+ * fall into finitely many classes, and one packet of each class is walked through both.
+ */
+import { DEVIATIONS } from "../../contract/deviations.ts";
+import { offlineNode } from "../../contract/inspect/offline-node.ts";
+import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../../net/ip.ts";
+import { jsonText, safe } from "../explain/safe-text.ts";
+import { type Proof, proving, RANGE_NOT_GIVEN } from "../prove/proof.ts";
+import { planSide, specificationSide } from "../prove/sides.ts";
+import { chosenNode, seenFromSlices } from "./chosen-node.ts";
+import { contextOf } from "./dump-folder.ts";
+import { BARE, INSPECT_OPTIONS, type InspectChoices, readChoices, warner } from "./inspect-options.ts";
+import { type FoundConfiguration, OBJECTS_OPTIONS, type ReadObjects, readObjects } from "./objects-input.ts";
+import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
+import { type Answer, answerData, answerText, resultOf } from "./prove-answer.ts";
+import { type FoundRules, foundInDumps, foundInKernel, VARIANTS, type Variant, variantNamed } from "./prove-rules.ts";
+import { commandLine, FORM_AND_HELP, type ReadLine, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
+import { refuseUnplanned } from "./trace-rules.ts";
+
+const NAMES = VARIANTS.map(({ name }) => name);
+
+export const PROVE = commandLine("kube-proxy prove", { forms: TEXT_OR_JSON }, [
+  `Usage: kube-proxy prove -f DIR|FILE|- [--modes LIST] [options]
+       kube-proxy prove --kubeconfig FILE [--modes LIST] [options]
+       kube-proxy prove (-f DIR|FILE|- | --kubeconfig FILE) (--dump FILE|DIR|- | --kernel) [options]
+       kube-proxy prove --dump FILE|DIR --against FILE|DIR --local ADDRESS... [options]
+
+Says whether rules do with every packet what the Services ask for: not with samples, with all of them. Rules compare
+packets with finitely many values, so packets fall into finitely many classes; one of each goes through both sides.
+The other side is a specification written from Kubernetes' documents, or other rules. Where the two differ, a packet is
+shown, and its way. Nothing is sent.
+
+`,
+  {
+    ...OBJECTS_OPTIONS,
+    "--modes LIST": `whose rules are planned and compared: ${NAMES.join(", ")} (default all)`,
+    "--dump FILE|DIR|-...": `rules of a node instead of a plan, of any version of any kube-proxy, as for trace (repeatable);
+        a sysdump has the objects, too`,
+    "--against FILE|DIR|-...": "other rules instead of the specification (repeatable)",
+    "--kernel": "the rules of this node's kernel instead of a plan; needs root",
+    "--as MODE": "whose documented differences these rules have (default: the mode that they show)",
+    "--local ADDRESS...": "an address of the node, where no objects say it (repeatable)",
+    "--whole-node": "compares what the node does, with the rules that kubelet, CNI plugins and others put on it",
+    "--all-nodes": "every Node of the objects",
+    ...INSPECT_OPTIONS,
+    "--differences": "what each mode does otherwise than the documents say, and is compared with, and end",
+    ...FORM_AND_HELP,
+  },
+  `
+Examples:
+  kube-proxy prove -f examples --node node-a
+  kube-proxy prove -f cluster.yaml --node node-a --dump iptables.txt --as iptables
+  kube-proxy prove --dump before.txt --against after.txt --local 192.168.0.2
+
+Exit status: 0 when both do the same with all packets, 1 when not, 2 when that cannot be proved or the input cannot be used.
+`,
+]);
+
+/** @param argv without the word `prove`. @param input what `-` reads. @returns the exit status. */
+export async function proveCommand(
+  argv: readonly string[],
+  output: Output,
+  input: NodeJS.ReadableStream = process.stdin,
+): Promise<number> {
+  return await runCommand(PROVE, argv, output, async ({ values, form }) => {
+    const options = readOptions(values);
+    if (options.differences) {
+      for (const variant of options.variants)
+        output.out(painted(await differencesText(variant, options), output.terminal));
+      return EXIT_SUCCESS;
+    }
+    // Keeps no answer: its sides hold whole rule sets, and there is one answer per mode and node.
+    const results = new Set<ReturnType<typeof resultOf>>();
+    const data: ReturnType<typeof answerData>[] = [];
+    for await (const answer of answersTo(options, output, input)) {
+      results.add(resultOf(answer.proof));
+      if (form === "json") data.push(answerData(answer));
+      else output.out(painted(safe(answerText(answer)), output.terminal));
+    }
+    if (form === "json") output.out(jsonText(data));
+    if (results.has("cannot be proved")) return EXIT_BAD_INPUT;
+    return results.has("different") ? EXIT_FAILURE : EXIT_SUCCESS;
+  });
+}
+
+type Options = ReturnType<typeof readOptions>;
+
+async function* answersTo(options: Options, output: Output, input: NodeJS.ReadableStream): AsyncGenerator<Answer> {
+  const { dump = [], against = [], kernel } = options;
+  const { families } = await readChoices(options);
+  const sysdump = against.length === 0 ? await contextOf(dump) : undefined;
+  const isElsewhere = [options.filename, options.kubeconfig, options.context].some((given) => given !== undefined);
+  const isOfObjects = isElsewhere || sysdump !== undefined;
+  const isOfRules = dump.length > 0 || kernel;
+  if (isOfRules && against.length === 0 && !isOfObjects)
+    throw new UsageError(
+      "nothing says what the rules must do: give the objects with -f or --kubeconfig, or other rules with --against",
+    );
+  const local = options.local.map(addressOf);
+  const rules = kernel ? await foundInKernel(families) : dump.length > 0 ? await foundInDumps(dump, input) : undefined;
+  if (rules !== undefined && against.length > 0) {
+    yield* answersBetween(rules, await foundInDumps(against, input), families, local, output);
+    return;
+  }
+  const from = sysdump === undefined || isElsewhere ? options : { filename: [sysdump.objects] };
+  const read = await readObjects(from, output, input);
+  const objects = { ...read, configuration: sysdump?.configuration ?? read.configuration };
+  const node = options.node ?? options["hostname-override"] ?? sysdump?.node;
+  const asked = node === undefined ? options : { ...options, node };
+  const first = await readChoices(asked, undefined, objects.configuration);
+  const chosen = options["all-nodes"]
+    ? undefined
+    : chosenNode(objects.nodes, first.config, { isThisHost: kernel, ...seenFromSlices(objects) });
+  if (chosen?.note !== undefined) output.err(safe(`${chosen.note}\n`));
+  const nodes = chosen === undefined ? objects.nodes.map(({ name }) => name) : [chosen.config.hostnameOverride];
+  if (nodes.length === 0) throw new UsageError("--all-nodes needs Nodes, and there are none");
+  let isDifferent = false;
+  for (const node of nodes) {
+    for await (const answer of answersOn(
+      objects,
+      node === "" ? asked : { ...options, node },
+      { rules, local },
+      output,
+    )) {
+      isDifferent ||= resultOf(answer.proof) === "different";
+      yield answer;
+    }
+  }
+  if (isDifferent && rules !== undefined && first.isBare) output.err(BARE);
+}
+
+/** Compares two dumps, for the families that either has. */
+async function* answersBetween(
+  one: FoundRules,
+  other: FoundRules,
+  families: readonly IpFamily[],
+  local: readonly IpAddress[],
+  output: Output,
+): AsyncGenerator<Answer> {
+  const common = families.filter((family) => one.families.has(family) || other.families.has(family));
+  const known = common.filter((family) => local.some((address) => familyOf(address) === family));
+  if (known.length === 0)
+    throw new UsageError(`the dumps are of ${common.join(" and ") || "no family"}: give an address of it with --local`);
+  for (const family of known) {
+    const own = local.filter((address) => familyOf(address) === family);
+    const sides = [one.side(family, own), { ...other.side(family, own), proxyPart: undefined }] as const;
+    yield { node: undefined, family, sides, proof: await proved(family, own, sides, output) };
+  }
+}
+
+/** @param services how many there are. @param of the line's beginning. */
+async function proved(
+  family: IpFamily,
+  own: readonly IpAddress[],
+  sides: Answer["sides"],
+  { progress }: Output,
+  services?: number,
+  of?: string,
+): Promise<Proof> {
+  const steps = proving(family, own, sides);
+  let step = steps.next();
+  for (; step.done !== true; step = steps.next()) {
+    const { classes, services: done } = step.value;
+    await progress?.(
+      services === undefined
+        ? { what: "classes of packets", done: classes }
+        : { what: "Services", done: Math.min(done, services), total: services, of },
+    );
+  }
+  return step.value;
+}
+
+async function* answersOn(
+  objects: ReadObjects,
+  options: Options,
+  { rules, local }: { readonly rules: FoundRules | undefined; readonly local: readonly IpAddress[] },
+  output: Output,
+): AsyncGenerator<Answer> {
+  const warn = warner(output, objects.lacksNodes);
+  const asked = options.as === undefined ? undefined : variantNamed(options.as);
+  const variants =
+    rules === undefined ? options.variants : [asked ?? rules.shown ?? variantNamed(options.mode ?? "iptables")];
+  const total = objects.services.length;
+  if (rules !== undefined) {
+    const missing = (["services", "endpointSlices"] as const).find((kind) => objects[kind].length === 0);
+    if (missing !== undefined)
+      throw new UsageError(
+        `there is no ${missing === "services" ? "Service" : "EndpointSlice"} among the objects, and every cluster has some: what the rules must do is not known`,
+        "Give what kubectl get services,endpointslices,nodes,servicecidrs -A -o yaml prints.",
+      );
+  }
+  let count = 0;
+  for (const variant of variants) {
+    const { config, families } = await choicesFor(variant, options, objects.configuration);
+    if (rules !== undefined && variant.deviations(config).includes("proxy-connects"))
+      throw new UsageError(
+        `rules of ${variant.name} mode lead to sockets of the proxy, but do not say where the proxy connects`,
+        "Prove its plan with --modes, or compare two dumps with --against.",
+      );
+    for (const family of families) {
+      const named = local.filter((address) => familyOf(address) === family);
+      const listed = rules?.addresses?.(family) ?? offlineNode(objects, config, family, () => {}).hostAddresses;
+      const node = offlineNode(objects, config, family, warn, [...new Set([...listed, ...named])]);
+      const own = node.hostAddresses;
+      const record = objects.nodes.find(({ name }) => name === node.name);
+      if (record === undefined || !record.addresses.some(({ address }) => isOf(address, family))) continue;
+      if (rules !== undefined && !rules.families.has(family)) {
+        warn(`no rules of ${family} were given: it is not proved`);
+        continue;
+      }
+      const of = `${variant.name} on ${node.name}, ${family}`;
+      await output.progress?.({ what: "Services", done: 0, total, of });
+      const all = rules?.side(family, own) ?? (await planSide(variant.name, node, config).catch(refuseUnplanned));
+      const side = options["whole-node"] ? { ...all, proxyPart: undefined } : all;
+      const specification = specificationSide(objects, node, config, variant.deviations(config), side.ownSockets);
+      const sides = [specification, side] as const;
+      count += 1;
+      const proof = await proved(family, own, sides, output, total, of);
+      const lacksRange =
+        objects.serviceCIDRs.length === 0 && variant.deviations(config).includes("unallocated-dropped");
+      if (rules !== undefined && lacksRange && proof.unprovable !== RANGE_NOT_GIVEN) warn(RANGE_NOT_GIVEN);
+      yield { node: node.name, family, sides, proof };
+    }
+  }
+  if (count === 0)
+    throw new UsageError(
+      objects.lacksNodes
+        ? "a proof needs the node's addresses, and the Nodes may not be read: give them with -f"
+        : "the node has no address of the requested family, or the dump has no rules of it",
+    );
+}
+
+async function choicesFor(
+  { mode, choose }: Variant,
+  options: Options,
+  found?: FoundConfiguration,
+): Promise<InspectChoices> {
+  return await readChoices({ ...options, mode }, choose, found);
+}
+
+function isOf(text: string, family: IpFamily): boolean {
+  const address = parseIpAddress(text);
+  return address !== undefined && familyOf(address) === family;
+}
+
+function addressOf(text: string): IpAddress {
+  const address = parseIpAddress(text);
+  if (address === undefined) throw new UsageError(`--local must be an IP address, got "${text}"`);
+  return address;
+}
+
+async function differencesText(variant: Variant, options: Options): Promise<string> {
+  const { config } = await choicesFor(variant, options);
+  const lines = variant.deviations(config).map((deviation) => `  ${deviation}: ${DEVIATIONS[deviation]}`);
+  return `${[`${variant.name}:`, ...(lines.length > 0 ? lines : ["  none"])].join("\n")}\n`;
+}
+
+function readOptions(values: ReadLine<typeof PROVE>["values"]) {
+  const { dump = [], against = [], kernel, filename = [], local = [] } = values;
+  if (kernel && dump.length > 0) throw new UsageError("--kernel and --dump exclude each other");
+  if (against.length > 0 && dump.length === 0)
+    throw new UsageError("--against needs --dump: the rules that it is compared with");
+  if (against.length > 0 && local.length === 0)
+    throw new UsageError("two dumps do not say which addresses belong to the node: give them with --local");
+  if ([...dump, ...against, ...filename].filter((path) => path === "-").length > 1)
+    throw new UsageError("standard input can be read only once: give files for the others");
+  const isOfRules = dump.length > 0 || kernel;
+  if (isOfRules && values["all-nodes"]) throw new UsageError("the rules are of one node: leave --all-nodes out");
+  if (isOfRules && values.modes !== undefined)
+    throw new UsageError("--modes is for plans; for rules of a node give --as MODE");
+  if (!isOfRules && values.as !== undefined)
+    throw new UsageError("--as is for rules of --dump or --kernel; for plans give --modes LIST");
+  return { ...values, local, variants: (values.modes ?? values.mode ?? NAMES.join(",")).split(",").map(variantNamed) };
+}

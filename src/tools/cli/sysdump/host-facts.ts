@@ -1,0 +1,112 @@
+/** Facts about this host: rules as its tools print them, kernel settings, versions. Only reads. */
+import { readdir, readFile } from "node:fs/promises";
+import { release, version } from "node:os";
+import { type Exec, ExecError } from "../../../kernel/process.ts";
+import { IP_FAMILIES } from "../../../net/ip.ts";
+import { PartError, type SysdumpPart } from "./archive.ts";
+
+const TOOL_LIMIT_MS = 60_000;
+
+/** One part per tool. `trace --dump` and `diff --dump` look for the rules under these names. */
+const TOOLS: readonly (readonly [part: string, file: string, ...args: string[]])[] = [
+  ["rules/iptables-save.txt", "iptables-save", "-c"],
+  ["rules/ip6tables-save.txt", "ip6tables-save", "-c"],
+  ["rules/nft.json", "nft", "-j", "list", "ruleset"],
+  ["rules/nft.txt", "nft", "list", "ruleset"],
+  ["rules/ipset.txt", "ipset", "save"],
+  ["rules/ipvsadm.txt", "ipvsadm", "-S", "-n"],
+  ["network/ipvs-statistics.txt", "ipvsadm", "-L", "-n", "--stats"],
+  ["network/addresses.json", "ip", "-j", "address", "show"],
+  ["network/routes-ipv4.json", "ip", "-j", "-4", "route", "show", "table", "all"],
+  ["network/routes-ipv6.json", "ip", "-j", "-6", "route", "show", "table", "all"],
+  ["network/routing-rules.json", "ip", "-j", "rule", "show"],
+  ["host/version-iptables.txt", "iptables", "--version"],
+  ["host/version-nft.txt", "nft", "--version"],
+];
+
+/** Settings that affect packets to Services; a name that ends in a slash stands for everything in that folder. */
+const SYSCTLS: readonly string[] = [
+  "net/ipv4/ip_forward",
+  "net/ipv6/conf/all/forwarding",
+  "net/ipv4/conf/all/route_localnet",
+  "net/ipv4/conf/all/rp_filter",
+  "net/ipv4/conf/default/rp_filter",
+  "net/ipv4/conf/all/arp_ignore",
+  "net/ipv4/conf/all/arp_announce",
+  "net/ipv4/ip_local_port_range",
+  "net/ipv4/ip_local_reserved_ports",
+  "net/bridge/",
+  "net/ipv4/vs/",
+  "net/netfilter/",
+  "fs/nr_open",
+];
+const NET_MODULE = /^(?:nf|nft|x|ip|ip6|ebt|br|sctp|dummy|bridge|overlay)/;
+
+/** @param exec runs tools in one network namespace. */
+export function hostFacts(exec: Exec): readonly SysdumpPart[] {
+  return [
+    ...TOOLS.map(([name, file, ...args]): SysdumpPart => ({ name, read: () => outputOf(exec, file, args) })),
+    { name: "rules/addresses.txt", read: addressLines },
+    { name: "host/sysctl.txt", read: sysctlLines },
+    { name: "host/kernel.txt", read: async () => `${release()}\n${version()}\n` },
+    { name: "host/os-release.txt", read: () => readFile("/etc/os-release", "utf8") },
+    { name: "host/modules.txt", read: moduleLines },
+    { name: "host/conntrack-statistics.txt", read: () => readFile("/proc/net/stat/nf_conntrack", "utf8") },
+  ];
+}
+
+async function outputOf(exec: Exec, file: string, args: readonly string[]): Promise<string> {
+  try {
+    const { status, stdout, stderr } = await exec(file, args, { timeoutMs: TOOL_LIMIT_MS });
+    if (status === 0) return stdout;
+    throw new PartError(`${file}: ${stderr.trim().split("\n")[0] || `ended with status ${status}`}`);
+  } catch (error) {
+    if (error instanceof ExecError) throw new PartError(error.message);
+    throw error;
+  }
+}
+
+/**
+ * Addresses as `ip -batch` takes them, which `trace` reads as a dump. Includes interfaces that are down, such as that of ipvs mode: their
+ * addresses still belong to the node, and Node.js leaves them out.
+ */
+async function addressLines(): Promise<string> {
+  if (process.platform !== "linux") throw new PartError("there is no rtnetlink on this system");
+  const { openLinks } = await import("../../../kernel/route/netlink-links.ts");
+  await using links = openLinks();
+  const addresses = await Promise.all(IP_FAMILIES.map((family) => links.addresses(family)));
+  return addresses
+    .flat()
+    .map(({ address, prefixLength, link }) => `addr add ${address}/${prefixLength} dev ${link}\n`)
+    .join("");
+}
+
+async function sysctlLines(): Promise<string> {
+  const names = await Promise.all(SYSCTLS.map(async (name) => (name.endsWith("/") ? await namesIn(name) : [name])));
+  const lines = await Promise.all(
+    names.flat().map(async (name) => `${name.replaceAll("/", ".")} = ${await settingOf(name)}\n`),
+  );
+  return lines.join("");
+}
+
+async function namesIn(folder: string): Promise<readonly string[]> {
+  try {
+    const entries = await readdir(`/proc/sys/${folder}`, { withFileTypes: true });
+    return entries.flatMap((entry) => (entry.isFile() ? [`${folder}${entry.name}`] : [])).sort();
+  } catch {
+    return [];
+  }
+}
+
+async function settingOf(name: string): Promise<string> {
+  try {
+    return (await readFile(`/proc/sys/${name}`, "utf8")).trim().replaceAll("\n", " | ");
+  } catch (error) {
+    return `not known: ${error instanceof Error && "code" in error ? String(error.code) : String(error)}`;
+  }
+}
+
+async function moduleLines(): Promise<string> {
+  const lines = (await readFile("/proc/modules", "utf8")).split("\n").filter((line) => NET_MODULE.test(line));
+  return lines.map((line) => `${line.split(" ", 3).join(" ")}\n`).join("");
+}

@@ -1,0 +1,280 @@
+/** The rules in this node's kernel, and its addresses and routes, as printed by the system's tools. */
+
+import { existsSync } from "node:fs";
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { KubeProxyConfig } from "../../contract/config/config.ts";
+import { nodeNameIn } from "../../contract/inspect/offline-node.ts";
+import { legacyTables } from "../../kernel/iptables/legacy-tables.ts";
+import { dormantTables } from "../../kernel/nftables/dormant-tables.ts";
+import { isObject, listOf, numberOf, textOf } from "../../kernel/nftables/json.ts";
+import { ExecError, execProcess } from "../../kernel/process.ts";
+import { localAddresses } from "../../kernel/route/addresses.ts";
+import { MODES } from "../../modes/registry.ts";
+import { cidrContains, familyOf, type IpAddress, type IpFamily, parseCidr, parseIpAddress } from "../../net/ip.ts";
+import { type Dump, recogniseDump } from "../../trace/dump/recognise.ts";
+import type { KnownRoute } from "../../trace/facts.ts";
+import type { ListedClients } from "../../trace/iptables/surroundings.ts";
+import { UsageError } from "./output.ts";
+import { dumpReaders, placeInDump, type TracedRules } from "./trace-rules.ts";
+
+const LIMIT_MS = 60_000;
+
+interface Tool {
+  readonly file: string;
+  readonly args: readonly string[];
+  /** A file without which this kernel has nothing that the tool could print. */
+  readonly of?: string;
+  /** What nothing else prints; undefined if rules that lack it say so themselves. */
+  readonly alone?: string;
+}
+
+const TOOLS: Readonly<Record<IpFamily, readonly Tool[]>> = {
+  IPv4: [{ file: "iptables-save", args: [] }],
+  IPv6: [{ file: "ip6tables-save", args: [] }],
+};
+const SHARED_TOOLS: readonly Tool[] = [
+  { file: "nft", args: ["-j", "list", "ruleset"], alone: "tables of nftables" },
+  { file: "ipset", args: ["save"], of: "/sys/module/ip_set" },
+  { file: "ipvsadm", args: ["-S", "-n"], of: "/proc/net/ip_vs", alone: "virtual servers" },
+];
+
+/** Reads the kernel. @param local addresses given in addition to the node's own. @throws UsageError */
+export async function kernelRules(family: IpFamily, local: readonly IpAddress[]): Promise<TracedRules> {
+  needRoot("reading the rules of this node's kernel");
+  const notes: string[] = [];
+  const dumps: Dump[] = [];
+  const readers = await dumpReaders();
+  for (const tool of [...TOOLS[family], ...SHARED_TOOLS, ...(await legacyTool(family))]) {
+    const isReadAlready = dumps.some((dump) => dump.kind === "iptables" && isLegacy(dump.text));
+    if (tool.file.endsWith("-legacy-save") && isReadAlready) continue;
+    const text = await outputOf(tool, notes);
+    if (text?.trim()) dumps.push(await withKernelFlags(recogniseDump(text, tool.file, readers)));
+    if (text === undefined && tool.alone !== undefined)
+      dumps.push({ kind: "unread", what: `${tool.alone} were not read: ${notes.pop()}` });
+    // No virtual servers, which is an answer.
+    if (text?.trim() === "" && tool.file === "ipvsadm")
+      dumps.push({ kind: "chains", tool: tool.file, chains: () => [] });
+  }
+  const lists = await recentLists();
+  if (lists !== undefined) dumps.push({ kind: "recent", lists });
+  const addresses = [...(await localAddresses(family)), ...local];
+  return {
+    name: "this node's kernel",
+    notes,
+    dumps: dumps.map((dump) => (dump.kind === "iptables" ? { ...dump, family } : dump)),
+    addresses,
+    knowsAddresses: true,
+    knowsClients: true,
+    routes: await routes(family, addresses),
+    placeOf: (position) =>
+      placeInDump(
+        position,
+        addresses.filter((own) => !isLocalOnly(own)),
+        family,
+      ),
+  };
+}
+
+/** Adds the socket step before this kernel's rules if maps are pinned. */
+export async function withLiveSockets(
+  rules: TracedRules,
+  family: IpFamily,
+  config: KubeProxyConfig,
+): Promise<TracedRules> {
+  let { notes } = rules;
+  for (const { name, loadTraceStages, loadInspection } of MODES) {
+    const sockets = loadTraceStages === undefined ? undefined : await (await loadInspection()).loadSockets?.();
+    const live = await sockets?.live(family, config);
+    if (sockets !== undefined && live?.ok === true) {
+      const ownName = nodeNameIn([], config);
+      const podAt = (address: IpAddress, podNode: string | undefined) =>
+        podNode === ownName || live.pods.has(address) ? { inInterface: undefined } : undefined;
+      return { ...rules, dumps: [...rules.dumps, sockets.chain(live)], podAt };
+    }
+    // A failure matters only in the configured mode.
+    if (live?.ok === false && config.mode === name) {
+      notes = [...notes, `what sockets connect to could not be read: ${live.reason}`];
+    }
+  }
+  return { ...rules, notes };
+}
+
+/** @param what needs root, in words. @throws UsageError unless the user is root. */
+export function needRoot(what: string): void {
+  if (process.getuid?.() === 0) return;
+  throw new UsageError(
+    `${what} needs root`,
+    "Without it, give manifests with -f, a cluster with --kubeconfig, or dumps of a node with --dump.",
+  );
+}
+
+/** The tool without `-t`, which only reads tables that exist: any other listing would create one. */
+async function legacyTool(family: IpFamily): Promise<readonly Tool[]> {
+  const tables = await legacyTables(family);
+  if (tables.length === 0) return [];
+  const file = family === "IPv4" ? "iptables-legacy-save" : "ip6tables-legacy-save";
+  return [{ file, args: [], alone: `tables of iptables-legacy (${tables.join(", ")})` }];
+}
+
+const isLegacy = (saved: string): boolean => !/^# Generated by \S+ v\S+ \(nf_tables\)/m.test(saved);
+
+/** The kernel's own word on which tables are dormant, in the place of nft's. */
+async function withKernelFlags(dump: Dump): Promise<Dump> {
+  if (dump.kind !== "nftables") return dump;
+  const dormant = await dormantTables();
+  const objects = dump.objects.flatMap((object): unknown[] => {
+    const { table, metainfo } = isObject(object) ? object : {};
+    if (metainfo !== undefined) return [];
+    if (!isObject(table)) return [object];
+    const { flags: _, ...rest } = table;
+    return [{ table: { ...rest, ...(dormant.has(`${table.family} ${table.name}`) && { flags: ["dormant"] }) } }];
+  });
+  return { ...dump, objects };
+}
+
+/** @returns undefined if the tool fails: the last note says why */
+async function outputOf({ file, args, of: source }: Tool, notes: string[]): Promise<string | undefined> {
+  if (source !== undefined && !existsSync(source)) return "";
+  try {
+    const { status, stdout, stderr } = await execProcess(file, args, { timeoutMs: LIMIT_MS });
+    if (status === 0) return stdout;
+    notes.push(`${file} failed: ${stderr.trim().split("\n")[0] ?? ""}`);
+  } catch (error) {
+    if (!(error instanceof ExecError)) throw error;
+    notes.push(`${file} is not installed: what it would print is not walked`);
+  }
+  return undefined;
+}
+
+async function ipJson(...args: readonly string[]): Promise<readonly unknown[]> {
+  const { status, stdout, stderr } = await execProcess("ip", ["-j", ...args], { timeoutMs: LIMIT_MS });
+  if (status !== 0) throw new UsageError(`ip ${args.join(" ")}: ${stderr.trim()}`);
+  return stdout.trim() === "" ? [] : listOf(JSON.parse(stdout));
+}
+
+/** So many devices are named; where a CNI puts programs at every device, the rest is like them. */
+const NAMED = 3;
+
+/** Programs and filters at devices, which packets meet before and behind all rules: they are there, and what they do is not read. */
+export async function programsAtDevices(): Promise<readonly Dump[]> {
+  const found: string[] = [];
+  for (const link of (await ipJson("link", "show")).filter(isObject)) {
+    const program = isObject(link.xdp) && isObject(link.xdp.prog) ? ` ${numberOf(link.xdp.prog.id)}` : "";
+    if (link.xdp !== undefined) found.push(`XDP program${program} at ${link.ifname}`);
+  }
+  const notes: string[] = [];
+  const asked = async (...args: readonly string[]) => {
+    const text = await outputOf({ file: "tc", args: ["-j", ...args] }, notes);
+    return text === undefined || text.trim() === "" ? [] : listOf(JSON.parse(text)).filter(isObject);
+  };
+  const places = (await asked("qdisc", "show")).filter(({ kind }) => kind === "clsact" || kind === "ingress");
+  for (const device of new Set(places.map(({ dev }) => String(dev)))) {
+    for (const direction of ["ingress", "egress"]) {
+      if (found.length >= NAMED) break;
+      const [filter] = await asked("filter", "show", "dev", device, direction);
+      if (filter !== undefined) found.push(`tc filter ${filter.kind} at ${device} ${direction}`);
+    }
+  }
+  const unread = found.slice(0, NAMED).map((what) => `${what}: its content is not read`);
+  if (notes[0] !== undefined) unread.push(`tc filters at devices were not read: ${notes[0]}`);
+  return unread.map((what) => ({ kind: "unread", what }));
+}
+
+/** Names of the node's interfaces by index. */
+export async function interfaceNames(): Promise<ReadonlyMap<number, string>> {
+  const links = (await ipJson("link", "show")).flatMap((link): (readonly [number, string])[] => {
+    const [index, name] = isObject(link) ? [numberOf(link.ifindex), textOf(link.ifname)] : [];
+    return index === undefined || name === undefined ? [] : [[index, name]];
+  });
+  return new Map(links);
+}
+
+async function routes(family: IpFamily, addresses: readonly IpAddress[]): Promise<KnownRoute[]> {
+  const version = family === "IPv4" ? "-4" : "-6";
+  const own = (await ipJson(version, "address", "show", "scope", "global")).flatMap(ownPrefixes);
+  const found = (await ipJson(version, "route", "show", "table", "main")).flatMap((route): KnownRoute[] => {
+    const [dst, device, router] = isObject(route) ? [textOf(route.dst), textOf(route.dev), textOf(route.gateway)] : [];
+    if (dst === undefined || device === undefined) return [];
+    const cidr = cidrOf(dst, family);
+    const next = parseIpAddress(router ?? cidr.replace(/\/.*/, ""));
+    // The kernel's choice for masquerading (inet_select_addr): the interface's address in the next hop's prefix, else its first, else any.
+    const here = own.filter((one) => one.device === device);
+    const beside = here.find(({ prefix }) => next !== undefined && cidrContains(prefix, next));
+    const address =
+      (beside ?? here[0])?.address ?? addresses.find((one) => familyOf(one) === family && !isLocalOnly(one));
+    return [{ cidr, device, ...(address === undefined ? {} : { address }) }];
+  });
+  return found.sort((a, b) => lengthOf(b.cidr) - lengthOf(a.cidr));
+}
+
+/** The addresses of an interface that may be the source of packets to other hosts, in the kernel's order. */
+function ownPrefixes(link: unknown) {
+  return listOf(isObject(link) ? link.addr_info : undefined).flatMap((info) => {
+    const { local, prefixlen, secondary } = isObject(info) ? info : {};
+    const address = parseIpAddress(textOf(local) ?? "");
+    const prefix = parseCidr(`${address}/${numberOf(prefixlen)}`);
+    if (secondary === true || address === undefined || prefix === undefined) return [];
+    return [{ device: isObject(link) ? textOf(link.ifname) : undefined, address, prefix }];
+  });
+}
+
+/** Whether no packet to another host has this address as its source. */
+function isLocalOnly(address: IpAddress): boolean {
+  return address.startsWith("127.") || address === "::1" || address.startsWith("fe80:");
+}
+
+function cidrOf(destination: string, family: IpFamily): string {
+  if (destination === "default") return family === "IPv4" ? "0.0.0.0/0" : "::/0";
+  return destination.includes("/") ? destination : `${destination}/${family === "IPv4" ? 32 : 128}`;
+}
+
+const lengthOf = (cidr: string): number => Number(cidr.slice(cidr.indexOf("/") + 1));
+
+const ENTRY = /^src=(\S+) .*?\blast_seen: (\d+)/gm;
+/** Ticks start 300 seconds before 2^32 (include/linux/jiffies.h, INITIAL_JIFFIES). */
+const FIRST_WRAP = 2 ** 32;
+const BEFORE_WRAP_SECONDS = 300;
+/** The tick rates that kernels are built with (kernel/Kconfig.hz). */
+const TICK_RATES = [100, 250, 300, 1000];
+
+/** The kernel's clock in ticks, and the ticks per second. */
+interface Ticks {
+  readonly now: number;
+  readonly rate: number;
+}
+
+/** The lists of iptables' `-m recent`, which hold the clients of session affinity. @param proc the mount point of procfs. @returns undefined if the kernel has none. */
+export async function recentLists(proc = "/proc"): Promise<ListedClients | undefined> {
+  const folder = join(proc, "net/xt_recent");
+  const names = await readdir(folder).catch(() => undefined);
+  if (names === undefined) return undefined;
+  const ticks = ticksOf(await procText(join(proc, "timer_list")));
+  const lists = new Map<string, ReadonlyMap<string, number | undefined>>();
+  for (const name of names) lists.set(name, clientsOf(await procText(join(folder, name)), ticks));
+  return lists;
+}
+
+/** Empty if the list is gone or belongs to another user. */
+async function procText(file: string): Promise<string> {
+  return await readFile(file, "utf8").catch(() => "");
+}
+
+function clientsOf(text: string, ticks: Ticks | undefined): ReadonlyMap<string, number | undefined> {
+  const clients = new Map<string, number | undefined>();
+  for (const [, address = "", seen = ""] of text.matchAll(ENTRY)) {
+    const age = ticks === undefined ? undefined : Math.max(0, (ticks.now - Number(seen)) / ticks.rate);
+    clients.set(parseIpAddress(address) ?? address, age);
+  }
+  return clients;
+}
+
+/** @param timers the content of /proc/timer_list. */
+function ticksOf(timers: string): Ticks | undefined {
+  const nanoseconds = Number(/^now at (\d+) nsecs/m.exec(timers)?.[1]);
+  const last = [...timers.matchAll(/last_jiffies\s*: (\d+)/g)].map(([, ticks]) => Number(ticks));
+  const now = Math.max(...last);
+  const measured = (now - FIRST_WRAP) / (nanoseconds / 1e9 - BEFORE_WRAP_SECONDS);
+  const rate = TICK_RATES.find((known) => Math.abs(measured / known - 1) < 0.05);
+  return rate === undefined ? undefined : { now, rate };
+}

@@ -1,0 +1,239 @@
+/** `kube-proxy trace --live`: what this node's kernel does with real packets of a flow, compared with the simulation. */
+import { setTimeout as sleep } from "node:timers/promises";
+import { backEndIn } from "../../kernel/iptables/command-errors.ts";
+import { legacyTables } from "../../kernel/iptables/legacy-tables.ts";
+import { NetlinkError } from "../../kernel/netlink/errors.ts";
+import { isObject } from "../../kernel/nftables/json.ts";
+import { NftError } from "../../kernel/nftables/nftables.ts";
+import { type ChainHook, openPacketTracer, type PacketTracer } from "../../kernel/nftables/tracing/packet-tracer.ts";
+import { TRACE_TABLE, type TraceFilter } from "../../kernel/nftables/tracing/trace-table.ts";
+import { NF_INET_HOOKS } from "../../kernel/nftables/wire/constants.ts";
+import { execProcess } from "../../kernel/process.ts";
+import { localAddresses } from "../../kernel/route/addresses.ts";
+import { programOfDumps } from "../../trace/dump/program.ts";
+import { nodeFacts } from "../../trace/facts.ts";
+import { judge } from "../../trace/live/judge.ts";
+import { type ObservedPacket, PacketAssembler } from "../../trace/live/observed.ts";
+import type { RulePlaces } from "../../trace/live/observed-way.ts";
+import { HOOKS } from "../../trace/netfilter/program.ts";
+import { type LiveReport, liveData, liveText } from "../../trace/report/live-text.ts";
+import { jsonText } from "../explain/safe-text.ts";
+import { EXIT_FAILURE, EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
+import { interfaceNames, kernelRules, needRoot } from "./trace-kernel.ts";
+import { type PacketFlags, type ParsedTarget, trafficOf } from "./trace-packet.ts";
+import type { TracedRules } from "./trace-rules.ts";
+
+export interface LiveOptions {
+  readonly target: ParsedTarget;
+  /** Without `from`: packets of any client. */
+  readonly packet: Omit<PacketFlags, "from"> & { readonly from: string | undefined };
+  readonly count: number;
+  readonly timeoutSeconds: number;
+  readonly form: string;
+}
+
+/** How often to look for packets that the kernel no longer reports on. */
+const LOOK_MS = 50;
+/** How often to read rules that keep changing. */
+const READ_ATTEMPTS = 5;
+
+/** Runs `trace --live`. @param signal ends it early. @returns the exit status. @throws UsageError */
+export async function liveTrace(options: LiveOptions, output: Output, signal: AbortSignal): Promise<number> {
+  needRoot("tracing packets in this node's kernel");
+  const { target, form, count } = options;
+  const filter = await filterOf(options);
+  const waiting = new PacketQueue();
+  const { tracer, note } = await opened(filter, waiting, signal);
+  await using _ = tracer;
+  const what = `${target.protocol} packets to ${target.address}${target.port === undefined ? "" : ` port ${target.port}`}`;
+  output.err(`Waiting up to ${options.timeoutSeconds} s for ${what}; Ctrl-C ends it.\n`);
+  const reader = new RulesReader(tracer, options);
+  await reader.refuseLegacy();
+  const reports: LiveReport[] = [];
+  for await (const packet of waiting.take(count, options.timeoutSeconds * 1_000, tracer.ended, signal)) {
+    const report = await reader.report(packet, note());
+    if (report === undefined) continue;
+    reports.push(report);
+    if (form === "text") {
+      output.out(`${reports.length === 1 ? "" : "\n"}${painted(liveText(report), output.terminal)}`);
+    }
+  }
+  if (form === "json") output.out(jsonText({ packets: reports.map(liveData) }));
+  if (reports.length === 0) {
+    output.err(
+      `No such packet arrived. Does it pass this node, and are address, port and --from as its first hook sees them?\n`,
+    );
+  }
+  const isAsSimulated = ({ comparison }: LiveReport): boolean =>
+    comparison === undefined || (comparison.hasSameSteps && comparison.hasSameEnd);
+  return reports.length > 0 && reports.every(isAsSimulated) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+/** Queues packets as they end. */
+class PacketQueue {
+  readonly assembler = new PacketAssembler((packet) => this.#packets.push(packet));
+  readonly #packets: ObservedPacket[] = [];
+
+  /** Yields up to `count` packets. @param ended rejects when no more can arrive. */
+  async *take(
+    count: number,
+    limitMs: number,
+    ended: Promise<void>,
+    signal: AbortSignal,
+  ): AsyncGenerator<ObservedPacket> {
+    const endMs = performance.now() + limitMs;
+    for (let taken = 0; taken < count; ) {
+      const packet = this.#packets.shift();
+      if (packet !== undefined) {
+        taken += 1;
+        yield packet;
+        continue;
+      }
+      // Waits for a packet that is on its way.
+      const isLate = performance.now() > endMs && this.assembler.openPackets === 0;
+      if (signal.aborted || isLate) return;
+      await Promise.race([sleep(LOOK_MS), ended]);
+      this.assembler.giveUp(performance.now());
+    }
+  }
+}
+
+async function filterOf({ target, packet }: LiveOptions): Promise<TraceFilter> {
+  const own = new Set<string>(await localAddresses(target.family));
+  const { hooks, ...traffic } = trafficOf(packet, target, (address) => own.has(address));
+  const opening = target.protocol === "tcp" ? { new: true, established: false }[packet.state.toLowerCase()] : undefined;
+  return {
+    ...traffic,
+    family: target.family === "IPv4" ? "ip" : "ip6",
+    hooks: new Set(hooks),
+    destination: target.address,
+    destinationPort: target.port,
+    opening,
+  };
+}
+
+async function opened(filter: TraceFilter, { assembler }: PacketQueue, signal: AbortSignal) {
+  let isLost = false;
+  try {
+    const tracer = await openPacketTracer(filter, {
+      onEvent: (event) => assembler.add(event, performance.now()),
+      onLost: () => {
+        isLost = true;
+      },
+      signal,
+    });
+    const lost = "the kernel sent more messages than could be read: steps may be missing";
+    return { tracer, note: () => (isLost ? [lost] : []) };
+  } catch (error) {
+    if (!(error instanceof NftError)) throw error;
+    const hint = error.code === "exists" ? "Another trace --live seems to run: one at a time." : undefined;
+    throw new UsageError(`packets cannot be traced: ${error.message}`, hint);
+  }
+}
+
+/** Reads the generation of rules that packets met, and reads again if it has changed. */
+class RulesReader {
+  readonly #tracer: PacketTracer;
+  readonly #options: LiveOptions;
+  #legacyNote: readonly string[] = [];
+  #known: { readonly generation: number; readonly rules: TracedRules } | undefined;
+
+  constructor(tracer: PacketTracer, options: LiveOptions) {
+    this.#tracer = tracer;
+    this.#options = options;
+  }
+
+  /** The legacy variant of iptables reports nothing to nf_tables. @throws UsageError if the rules are its own */
+  async refuseLegacy(): Promise<void> {
+    const tables = await legacyTables(this.#options.target.family);
+    if (tables.length === 0) return;
+    const { dumps } = await this.#rules();
+    const { stdout } = await execProcess("iptables", ["--version"], { timeoutMs: 10_000 });
+    if (backEndIn(stdout) === "nft" || !dumps.some((dump) => dump.kind === "iptables" && dump.text.includes("\n-A "))) {
+      this.#legacyNote = [
+        `iptables-legacy has tables here as well (${tables.join(", ")}), about which the kernel reports nothing`,
+      ];
+      return;
+    }
+    throw new UsageError(
+      "the rules of iptables-legacy cannot be traced: the kernel reports them only in its log",
+      "Without --live, trace walks them without sending anything.",
+    );
+  }
+
+  async report(packet: ObservedPacket, notes: readonly string[]): Promise<LiveReport | undefined> {
+    const { target } = this.#options;
+    const { family } = target;
+    const rules = await this.#rules();
+    const facts = nodeFacts({ addresses: rules.addresses, routes: rules.routes ?? [] });
+    // This packet may already have left its own traces in lists and sets.
+    const dumps = rules.dumps.filter(({ kind }) => kind !== "recent");
+    const { program } = programOfDumps(dumps, { family, facts, knowsClients: false, knowsDynamicSets: false });
+    const places = await rulePlaces(this.#tracer, packet);
+    const judged = judge(packet, { family, protocol: target.protocol }, { program, facts, places });
+    if (judged === undefined) return undefined;
+    return { ...judged, rules: rules.name, notes: [...rules.notes, ...this.#legacyNote, ...notes] };
+  }
+
+  async #rules(): Promise<TracedRules> {
+    for (let attempt = 1; ; attempt += 1) {
+      const generation = await this.#tracer.generation();
+      if (this.#known?.generation === generation) return this.#known.rules;
+      const rules = await kernelRules(this.#options.target.family, []);
+      const isUnchanged = (await this.#tracer.generation()) === generation;
+      if (isUnchanged) this.#known = { generation, rules: withoutOwnTable(rules) };
+      else if (attempt === READ_ATTEMPTS) {
+        const note = "the rules changed each time they were read: those shown may be slightly newer";
+        return { ...withoutOwnTable(rules), notes: [...rules.notes, note] };
+      }
+    }
+  }
+}
+
+function withoutOwnTable(rules: TracedRules): TracedRules {
+  const isOwn = (object: unknown): boolean =>
+    isObject(object) &&
+    Object.values(object).some((body) => isObject(body) && [body.table, body.name].includes(TRACE_TABLE));
+  const dumps = rules.dumps.map((dump) =>
+    dump.kind === "nftables" ? { ...dump, objects: dump.objects.filter((object) => !isOwn(object)) } : dump,
+  );
+  return { ...rules, dumps };
+}
+
+/** Reads the places of the rules that the packet met. Leaves out tables and chains that are gone. */
+async function rulePlaces(tracer: PacketTracer, { visits }: ObservedPacket): Promise<RulePlaces> {
+  const tables = new Map<string, ReadonlyMap<string, ChainHook>>();
+  const handles = new Map<string, readonly number[]>();
+  for (const { family, table, events } of visits) {
+    const tableKey = `${family} ${table}`;
+    if (!tables.has(tableKey)) tables.set(tableKey, await orNone(tracer.baseChains(family, table), new Map()));
+    for (const { chain, handle } of events) {
+      const key = `${tableKey} ${chain}`;
+      if (handle !== undefined && !handles.has(key)) {
+        handles.set(key, await orNone(tracer.handles(family, table, chain), []));
+      }
+    }
+  }
+  const names = await interfaceNames();
+  return {
+    hookOf(family, table, chain) {
+      const found = tables.get(`${family} ${table}`)?.get(chain);
+      const stage = HOOKS.find((name) => NF_INET_HOOKS[name] === found?.hook);
+      return found === undefined || stage === undefined ? undefined : { stage, priority: found.priority };
+    },
+    indexOf(family, table, chain, handle) {
+      const index = handles.get(`${family} ${table} ${chain}`)?.indexOf(handle) ?? -1;
+      return index < 0 ? undefined : index;
+    },
+    interfaceName: (index) => names.get(index),
+  };
+}
+
+async function orNone<T>(answer: Promise<T>, none: T): Promise<T> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof NetlinkError && error.code === "ENOENT") return none;
+    throw error;
+  }
+}

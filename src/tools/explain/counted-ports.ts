@@ -1,0 +1,61 @@
+/** Parses printed service ports into the form in which traffic is counted. */
+import { type CountedPort, unknownCount } from "../../contract/traffic.ts";
+import { servicePortName } from "../../model/service-port-name.ts";
+import { type IpAddress, parseIpAddress, toPort } from "../../net/ip.ts";
+import { PROTOCOLS } from "../../net/protocol.ts";
+
+/** A service port as text. */
+interface StatedPort {
+  /** `namespace/name:port` */
+  readonly servicePort: string;
+  readonly protocol: string;
+  readonly family: string;
+  /** `10.96.0.10:80`, `[fd00::1]:80`, `*:30080` for a node port. */
+  readonly frontends: readonly string[];
+  readonly endpoints: readonly string[];
+}
+
+/**
+ * @returns one entry for each frontend and endpoint, in their order; undefined for a service port that cannot be parsed, for example
+ * from another version of the program.
+ */
+export function countedPort({ servicePort, protocol, family, ...stated }: StatedPort): CountedPort | undefined {
+  const [, namespace = "", name = "", port = ""] = /^([^/:]+)\/([^/:]+)(?::([^/:]+))?$/.exec(servicePort) ?? [];
+  const known = PROTOCOLS.find((one) => one === protocol);
+  if (name === "" || known === undefined || (family !== "IPv4" && family !== "IPv6")) return undefined;
+  const frontends = stated.frontends.map(socketOf);
+  const endpoints = stated.endpoints.map(socketOf);
+  if ([...frontends, ...endpoints].includes(undefined)) return undefined;
+  return {
+    name: servicePortName(namespace, name, port, known),
+    family,
+    frontends: frontends.flatMap((one) => (one === undefined ? [] : [{ ...one, count: unknownCount() }])),
+    endpoints: endpoints.flatMap((one, index) => {
+      const text = stated.endpoints[index];
+      if (one?.address === undefined || text === undefined) return [];
+      return [{ ip: one.address, port: one.port, text, count: unknownCount() }];
+    }),
+  };
+}
+
+/** The same for a line of a daemon's service table. */
+export function countedLine({
+  frontends,
+  endpoints,
+  ...line
+}: Pick<StatedPort, "servicePort" | "protocol" | "family"> & {
+  readonly frontends: readonly { readonly at: string }[];
+  readonly endpoints: readonly { readonly address: string }[];
+}): CountedPort | undefined {
+  const places = frontends.map(({ at }) => at);
+  return countedPort({ ...line, frontends: places, endpoints: endpoints.map(({ address }) => address) });
+}
+
+function socketOf(text: string): { readonly address: IpAddress | undefined; readonly port: number } | undefined {
+  const [, bracketed, bare = "", number] = /^(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})$/.exec(text) ?? [];
+  const port = toPort(Number(number));
+  if (number === undefined || port === undefined) return undefined;
+  if (bare === "*") return { address: undefined, port };
+  const address = parseIpAddress(bracketed ?? bare);
+  return address && { address, port };
+}

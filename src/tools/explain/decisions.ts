@@ -1,0 +1,154 @@
+/** What decided the fate of a service port's clients on a node, one sentence for each cause. */
+
+import type { KubeProxyConfig } from "../../contract/config/config.ts";
+import type { OfflineNode } from "../../contract/inspect/offline-node.ts";
+import type { ModeWords } from "../../contract/mode-words.ts";
+import type { TopologyReason } from "../../model/endpoint-reasons.ts";
+import type { ServiceNotes, ServiceRecord } from "../../model/objects.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import type { ServicePortRouting } from "../../model/service-port-routing.ts";
+import { familyOf, type IpAddress, parseIpAddress } from "../../net/ip.ts";
+import type { ExplainedEndpoint, ExplainedFrontend, Policies } from "./explanation.ts";
+import { NO_ENDPOINTS, type Statement } from "./stated-endpoints.ts";
+import { topologyWords } from "./words.ts";
+
+interface Decided {
+  readonly words: ModeWords;
+  readonly node: OfflineNode;
+  readonly config: KubeProxyConfig;
+  readonly port: ServicePort;
+  readonly routing: ServicePortRouting;
+  readonly topology: TopologyReason;
+  readonly policies: Policies;
+  readonly endpoints: readonly ExplainedEndpoint[];
+  readonly frontends: readonly ExplainedFrontend[];
+  readonly passedOver: Statement["passedOver"];
+  /** Undefined in a daemon, which does not keep it. */
+  readonly service: ServiceRecord | undefined;
+  readonly notes?: ServiceNotes | undefined;
+  /** Whether clusterCIDR, on which sources depend, is not known. */
+  readonly isUndecided: boolean;
+  /** How an endpoint is chosen among several. */
+  readonly choice: string;
+}
+
+/** Why clients do not reach all endpoints, gravest cause first. */
+export function causeWords(decided: Decided): string[] {
+  return [
+    ...ownershipSentences(decided),
+    ...endpointSentences(decided),
+    ...policySentences(decided),
+    ...loadBalancerSentences(decided),
+  ];
+}
+
+/** What else matters. */
+export function decisionWords({
+  policies,
+  port,
+  choice,
+  routing,
+  words,
+  node,
+  config,
+  frontends,
+  isUndecided,
+}: Decided): string[] {
+  const sentences: string[] = [];
+  if (policies.healthCheckNodePort !== 0) {
+    const { localReady } = policies;
+    const answer = localReady > 0 ? "200" : "503";
+    sentences.push(
+      `The load balancer's health check at node port ${policies.healthCheckNodePort} gets ${answer}: ${counted(localReady, "ready endpoint")} here.`,
+    );
+  }
+  if (routing.categories.reachable.length > 1) sentences.push(`Among several endpoints one is chosen ${choice}.`);
+  const hasLocal = routing.local.length > 0 || routing.cluster.some(({ isLocal }) => isLocal);
+  return [
+    ...sentences,
+    ...(isUndecided ? [] : words.sources({ node, config, port, hasLocal })),
+    ...frontends.flatMap(({ atLoopback }) => atLoopback ?? []),
+  ];
+}
+
+/** Load-balancer addresses for which no node takes packets. */
+function loadBalancerSentences({ service, notes }: Decided): string[] {
+  const own = service?.loadBalancerIngress.filter(({ ipMode }) => ipMode === "Proxy").map(({ ip }) => ip) ?? [];
+  const names = notes?.hostNames ?? [];
+  const isAlone = (service?.loadBalancerIngress ?? []).length === 0;
+  const found = isAlone ? "a name and no address" : "a name, too";
+  return [
+    ...(service === undefined ? [] : otherFamilySentences(service)),
+    ...(own.length === 0 ? [] : [`Its load balancer ${own.join(", ")} has ipMode Proxy: no node takes packets to it.`]),
+    ...(names.length === 0
+      ? []
+      : [`Its load balancer has ${found} (${names.join(", ")}): no node takes packets to ${isAlone ? "it" : "that"}.`]),
+  ];
+}
+
+/** External and load-balancer addresses of a family that the Service does not have. */
+function otherFamilySentences({ clusterIPs, externalIPs, loadBalancerIngress }: ServiceRecord): string[] {
+  const parsed = (texts: readonly string[]) => texts.flatMap((text) => parseIpAddress(text) ?? []);
+  const own = new Set(parsed(clusterIPs).map(familyOf));
+  const isForeign = (address: IpAddress) => own.size > 0 && !own.has(familyOf(address));
+  return Object.entries({
+    "external IP": parsed(externalIPs).filter(isForeign),
+    "load-balancer address": parsed(loadBalancerIngress.map(({ ip }) => ip)).filter(isForeign),
+  }).flatMap(([kind, all]) =>
+    all.map((one) => `The ${kind} ${one} is not used: the Service is ${[...own].join()} only.`),
+  );
+}
+
+function withoutEndpoints({ notes, passedOver, service, words }: Decided): string[] {
+  const fate = `The service port has no endpoints: ${words.unserved}.`;
+  const isTold = passedOver.some(({ why }) => why !== NO_ENDPOINTS);
+  if (isTold || notes === undefined || service === undefined)
+    return [fate, ...passedOver.map(({ slice, why }) => `EndpointSlice ${slice}: ${why}.`)];
+  if (notes.selector === "") return [fate, "It has no selector, and there is no EndpointSlice for it with endpoints."];
+  return [fate, `No pod matches its selector ${notes.selector}, or none has an address yet.`];
+}
+
+function endpointSentences(decided: Decided): string[] {
+  const { endpoints, routing, topology, node, words } = decided;
+  const fate = words.unserved;
+  if (endpoints.length === 0) return withoutEndpoints(decided);
+  if (!routing.categories.hasAny) {
+    const whose = endpoints.length === 1 ? "Its only endpoint is" : `None of its ${endpoints.length} endpoints is`;
+    const state = endpoints.length === 1 ? "neither ready nor still serving" : "ready or still serving";
+    return [`${whose} ${state}: ${fate}.`];
+  }
+  const sentences = topologyWords(topology, node.zone);
+  if (!endpoints.some(({ state }) => state === "ready")) {
+    sentences.push("No endpoint is ready: those that terminate but still serve are used.");
+  }
+  return sentences;
+}
+
+function policySentences({ port, policies, routing, words }: Decided): string[] {
+  const sentences: string[] = [];
+  const usable = `${routing.local.length === 0 ? "none" : routing.local.length} usable`;
+  if (policies.internal === "Local") {
+    sentences.push(`internalTrafficPolicy is Local: at the cluster IP, only this node's endpoints answer (${usable}).`);
+  }
+  if (port.isExternallyAccessible && policies.external === "Local") {
+    sentences.push(
+      `externalTrafficPolicy is Local: ${words.localPolicy}only this node's endpoints answer (${usable}).`,
+    );
+  }
+  if (policies.sessionAffinity === "ClientIP") sentences.push(words.affinity(policies.affinitySeconds));
+  if (policies.sourceRanges.length > 0 && port.loadBalancerVIPs.length > 0) {
+    sentences.push(words.sourceRanges(policies.sourceRanges));
+  }
+  return sentences;
+}
+
+function ownershipSentences({ frontends }: Decided): string[] {
+  return frontends.flatMap(({ owner, address, port }) =>
+    owner === null ? [] : [`${address ?? "node port"} ${port} belongs to ${owner}, which answers there.`],
+  );
+}
+
+/** `no endpoint`, `1 endpoint`, `2 endpoints`. */
+export function counted(count: number, noun: string): string {
+  return `${count === 0 ? "no" : count} ${noun}${count > 1 ? "s" : ""}`;
+}

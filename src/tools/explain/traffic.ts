@@ -1,0 +1,89 @@
+/** This host's kernel counts for service ports: the mode's own counters, and connections from conntrack. */
+
+import type { KubeProxyConfig } from "../../contract/config/config.ts";
+import type { ModeInspection } from "../../contract/inspection.ts";
+import {
+  countFlows,
+  type FlowReader,
+  ledFlows,
+  silenceText,
+  silentEndpoints,
+} from "../../contract/tracked-connections.ts";
+import type { CountedPort, ModeCounters } from "../../contract/traffic.ts";
+import { openConntrack } from "../../kernel/conntrack/netlink-conntrack.ts";
+import { statisticsNotes } from "../../kernel/conntrack/statistics.ts";
+import { messageOf } from "../../logging/message-of.ts";
+import { joinHostPort } from "../../net/ip.ts";
+import { countedPort } from "./counted-ports.ts";
+import type { PortExplanation } from "./explanation.ts";
+
+/** Adds this host's kernel counts to explanations. */
+export async function withTraffic(
+  inspection: Pick<ModeInspection, "loadCounters">,
+  explanations: readonly PortExplanation[],
+  config: KubeProxyConfig,
+): Promise<PortExplanation[]> {
+  const ports = explanations.map(({ frontends, endpoints, ...own }) => {
+    const places = frontends.map(({ address, port }) => (address === null ? `*:${port}` : joinHostPort(address, port)));
+    return countedPort({ ...own, frontends: places, endpoints: endpoints.map(({ address }) => address) });
+  });
+  const trafficNotes = await readTraffic(
+    await inspection.loadCounters(config),
+    ports.filter((port) => port !== undefined),
+  );
+  return explanations.map((own, index) => ({
+    ...own,
+    // A frontend of another service port, which also has its connections, gets no counts.
+    frontends: own.frontends.map((one, at) =>
+      one.owner === null ? { ...one, ...ports[index]?.frontends[at]?.count } : one,
+    ),
+    endpoints: own.endpoints.map((one, at) => ({ ...one, ...ports[index]?.endpoints[at]?.count })),
+    trafficNotes,
+  }));
+}
+
+/** Reads the flows of this process's network namespace that the mode handles. */
+export const readOwnFlows =
+  (marking: Pick<ModeCounters, "isMarked">): FlowReader =>
+  async (families, begin) => {
+    await using table = openConntrack();
+    return await ledFlows(table, marking)(families, begin);
+  };
+
+/**
+ * Fills in the counts of these service ports. Those that cannot be read stay null.
+ *
+ * @returns sentences about what is not known and why, and what the numbers mean.
+ */
+export async function readTraffic(
+  counters: ModeCounters,
+  ports: readonly CountedPort[],
+  readFlows?: FlowReader,
+): Promise<readonly string[]> {
+  if (ports.length === 0) return [];
+  const notes: string[] = [];
+  try {
+    notes.push(...(await counters.fill(ports)));
+  } catch (error) {
+    notes.push(`The counts are not known: ${reasonOf(error)}.`);
+  }
+  try {
+    if (readFlows === undefined) notes.push(...(await tableNotes()));
+    const { answers, isComplete } = await countFlows(ports, counters, readFlows ?? readOwnFlows(counters));
+    notes.push(...silentEndpoints(ports, answers).map(silenceText));
+    if (!isComplete) notes.push("Connections changed while they were counted: some may be missing.");
+  } catch (error) {
+    notes.push(`Open connections are not known: conntrack: ${reasonOf(error)}.`);
+  }
+  return notes;
+}
+
+async function tableNotes(): Promise<readonly string[]> {
+  await using table = openConntrack();
+  return statisticsNotes(await table.statistics());
+}
+
+function reasonOf(error: unknown): string {
+  const text = messageOf(error);
+  return process.getuid?.() === 0 ? text : `${text} (it needs root)`;
+}

@@ -1,0 +1,37 @@
+/** The node: what `kube-proxy status` says, and the warnings and errors in its log. */
+
+import { statusLines } from "../../../agent/daemon/status-words.ts";
+import type { LoggedProblem } from "../../../logging/problem-memory.ts";
+import type { StateAnswer } from "../answers.ts";
+import { badge, html, itemsOf, timeText, useChanges, type ViewProps } from "./ui.ts";
+
+export function NodeView({ state }: ViewProps) {
+  useChanges(state);
+  const answer = state.known?.answer;
+  return html`<h1>Node</h1>${answer === undefined ? html`<p>Loading …</p>` : parts(answer)}`;
+}
+
+function parts({ status, zone, isNodeEligible, problems }: StateAnswer) {
+  const balancers = isNodeEligible
+    ? "load balancers may use this node"
+    : "load balancers should not use this node: it is being removed, or not known";
+  const isSynced = status.families.every(({ isFailing }) => !isFailing);
+  return html`
+    <ul class="decisions">${itemsOf([...statusLines(status), `zone: ${zone ?? "none"}`, balancers])}</ul>
+    <h2>Warnings and errors in the log</h2>
+    ${
+      problems.length === 0
+        ? html`<p>None since it was started.</p>`
+        : html`<p class="facts">As logged, also if solved by now: what is known to be over says so, and what is wrong now is above.</p>
+          <ol class="problems">${problems.map((problem) => problemItem(problem, isSynced && problem.message === "Sync failed"))}</ol>`
+    }`;
+}
+
+function problemItem({ severity, message, details, count, lastMs }: LoggedProblem, isOver: boolean) {
+  const times = count === 1 ? "" : `, ${count} times`;
+  return html`<li>
+    <p>${badge(severity === "error" ? "bad" : "warn", severity)}${isOver && [" ", badge("good", "over")]} ${timeText(lastMs)}${times}</p>
+    <p>${message}</p>
+    ${details !== "" && html`<small>${details}</small>`}
+  </li>`;
+}

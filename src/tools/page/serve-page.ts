@@ -1,0 +1,266 @@
+/**
+ * `--inspect-bind-address`: a read-only page that shows what a running daemon does, and why. It answers one question at a time, and
+ * long ones yield to the daemon's own work.
+ */
+import { createHash } from "node:crypto";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
+import {
+  type LiveDaemon,
+  type LiveFamily,
+  type PageContext,
+  type StatusReport,
+  statusReport,
+} from "../../agent/daemon/inspect-report.ts";
+import { causeWords, writtenWords } from "../../agent/daemon/sync-words.ts";
+import { answeringAt, startHttpEndpoint } from "../../agent/server/http/http-endpoint.ts";
+import { JSON_TYPE, reply, replyNotFound } from "../../agent/server/http/http-reply.ts";
+import { type HttpHandler, pathOf, queryOf } from "../../agent/server/http/routes.ts";
+import { Mutex } from "../../async/mutex.ts";
+import type { OfflineNode } from "../../contract/inspect/offline-node.ts";
+import type { FlowReader } from "../../contract/tracked-connections.ts";
+import { nodePortIPs } from "../../model/node-port-addresses.ts";
+import { joinHostPort } from "../../net/ip.ts";
+import { hostAddresses } from "../explain/host-addresses.ts";
+import { type ErrorAnswer, SILENT_HEADER, type StateAnswer } from "./answers.ts";
+import { type Asset, readAssets } from "./assets.ts";
+import { guarded } from "./guard.ts";
+import type { AddTraffic } from "./service-answer.ts";
+import { MAX_ROWS, MAX_WORDS, serviceTable, wordsOf } from "./service-table.ts";
+import { TrackingHistory } from "./tracking-history.ts";
+
+/** @param address `IP:port`. Resolves once the signal has aborted and everything is closed. */
+export async function servePage(
+  address: string,
+  daemon: LiveDaemon,
+  { limits, log, clock, signal }: PageContext,
+): Promise<void> {
+  const endpoint = startHttpEndpoint({
+    address,
+    handler: pageHandler(daemon, await readAssets(), { tracking: new TrackingHistory(daemon.conntrack, signal) }),
+    limits,
+    log,
+    clock,
+    signal,
+    isBindHardFail: false,
+    onListenFailure: (error) =>
+      log.error("Cannot serve the page; it will be tried again", error, { address, cannot: answeringAt(address) }),
+    onHardFail() {},
+  });
+  const bound = await endpoint.listening;
+  if (bound !== undefined) log.info("Serving the page", { url: urlOf(bound) });
+  await endpoint.closed;
+}
+
+function urlOf({ address, port }: { readonly address: string; readonly port: number }): string {
+  const host = address === "::" || address === "0.0.0.0" ? "localhost" : address;
+  return `http://${joinHostPort(host, port)}/`;
+}
+
+interface Answer {
+  readonly status: number;
+  readonly body: unknown;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** What the page needs from the host. */
+interface PageSources {
+  /** A family as a node, with the host's addresses. */
+  readonly viewOf?: (family: LiveFamily) => Promise<OfflineNode>;
+  /** Reads the kernel's counters and connections. @default this host's */
+  readonly addTraffic?: AddTraffic;
+  /** Reads connection tracking. @default this host's */
+  readonly readFlows?: FlowReader;
+  /** When the process started. @default the start of this one */
+  readonly startedMs?: number;
+  /** @default how full connection tracking is is not known */
+  readonly tracking?: TrackingHistory;
+}
+
+/** How often the kernel is asked for counters at most, for all clients together: it may list 100,000 connections. */
+const COUNT_EVERY_MS = 1_000;
+/** Limit for waiting questions plus the current one. A page asks one or two at a time; one client may have 16 connections. */
+const MAX_QUESTIONS = 12;
+
+/** Serves files and answers questions. */
+export function pageHandler(
+  daemon: LiveDaemon,
+  assets: ReadonlyMap<string, Asset>,
+  {
+    viewOf = (family) => nodeView(daemon, family),
+    addTraffic,
+    readFlows,
+    startedMs = Math.round(performance.timeOrigin),
+    tracking,
+  }: PageSources = {},
+): HttpHandler {
+  const turns = new Mutex();
+  let countedMs = Number.NEGATIVE_INFINITY;
+  const untilCounted = async (signal: AbortSignal): Promise<void> => {
+    await sleep(Math.max(0, countedMs + COUNT_EVERY_MS - performance.now()), undefined, { signal });
+    countedMs = performance.now();
+  };
+  const questions: Readonly<Record<string, (query: URLSearchParams, signal: AbortSignal) => Promise<Answer>>> = {
+    "/api/front": async (_query, signal) => {
+      const { frontAnswer } = await import("./front-answer.ts");
+      return { status: 200, body: { ...(await frontAnswer(daemon, viewOf, signal)), tracked: tracking?.points ?? [] } };
+    },
+    "/api/services": async (query, signal) => {
+      const words = wordsOf(query.get("search") ?? "");
+      if (words.length > MAX_WORDS) return failure(400, `Search for ${MAX_WORDS} words at most, not ${words.length}.`);
+      const question = {
+        words,
+        namespace: query.get("namespace") ?? "",
+        offset: numberIn(query, "offset", 0),
+        limit: Math.min(MAX_ROWS, numberIn(query, "limit", 100)),
+      };
+      return { status: 200, body: await serviceTable(daemon, question, signal) };
+    },
+    "/api/service": async (query, signal) => {
+      const { serviceAnswer } = await import("./service-answer.ts");
+      const key = query.get("key") ?? "";
+      const unknown = failure(404, `This node serves no service port ${key}.`);
+      if (!daemon.families.some(({ state }) => state.services.has(key))) return unknown;
+      const traffic = query.has("traffic")
+        ? (addTraffic ?? (await import("../explain/traffic.ts")).withTraffic)
+        : undefined;
+      if (traffic !== undefined) await untilCounted(signal);
+      const body = await serviceAnswer(daemon, key, viewOf, traffic);
+      return body === undefined ? unknown : { status: 200, body };
+    },
+    "/api/connections": async (query, signal) => {
+      const words = wordsOf(query.get("search") ?? "").slice(0, MAX_WORDS);
+      const { connectionsAnswer } = await import("./connections-answer.ts");
+      await untilCounted(signal);
+      return { status: 200, body: await connectionsAnswer(daemon, words, signal, readFlows) };
+    },
+    "/api/trace": async (query, signal) => {
+      const { QuestionError, traceAnswer } = await import("./trace-answer.ts");
+      const text = (name: string) => query.get(name) ?? "";
+      const question = { from: text("from"), to: text("to"), port: text("port"), protocol: text("protocol") || "tcp" };
+      try {
+        const asked = { ...question, isVerbose: query.has("verbose") };
+        return { status: 200, body: await traceAnswer(daemon, asked, viewOf, signal) };
+      } catch (error) {
+        if (error instanceof QuestionError) return failure(400, error.message);
+        throw error;
+      }
+    },
+  };
+  const asking = new Set<ServerResponse>();
+  /** Answers in turn, unless the client hangs up first. */
+  async function answerInTurn(response: ServerResponse, question: (signal: AbortSignal) => Promise<Answer>) {
+    const gone = new AbortController();
+    asking.add(response);
+    response.once("close", () => {
+      asking.delete(response);
+      gone.abort();
+    });
+    try {
+      return await turns.run(() => question(gone.signal), gone.signal);
+    } catch (error) {
+      if (gone.signal.aborted) return undefined;
+      throw error;
+    }
+  }
+  return guarded(async (request, response) => {
+    const path = pathOf(request);
+    const asset = assets.get(path);
+    const question = questions[path];
+    if (asset !== undefined) reply(response, 200, asset.type, asset.bytes);
+    else if (path === "/api/state") replyState(daemon, startedMs, await tracking?.now(), request, response);
+    else if (question === undefined) replyNotFound(response);
+    else {
+      const answer =
+        asking.size < MAX_QUESTIONS
+          ? await answerInTurn(response, (signal) => question(queryOf(request), signal))
+          : { ...failure(503, "Too many requests are waiting for an answer."), headers: { "Retry-After": "1" } };
+      if (answer === undefined) return;
+      reply(response, answer.status, JSON_TYPE, JSON.stringify(answer.body), answer.headers);
+    }
+  });
+}
+
+type Tracked = StatusReport["connectionTracking"];
+
+function replyState(
+  daemon: LiveDaemon,
+  startedMs: number,
+  tracked: Tracked,
+  request: IncomingMessage,
+  response: ServerResponse,
+): void {
+  const query = queryOf(request);
+  // The last sync that the client knows, if it is from this process.
+  const after = numberIn(query, "of", startedMs) === startedMs ? numberIn(query, "after", 0) : 0;
+  const tag = stateTag(daemon, after, startedMs, tracked);
+  const { silentMs } = daemon.verdict();
+  if (silentMs !== undefined) response.setHeader(SILENT_HEADER, silentMs);
+  if (request.headers["if-none-match"] === tag) response.writeHead(304, { ETag: tag }).end();
+  else reply(response, 200, JSON_TYPE, JSON.stringify(stateAnswer(daemon, after, startedMs, tracked)), { ETag: tag });
+}
+
+function failure(status: number, error: string): Answer {
+  return { status, body: { error } satisfies ErrorAnswer };
+}
+
+/** Anything but a number counts as missing. */
+function numberIn(query: URLSearchParams, name: string, fallback: number): number {
+  const text = query.get(name) ?? "";
+  return /^\d{1,15}$/.test(text) ? Number(text) : fallback;
+}
+
+/** The most syncs in one answer. */
+const MAX_SYNCS = 512;
+
+/** @param startedMs of this process. */
+function stateAnswer(daemon: LiveDaemon, after: number, startedMs: number, tracked: Tracked): StateAnswer {
+  const { journal } = daemon;
+  // Of a long history, the newest part is the useful one.
+  const { records, missed } = journal.after(Math.max(after, journal.last - MAX_SYNCS));
+  return {
+    status: { ...statusReport(daemon), ...(tracked !== undefined && { connectionTracking: tracked }) },
+    zone: daemon.zone() ?? null,
+    isNodeEligible: daemon.verdict().isNodeEligible,
+    problems: daemon.problems(),
+    syncs: records.map((record) => ({
+      ...record,
+      words: { causes: record.causes.map(causeWords), written: writtenWords(record) },
+    })),
+    missedSyncs: missed,
+    lastSync: journal.last,
+    startedMs,
+    nowMs: Date.now(),
+    lately: journal.lately(),
+  };
+}
+
+/** Changes whenever {@link stateAnswer} changes, except for ages. */
+function stateTag(daemon: LiveDaemon, after: number, startedMs: number, tracked: Tracked): string {
+  const { isHealthy, isNodeEligible, failures } = daemon.verdict();
+  const problems = daemon.problems();
+  const busy = daemon.families.map(({ status: { isFailing, isInitialised } }) => [isFailing, isInitialised]);
+  const state = [startedMs, after, daemon.journal.last, daemon.zone(), isHealthy, isNodeEligible, failures, busy];
+  const fill = tracked === undefined ? null : Math.round((100 * tracked.entries) / tracked.max);
+  const { repairs, refusals } = daemon.journal.lately();
+  const text = JSON.stringify([state, daemon.limits(), problems.length, problems[0]?.lastMs, fill, repairs, refusals]);
+  return `"${createHash("sha256").update(text).digest("base64url")}"`;
+}
+
+/** If the host's addresses cannot be read, there are none. */
+async function nodeView(daemon: LiveDaemon, family: LiveFamily): Promise<OfflineNode> {
+  const own = await hostAddresses(family.family).catch(() => []);
+  const { nodePortAddresses, detector, nodeIP, state } = family;
+  return {
+    family: family.family,
+    name: daemon.node,
+    zone: daemon.zone(),
+    nodeIP,
+    detector,
+    nodePortAddresses,
+    nodePortIPs: nodePortIPs(nodePortAddresses, own),
+    hostAddresses: own,
+    serviceCIDRs: family.serviceCIDRs(),
+    state,
+  };
+}

@@ -1,0 +1,34 @@
+/** How the specification compares the fields of packets, and reports each comparison. */
+import type { IpFamily } from "../../net/ip.ts";
+import { prefixPatterns } from "../../trace/facts.ts";
+import type { Packet } from "../../trace/packet.ts";
+import { fieldsQuestion, type PacketField, type Question } from "../../trace/question.ts";
+import { fits, type Pattern } from "../../trace/value.ts";
+import type { Fate } from "./fate.ts";
+
+export type Ask = (question: Question, packet: Packet) => void;
+
+export const loopbackOf = (family: IpFamily): Pattern[] =>
+  ["127.0.0.0/8", "::1/128"].flatMap((prefix) => prefixPatterns(prefix, family));
+
+export function only(way: string): Fate {
+  return new Map([[way, 1]]);
+}
+
+export function exactly(values: readonly (string | number)[]): Pattern[] {
+  return values.map((value) => ({ kind: "exact", value }));
+}
+
+export function within(field: PacketField, ranges: readonly Pattern[]): Question {
+  return fieldsQuestion(
+    [field],
+    ranges.map((range) => ({ patterns: [range], outcome: "" })),
+  );
+}
+
+/** Reports the question, and says whether the packet matches one of its keys. */
+export function holds(question: Question, packet: Packet, ask: Ask): boolean {
+  ask(question, packet);
+  const values = question.values(packet) ?? [];
+  return question.keys.some(({ patterns }) => patterns.every((pattern, index) => fits(pattern, values[index] ?? "")));
+}

@@ -1,0 +1,221 @@
+/**
+ * Divides all packets into classes: packets of one class take the same path through every subject. A class starts as all packets from
+ * one kind of place. One of its packets goes through the subjects. Whenever they compare a field in which packets of the class differ,
+ * the class shrinks to the packets that agree with this one, and the others become classes for later. So every comparison that decides
+ * anything is examined, and none that no packet reaches.
+ */
+import type { IpFamily } from "../../net/ip.ts";
+import { newPacket, type Origin, type Packet } from "../../trace/packet.ts";
+import { type ComparedField, type Key, PACKET_FIELDS, type PacketField, type Question } from "../../trace/question.ts";
+import { fits, type Parts, type Pattern, type Scalar } from "../../trace/value.ts";
+import type { Domain } from "./domain.ts";
+
+/** A rule depends on something by which packets cannot be divided into classes. */
+export class UnprovableError extends Error {
+  override readonly name = "UnprovableError";
+}
+
+/** All packets whose fields combine any of these values. */
+export type PacketClass = Readonly<Record<PacketField, Domain>>;
+
+/** All packets from one kind of place. */
+export interface RootClass {
+  readonly packets: PacketClass;
+  readonly origin: Origin;
+}
+
+/** Decides the fate of packets, and calls `asked` for every comparison it makes. */
+export interface Subject<Fate> {
+  fateOf(packet: Packet, asked: (question: Question, packet: Packet) => void): Fate;
+}
+
+export interface ProvedClass<Fate> {
+  readonly packets: PacketClass;
+  /** One of them. */
+  readonly example: Packet;
+  /** The fate of every packet of the class, one for each subject. */
+  readonly fates: readonly Fate[];
+  /** Why the packets of the class have no fate that is known. */
+  readonly unproved: string | undefined;
+}
+
+interface OpenClass extends RootClass {
+  /** Questions that all its packets answer alike. */
+  readonly settled: ReadonlySet<Question>;
+}
+
+/** Keys of shorter questions are scanned without an index. */
+const INDEXED_LENGTH = 16;
+
+/** @param roots disjoint classes that together contain all packets. */
+export function* classesOf<Fate>(
+  family: IpFamily,
+  roots: readonly RootClass[],
+  subjects: readonly Subject<Fate>[],
+): Generator<ProvedClass<Fate>> {
+  const open: OpenClass[] = roots.map((root) => ({ ...root, settled: new Set() }));
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    const example = exampleOf(family, next);
+    // A machine's packets to itself do not pass through this node.
+    if (example.inInterface !== "" && example.source === example.destination) continue;
+    const narrowing = new Narrowing(next, example);
+    const fates: Fate[] = [];
+    let unproved: string | undefined;
+    try {
+      for (const subject of subjects)
+        fates.push(subject.fateOf(narrowing.example, (question, packet) => narrowing.ask(question, packet)));
+    } catch (error) {
+      if (!(error instanceof UnprovableError)) throw error;
+      unproved = error.message;
+    }
+    open.push(...narrowing.others);
+    yield { packets: narrowing.packets, example: narrowing.example, fates, unproved };
+  }
+}
+
+function exampleOf(family: IpFamily, { packets, origin }: RootClass): Packet {
+  const { source, sourcePort, destination, destinationPort, protocol, inInterface, bridgePort } = packets;
+  const sender = addressIn(source, destination.isSingle ? addressIn(destination) : undefined);
+  return newPacket({
+    family,
+    source: sender,
+    sourcePort: Number(sourcePort.sample()),
+    destination: addressIn(destination, sender),
+    destinationPort: Number(destinationPort.sample()),
+    protocol: String(protocol.sample()),
+    inInterface: String(inInterface.sample()),
+    bridgePort: String(bridgePort.sample()),
+    origin,
+  });
+}
+
+function addressIn(domain: Domain, other?: Packet["source"]): Packet["source"] {
+  return domain.sample(other) as Packet["source"]; // address domains contain nothing else
+}
+
+/** A class that each question reduces to the packets that agree with its example. */
+class Narrowing {
+  readonly example: Packet;
+  packets: PacketClass;
+  readonly others: OpenClass[] = [];
+  readonly #settled: Set<Question>;
+
+  constructor({ packets, settled }: OpenClass, example: Packet) {
+    this.packets = packets;
+    this.#settled = new Set(settled);
+    this.example = example;
+  }
+
+  /** @param packet the example, with the subject's changes so far. */
+  ask(question: Question, packet: Packet): void {
+    const isSettled = this.#settled.has(question);
+    if (isSettled && (packet === this.example || question.fields.length === 1)) return;
+    const parts = question.values(packet);
+    if (parts === undefined) return;
+    const freeFields = question.fields.map((field) => this.#freeField(field, packet));
+    if (freeFields.every((field) => field === undefined)) return;
+    if (parts.length !== question.fields.length)
+      throw new UnprovableError(`a comparison of ${parts.join(" . ")} with other parts is not understood`);
+    const areAllFree = freeFields.every((field, index) => field !== undefined || index === question.drawnPart);
+    if (isSettled && areAllFree) return;
+    let live: readonly Key[] = question.keys;
+    const open: number[] = [];
+    // Fields in which the class does not vary leave few keys for dividing it by the others.
+    for (const [index, field] of freeFields.entries()) {
+      if (index === question.drawnPart) continue;
+      if (field !== undefined && !this.packets[field].isSingle) open.push(index);
+      else live = keysAt(question, live, index, parts);
+    }
+    for (const [place, index] of open.entries()) {
+      if (live.length === 0) break;
+      const field = freeFields[index];
+      const others = [...open.slice(place + 1), ...(question.drawnPart === undefined ? [] : [question.drawnPart])];
+      if (field !== undefined) this.#divide(field, index, live, others);
+      live = keysAt(question, live, index, parts);
+    }
+    // After a change of the packet, the same question may concern other fields.
+    if (areAllFree) this.#settled.add(question);
+  }
+
+  /** The field that the sender chose; undefined if the compared value is no longer the one it sent. */
+  #freeField(field: ComparedField | undefined, packet: Packet): PacketField | undefined {
+    if (field === undefined) return undefined;
+    const name = PACKET_FIELDS.find((one) => field === one || field === `original ${one}`);
+    if (name === undefined) return undefined;
+    // A socket that is redirected before it connects has another original destination.
+    const asked: Partial<Packet> = field === name ? packet : { ...packet, ...packet.original };
+    const now = asked[name];
+    if (now !== this.example[name]) return undefined;
+    return name;
+  }
+
+  /** @param others indices of the parts that are still to be divided. */
+  #divide(field: PacketField, index: number, live: readonly Key[], others: readonly number[]): void {
+    const domain = this.packets[field];
+    const patterns = live.map((key) => key.patterns[index]).filter((pattern) => pattern !== undefined);
+    const tails = live.map((key) => tailOf(key, others));
+    const parts = domain.divided(patterns, (fitting) => fitting.map((at) => tails[at]).join("\n"));
+    if (parts.length === 1) return;
+    const value = this.example[field];
+    const settled: ReadonlySet<Question> = new Set(this.#settled);
+    for (const part of parts) {
+      const packets: PacketClass = { ...this.packets, [field]: part };
+      if (value !== undefined && part.has(value)) this.packets = packets;
+      else this.others.push({ packets, origin: this.example.origin, settled });
+    }
+  }
+}
+
+/** Keys by one of their parts: exact values in a map, and all others. */
+interface KeyIndex {
+  readonly exact: ReadonlyMap<Scalar, readonly Key[]>;
+  readonly others: readonly Key[];
+}
+
+const indices = new WeakMap<Question, (KeyIndex | undefined)[]>();
+
+/** The keys whose part at this index fits the packet's value. */
+function keysAt(question: Question, live: readonly Key[], index: number, parts: Parts): readonly Key[] {
+  const value = parts[index] ?? "";
+  if (live !== question.keys || live.length < INDEXED_LENGTH) {
+    return live.filter(({ patterns }) => fits(patterns[index] ?? ANYTHING, value));
+  }
+  const known = indices.get(question) ?? [];
+  indices.set(question, known);
+  const found = known[index] ?? indexOf(live, index);
+  known[index] = found;
+  const others = found.others.filter(({ patterns }) => fits(patterns[index] ?? ANYTHING, value));
+  const exact = found.exact.get(value) ?? [];
+  return others.length === 0 ? exact : [...exact, ...others];
+}
+
+function indexOf(keys: readonly Key[], index: number): KeyIndex {
+  const exact = new Map<Scalar, Key[]>();
+  const others: Key[] = [];
+  for (const key of keys) {
+    const pattern = key.patterns[index];
+    if (pattern?.kind !== "exact") others.push(key);
+    else if (exact.has(pattern.value)) exact.get(pattern.value)?.push(key);
+    else exact.set(pattern.value, [key]);
+  }
+  return { exact, others };
+}
+
+const ANYTHING: Pattern = { kind: "beginning", text: "" };
+
+/** The rest of a key: its other parts and its outcome. */
+function tailOf({ patterns, outcome }: Key, others: readonly number[]): string {
+  const rest = others.map((at) => patternText(patterns[at] ?? ANYTHING));
+  return `${rest.join(" . ")} : ${outcome}`;
+}
+
+function patternText(pattern: Pattern): string {
+  switch (pattern.kind) {
+    case "exact":
+      return String(pattern.value);
+    case "range":
+      return `${pattern.first}-${pattern.last}`;
+    case "beginning":
+      return `${pattern.text}*`;
+  }
+}

@@ -1,0 +1,232 @@
+/** The sides that can be compared: a plan, dumps, and the specification. */
+import type { ClusterRecords } from "../../agent/cluster/manifests/read-manifests.ts";
+import type { KubeProxyConfig } from "../../contract/config/config.ts";
+import type { Deviation } from "../../contract/deviations.ts";
+import type { OfflineNode } from "../../contract/inspect/offline-node.ts";
+import { isJsonObject } from "../../model/projection/fields.ts";
+import { familyOf, type IpAddress, type IpFamily } from "../../net/ip.ts";
+import { deviceAddresses } from "../../trace/dump/device-addresses.ts";
+import { gapsIn } from "../../trace/dump/gaps.ts";
+import { programOfDumps } from "../../trace/dump/program.ts";
+import type { Dump } from "../../trace/dump/recognise.ts";
+import { unwalkedIn } from "../../trace/dump/unwalked.ts";
+import { walkDumps } from "../../trace/dump/walk-dumps.ts";
+import { type KnownRoute, type NodeFacts, nodeFacts } from "../../trace/facts.ts";
+import { type Outcome, outcomesOf, type TraceNode } from "../../trace/netfilter/tree.ts";
+import { walk } from "../../trace/netfilter/walk.ts";
+import { endText, type Packet } from "../../trace/packet.ts";
+import type { Question } from "../../trace/question.ts";
+import { traceText } from "../../trace/report/text.ts";
+import { plannedRules } from "../explain/planned-rules.ts";
+import { type Subject, UnprovableError } from "./classes.ts";
+import { DROPPED, type Fate, isSameFate, REFUSED, thenAgain, wayTo } from "./fate.ts";
+import { type IsOfOthers, nodeComponents } from "./node-components.ts";
+import type { Side } from "./proof.ts";
+import { specification } from "./specification.ts";
+
+/** @param all dumps of the node; those of the other family are left out, as are its addresses. @param own all addresses of the node. */
+export function rulesSide(
+  name: string,
+  all: readonly Dump[],
+  family: IpFamily,
+  own: readonly IpAddress[],
+  routes: readonly KnownRoute[] = [],
+): Side {
+  const dumps = all.filter((dump) => dump.kind !== "iptables" || (dump.family ?? family) === family);
+  const addresses = deviceAddresses(dumps);
+  const sockets = dumps.flatMap((dump) => (dump.kind === "chains" ? (dump.ownSockets ?? []) : []));
+  const hasSockets = dumps.some((dump) => dump.kind === "chains" && dump.ownSockets !== undefined);
+  const ofFamily = own.filter((address) => familyOf(address) === family);
+  const facts = nodeFacts({ addresses: [...ofFamily, ...addresses], routes });
+  const isOfOthers = nodeComponents(dumps);
+  return {
+    name,
+    addresses,
+    ...(hasSockets && { ownSockets: sockets }),
+    doubts: [...gapsIn(dumps).map((gap) => `not all rules are known: ${gap}`), ...unwalkedIn(dumps, family)],
+    hasSocketStage: dumps.some(
+      (dump) => dump.kind === "chains" && dump.chains(facts, undefined).some(({ stage }) => stage === "socket"),
+    ),
+    fates: ruleFates(dumps, family, facts),
+    proxyPart: isOfOthers && ruleFates(dumps, family, facts, isOfOthers),
+    whoDecides(packet, isOfProxy = false) {
+      const isLeftOut = isOfProxy ? isOfOthers : undefined;
+      const options = {
+        knowsClients: true,
+        knowsDynamicSets: true,
+        record: "ends",
+        ...(isLeftOut && { isLeftOut }),
+      } as const;
+      const root = walkDumps(dumps, packet, facts, options);
+      for (const { fate } of outcomesOf(root)) if ("by" in fate) return fate.by;
+      return undefined;
+    },
+    why(packet: Packet) {
+      const root = walkDumps(dumps, packet, facts, { knowsClients: true, knowsDynamicSets: true });
+      return traceText({ packet, rules: name, notes: [], root });
+    },
+  };
+}
+
+/** The rules that the configured mode plans. @throws NoRulesError */
+export async function planSide(name: string, node: OfflineNode, config: KubeProxyConfig): Promise<Side> {
+  const { dumps } = await plannedRules(node, config);
+  return rulesSide(name, dumps, node.family, node.hostAddresses);
+}
+
+/** The name of the side that says what the Services ask for. */
+export const SPECIFICATION = "specification";
+
+/** @param deviations of the mode it is compared with. @param ownSockets the proxy's sockets. */
+export function specificationSide(
+  cluster: ClusterRecords,
+  node: OfflineNode,
+  config: KubeProxyConfig,
+  deviations: readonly Deviation[],
+  ownSockets?: readonly Question[],
+): Side {
+  const { family, name, zone, hostAddresses, nodeIP, otherNodes, nodePortIPs, detector, serviceCIDRs } = node;
+  const { services, endpointSlices } = cluster;
+  const meaning = specification(
+    {
+      ...{ family, name, zone, nodeIP, otherNodes, detector, serviceCIDRs, services, endpointSlices },
+      ownSockets,
+      namesLoopback: node.nodePortAddresses.namesLoopback,
+      addresses: hostAddresses,
+      nodePortAddresses: nodePortIPs.kind === "all" ? undefined : nodePortIPs.ips,
+      masqueradesAll: config.masqueradeAll,
+    },
+    new Set(deviations),
+  );
+  return { name: SPECIFICATION, hasSlots: deviations.includes("shares-by-slots"), ...meaning };
+}
+
+/**
+ * Throws `UnprovableError` when a packet meets a rule that is not understood.
+ *
+ * @param facts with all node addresses. @param isLeftOut chains that are not walked. @default none
+ */
+export function ruleFates(
+  dumps: readonly Dump[],
+  family: IpFamily,
+  facts: NodeFacts,
+  isLeftOut?: IsOfOthers,
+): Subject<Fate> {
+  const own = dumps.map(withoutClients);
+  const [missing] = gapsIn(dumps);
+  const isOfHns = dumps.some(({ kind }) => kind === "walker");
+  const traced = programOfDumps(own, { family, facts, knowsClients: true, knowsDynamicSets: true });
+  return {
+    fateOf(packet, asked) {
+      if (isOfHns) throw new UnprovableError("load balancers of HNS are not rules");
+      if (missing !== undefined) throw new UnprovableError(`not all rules are known: ${missing}`);
+      const root = rootOf(packet, asked);
+      let ways: ReadonlySet<string> | undefined;
+      return fateIn(root, (end) => {
+        const way = wayText(packet, end);
+        if (end.entries.length === 0) return way;
+        for (const entry of end.entries) traced.remember(entry);
+        const next = fateIn(rootOf(packet, asked), (other) => wayText(packet, other));
+        traced.forget();
+        // With only one way there is nothing to remember.
+        ways ??= new Set(Array.from(outcomesOf(root), (outcome) => wayText(packet, outcome)));
+        return ways.size > 1 || !next.has(way) ? thenAgain(way, next) : way;
+      });
+    },
+  };
+
+  function rootOf(packet: Packet, asked: (question: Question, packet: Packet) => void): TraceNode {
+    const observer = {
+      asked,
+      unclear(what: string) {
+        throw new UnprovableError(`${what} is not understood`);
+      },
+    };
+    return walk(traced.program, packet, facts, { record: "ends", observer, ...(isLeftOut && { isLeftOut }) });
+  }
+}
+
+type End = Pick<Outcome, "fate" | "packet" | "entries">;
+
+/** The odds of each way. @throws UnprovableError if they depend on what is not known */
+function fateIn(root: TraceNode, wayOf: (end: End) => string): Fate {
+  const outcomes = [...outcomesOf(root)];
+  if (outcomes.every(({ assumptions }) => assumptions.length === 0))
+    return sum(outcomes.map((outcome) => [wayOf(outcome), outcome.odds]));
+  return fateOfNode(root, wayOf);
+}
+
+function fateOfNode({ end }: TraceNode, wayOf: (end: End) => string): Fate {
+  if (end.kind === "end") return new Map([[wayOf(end), 1]]);
+  const fates = end.branches.map(({ node, label, odds }) => ({ fate: fateOfNode(node, wayOf), label, odds }));
+  const [one, ...others] = fates;
+  if (one === undefined || end.question === undefined)
+    return sum(fates.flatMap(({ fate, odds = 0 }) => [...fate].map(([way, share]) => [way, odds * share] as const)));
+  const isOpen = others.some(({ fate }) => !isSameFate(one.fate, fate));
+  if (isOpen) throw new UnprovableError(`it depends on whether ${one.label}${placeText(end.by)}`);
+  return one.fate;
+}
+
+function sum(ways: Iterable<readonly [string, number]>): Fate {
+  const fate = new Map<string, number>();
+  for (const [way, odds] of ways) fate.set(way, (fate.get(way) ?? 0) + odds);
+  return fate;
+}
+
+const placeText = (by: string | undefined) => (by === undefined ? "" : ` (${by})`);
+
+function wayText(asked: Packet, { fate, packet }: End): string {
+  switch (fate.kind) {
+    case "uncertain":
+      throw new UnprovableError(`${fate.because}${placeText(fate.by)}`);
+    case "dropped":
+      return DROPPED;
+    case "refused":
+      return REFUSED;
+    default: {
+      if (!packet.isSourceKnown && !packet.isMasqueraded)
+        throw new UnprovableError("the source that it gets is not known");
+      const { destination, destinationPort } = packet;
+      const isChanged = destination !== asked.destination || destinationPort !== asked.destinationPort;
+      const way = wayTo(isChanged ? endText(destination, destinationPort) : undefined, packet.isMasqueraded);
+      return packet.isSourceTranslated && !packet.isMasqueraded ? `${way}, from ${packet.source}` : way;
+    }
+  }
+}
+
+/**
+ * Removes the elements of sets that rules fill: a proof starts without remembered clients. Programs fill the other sets whose
+ * elements expire, for example with addresses that are banned for a while; those stay.
+ */
+function withoutClients(dump: Dump): Dump {
+  if (dump.kind !== "nftables") return dump;
+  let filled: ReadonlySet<string> | undefined;
+  const emptied = (body: unknown): unknown => {
+    if (!isJsonObject(body)) return body;
+    const flags = [body.flags ?? []].flat();
+    if (!flags.includes("timeout") && !flags.includes("dynamic")) return body;
+    filled ??= setsFilledIn(dump.objects);
+    return filled.has(`${body.family} ${body.table} ${body.name}`) ? { ...body, elem: [] } : body;
+  };
+  const objects = dump.objects.map((object) => {
+    if (!isJsonObject(object)) return object;
+    if (object.set !== undefined) return { set: emptied(object.set) };
+    return object.map === undefined ? object : { map: emptied(object.map) };
+  });
+  return { ...dump, objects };
+}
+
+/** A statement that fills a set from packets; nft 1.0.6 prints it as text. */
+const FILLS = /"(?:set|map)":"@([^"]+)"|"(?:add|update) @(\S+) \{/g;
+
+/** Sets and maps that rules fill, as `family table name`. */
+function setsFilledIn(objects: readonly unknown[]): ReadonlySet<string> {
+  const found = new Set<string>();
+  for (const object of objects) {
+    const rule = isJsonObject(object) ? object.rule : undefined;
+    if (!isJsonObject(rule)) continue;
+    for (const [, json, text] of JSON.stringify(rule.expr ?? []).matchAll(FILLS))
+      found.add(`${rule.family} ${rule.table} ${json ?? text}`);
+  }
+  return found;
+}
