@@ -186,7 +186,7 @@ class RawBatches {
   async send(batch: NftBatch): Promise<number> {
     const startMs = performance.now();
     const result = await this.#client.commit(batch, { isSlow: false });
-    if (!result.committed) throw new Error(result.failures[0]?.message ?? "a batch was refused");
+    if (!result.committed) throw new Error(result.errors[0]?.message ?? "a batch was refused");
     return performance.now() - startMs;
   }
 

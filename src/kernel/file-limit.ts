@@ -76,7 +76,8 @@ const systemCalls: FileLimitCalls = {
     return { soft: toLimit(soft), hard: toLimit(hard) };
   },
   write({ soft, hard }) {
-    const wanted = new Uint8Array(new BigUint64Array([soft, hard].map(fromLimit)).buffer);
+    const limits = [soft, hard].map((limit) => (limit === Number.POSITIVE_INFINITY ? UNLIMITED : BigInt(limit)));
+    const wanted = new Uint8Array(new BigUint64Array(limits).buffer);
     const set = (): number => libc().prlimit(0, RLIMIT_NOFILE, wanted, null);
     return set() < 0 ? errnoName(reliableErrno(libc(), set)) : undefined;
   },
@@ -86,8 +87,4 @@ const UNLIMITED = 2n ** 64n - 1n;
 
 function toLimit(value: bigint): number {
   return value === UNLIMITED ? Number.POSITIVE_INFINITY : Number(value);
-}
-
-function fromLimit(limit: number): bigint {
-  return limit === Number.POSITIVE_INFINITY ? UNLIMITED : BigInt(limit);
 }

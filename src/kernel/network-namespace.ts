@@ -23,7 +23,8 @@ export function inNetworkNamespace<T>(path: string, work: () => T): T {
   try {
     const other = openSync(path, "r");
     try {
-      if (enter(other, CLONE_NEWNET) < 0) throw failure(path);
+      if (enter(other, CLONE_NEWNET) < 0)
+        throw new Error(`the network namespace ${path} cannot be entered: ${errnoName(libc().errno())}`);
     } finally {
       closeSync(other);
     }
@@ -41,8 +42,4 @@ export function inNetworkNamespace<T>(path: string, work: () => T): T {
 function load(): Enter {
   const koffi: typeof import("koffi") = createRequire(import.meta.url)("koffi");
   return openLibrary(koffi).func("int setns(int fd, int kind)");
-}
-
-function failure(path: string): Error {
-  return new Error(`the network namespace ${path} cannot be entered: ${errnoName(libc().errno())}`);
 }

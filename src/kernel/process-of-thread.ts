@@ -4,7 +4,7 @@ import { attempt } from "../logging/attempt.ts";
 
 /** The name of processes that run this program: their own name is that of Node.js' main thread. */
 export const KUBE_PROXY = "kube-proxy";
-const OUR_COMMAND = /\/(dist\/bundle\/main\.js|src\/cli\/main\.ts)\0/;
+const OUR_COMMAND = /\/(dist\/bundle\/main\.js|src\/(?:tools\/)?cli\/main\.ts)\0/;
 
 export interface NamedProcess {
   readonly pid: number;

@@ -1,9 +1,14 @@
-/** The result of `work`, or undefined if it throws: for work whose reason to fail does not matter. */
-export function attempt<T>(work: () => T): T | undefined {
+/**
+ * The result of `work`, or undefined if it throws: for work whose reason to fail does not matter.
+ *
+ * @param kind the only class of errors that counts as failing; others are thrown. @default any
+ */
+export function attempt<T>(work: () => T, kind?: abstract new (...args: never[]) => Error): T | undefined {
   try {
     return work();
-  } catch {
-    return undefined;
+  } catch (error) {
+    if (kind === undefined || error instanceof kind) return undefined;
+    throw error;
   }
 }
 

@@ -1,5 +1,6 @@
 /** Finds the place in our source that logs a line. Only printed lines pay for it. */
 import { readFileSync } from "node:fs";
+import { attempt } from "./attempt.ts";
 
 // An import would read every export of the module, which costs 15 ms at the start.
 const { getCallSites } = process.getBuiltinModule("node:util");
@@ -30,14 +31,6 @@ const TABLE = new URL("./log-places.json", import.meta.url);
 
 let places: Places | undefined;
 
-function read(): Places {
-  try {
-    return JSON.parse(readFileSync(TABLE, "utf8"));
-  } catch {
-    return {};
-  }
-}
-
 /**
  * The place in the sources of a call in the bundle.
  *
@@ -49,7 +42,7 @@ function bundledPlace(
   line: number,
   column: number,
 ): { readonly file: string; readonly line: number } | undefined {
-  places ??= read();
+  places ??= attempt((): Places => JSON.parse(readFileSync(TABLE, "utf8"))) ?? {};
   const place = places[file.slice(Math.max(file.lastIndexOf("/"), file.lastIndexOf("\\")) + 1)]?.[`${line}:${column}`];
   const colon = place?.lastIndexOf(":");
   if (place === undefined || colon === undefined) return undefined;

@@ -10,14 +10,9 @@ const WINDOW_MS = 60_000;
 /** Only messages with variable parts could be more. */
 const MOST_MESSAGES = 1000;
 
-interface Window {
-  readonly sinceMs: number;
-  lines: number;
-}
-
 export class LineBudget {
   /** By severity and message. */
-  readonly #windows = new Map<string, Window>();
+  readonly #windows = new Map<string, { readonly sinceMs: number; lines: number }>();
 
   /** @returns what to print for a record: it, it and a line about those that are left out, or nothing. */
   take(record: LogRecord): readonly LogRecord[] {

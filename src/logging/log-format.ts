@@ -43,17 +43,13 @@ function klogTime(timestamp: number): string {
   return `${day} ${time}.${digits(micros, 6)}`;
 }
 
-function pathTail(file: string, parts: number): string {
-  return file.split("/").slice(-parts).join("/");
-}
-
 function causeOf({ error }: LogRecord): string | undefined {
   return error === undefined ? undefined : errorText(error);
 }
 
 /** `file:line`, with the last `segments` segments of the path. */
 function callerText(location: SourceLocation | undefined, segments: number): string {
-  return location === undefined ? "?:0" : `${pathTail(location.file, segments)}:${location.line}`;
+  return location === undefined ? "?:0" : `${location.file.split("/").slice(-segments).join("/")}:${location.line}`;
 }
 
 /** Makes the text formatter for a process ID. */

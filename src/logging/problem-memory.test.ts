@@ -73,3 +73,27 @@ test("what the node cannot do is known by the fact cannot, until can takes it ba
     ["counters"],
   );
 });
+
+test("a problem is over once the node can do again what it reported, and not before; when it returns, it is not", () => {
+  let nowMs = 1;
+  const { memory, log } = logged(() => nowMs);
+  const overOf = () => memory.problems.map(({ message, overMs }) => [message, overMs]);
+  log.error("No programs", undefined, { cannot: "sockets" });
+  log.with({ ipFamily: "IPv6" }).warn("No sets", { cannot: "sockets" });
+  log.warn("Something else");
+  const open = [
+    ["Something else", undefined],
+    ["No sets", undefined],
+    ["No programs", undefined],
+  ];
+  assert.deepEqual(overOf(), open);
+  nowMs = 5;
+  log.info("Decided at the socket", { can: "sockets" });
+  nowMs = 7;
+  log.info("Decided at the socket", { can: "sockets" });
+  assert.deepEqual(overOf(), [...open.slice(0, 2), ["No programs", 5]], "of IPv6 nothing is known");
+  nowMs = 9;
+  log.error("No programs", undefined, { cannot: "sockets" });
+  assert.deepEqual(overOf(), [["No programs", undefined], ...open.slice(0, 2)]);
+  assert.equal(memory.problems[0]?.count, 2);
+});

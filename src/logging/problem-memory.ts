@@ -18,6 +18,10 @@ export interface LoggedProblem {
   /** Unix milliseconds. */
   readonly firstMs: number;
   readonly lastMs: number;
+  /** What the node could not do then ({@link NodeLimit}). */
+  readonly limit?: string;
+  /** When the node could do that again; absent: it cannot, or it is not known. */
+  readonly overMs?: number;
 }
 
 export interface NodeLimit {
@@ -47,7 +51,7 @@ export class ProblemMemory {
   note(record: LogRecord): void {
     const { severity, message, error, timestampMs } = record;
     const { cannot, can, ...facts } = record.facts;
-    this.#noteLimit(record, cannot, can);
+    const limit = this.#noteLimit(record, cannot, can);
     if (severity === "info") return;
     const details = detailsOf(facts, error);
     const key = `${severity} ${message} ${details}`;
@@ -60,6 +64,7 @@ export class ProblemMemory {
       count: (known?.count ?? 0) + 1,
       firstMs: known?.firstMs ?? timestampMs,
       lastMs: timestampMs,
+      ...(limit !== undefined && { limit }),
     });
     if (this.#problems.size <= KEPT) return;
     for (const oldest of this.#problems.keys()) {
@@ -68,13 +73,21 @@ export class ProblemMemory {
     }
   }
 
-  #noteLimit({ message, facts: { ipFamily, why }, error }: LogRecord, cannot: unknown, can: unknown): void {
+  /** @returns what the node cannot do from now on, if the line says so. */
+  #noteLimit(record: LogRecord, cannot: unknown, can: unknown): string | undefined {
+    const { message, facts, error, timestampMs } = record;
+    const { ipFamily, why } = facts;
     const named = (what: unknown): string => `${what}${typeof ipFamily === "string" ? ` (${ipFamily})` : ""}`;
-    if (can !== undefined) this.#limits.delete(named(can));
-    if (cannot === undefined) return;
+    if (can !== undefined) {
+      this.#limits.delete(named(can));
+      for (const [key, problem] of this.#problems)
+        if (problem.limit === named(can)) this.#problems.set(key, { overMs: timestampMs, ...problem });
+    }
+    if (cannot === undefined) return undefined;
     const what = named(cannot);
     const reason = typeof why === "string" ? why : error === undefined ? message : messageOf(error);
     if (this.#limits.size < KEPT_LIMITS || this.#limits.has(what)) this.#limits.set(what, { what, why: cut(reason) });
+    return what;
   }
 }
 

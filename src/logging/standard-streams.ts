@@ -44,10 +44,6 @@ const hostIo: StreamIo = {
   },
 };
 
-function isWouldBlock(error: unknown): boolean {
-  return error instanceof Error && "code" in error && error.code === "EAGAIN";
-}
-
 /**
  * Makes the writer of a process's own standard streams.
  *
@@ -68,7 +64,8 @@ export function standardStreams(lostLine: (count: number) => string, io: StreamI
         written += io.writeSome(fd, bytes.subarray(written));
       } catch (error) {
         // Waiting helps only with a full pipe; there is nowhere to report other errors (a closed pipe, a full disk).
-        if (!isWouldBlock(error) || pauses === mostPauses) return written;
+        const isFull = error instanceof Error && "code" in error && error.code === "EAGAIN";
+        if (!isFull || pauses === mostPauses) return written;
         pauses += 1;
         io.pause(PAUSE_MS);
       }

@@ -40,12 +40,16 @@ export interface Packet extends Flow {
   readonly inInterface: string | undefined;
   /** The bridge port by which it comes in; empty if there is none, undefined if not known. */
   readonly bridgePort: string | undefined;
+  /** Of the header and what follows it; undefined if not known. */
+  readonly udpLength: number | undefined;
   readonly origin: Origin;
   /** Empty before routing; undefined if not known. */
   readonly outInterface: string | undefined;
   readonly mark: number;
   readonly connectionMark: ConnectionMark;
   readonly state: ConnectionState;
+  /** Whether the connection begins with it, even if rules keep it from being tracked. */
+  readonly isFirst: boolean;
   /** False in chains before connection tracking (raw), where packets have no connection yet. */
   readonly isTracked: boolean;
   /** The two ends of the connection before any translation. */
@@ -62,6 +66,8 @@ export interface Packet extends Flow {
   /** Whether netfilter has decided on a translation, even if it is none: it does not run nat chains again. */
   readonly isDestinationDecided: boolean;
   readonly isSourceDecided: boolean;
+  /** Whether the rule that decided the destination named a port. */
+  readonly isPortDecided: boolean;
   /** The node's answer to a packet that a rule refused: its connection is that packet's. */
   readonly isRefusal: boolean;
   /** How the connection's earlier packets were translated. Undefined: not known, or there are none. */
@@ -79,6 +85,8 @@ export interface PacketQuestion extends Flow {
   readonly inInterface: string | undefined;
   /** @default none for packets that the node itself sends, not known for others */
   readonly bridgePort?: string;
+  /** @default not known */
+  readonly udpLength?: number | undefined;
   /** @default `socket` for packets that the node itself sends, `elsewhere` for others */
   readonly origin?: Origin;
   /** @default 0 */
@@ -97,11 +105,13 @@ export function newPacket(question: PacketQuestion): Packet {
     protocol,
     inInterface,
     bridgePort: question.bridgePort ?? (inInterface === "" ? "" : undefined),
+    udpLength: question.udpLength,
     origin: question.origin ?? (inInterface === "" ? "socket" : "elsewhere"),
     outInterface: "",
     mark: question.mark ?? 0,
     connectionMark: (question.state ?? "new") === "new" ? { value: 0, known: ALL_BITS } : UNKNOWN_MARK,
     state: question.state ?? "new",
+    isFirst: (question.state ?? "new") === "new",
     isTracked: true,
     original: flow,
     isDestinationTranslated: false,
@@ -111,6 +121,7 @@ export function newPacket(question: PacketQuestion): Packet {
     virtualServer: undefined,
     isDestinationDecided: false,
     isSourceDecided: false,
+    isPortDecided: false,
     isRefusal: false,
   };
 }
@@ -130,6 +141,32 @@ export function knowsTranslation(packet: Packet): boolean {
   return packet.isRefusal || (state !== "established" && state !== "related");
 }
 
+const TCP_FLAGS: Readonly<Record<string, number>> = {
+  fin: 1,
+  syn: 2,
+  rst: 4,
+  psh: 8,
+  ack: 16,
+  urg: 32,
+  ecn: 64,
+  cwr: 128,
+};
+
+/** The bit of a flag of TCP; undefined if there is none of this name. */
+export function tcpFlag(name: string): number | undefined {
+  return TCP_FLAGS[name.toLowerCase()];
+}
+
+/**
+ * Whether of these flags of TCP exactly the wanted ones are set; undefined if not known. A connection begins with SYN alone, but for
+ * the two flags of congestion; a refusal has RST, and ACK perhaps.
+ */
+export function hasFlags({ isFirst, isRefusal }: Packet, mask: number, wanted: number): boolean | undefined {
+  const [set, open] = isRefusal ? [4, 64 | 128 | 16] : isFirst ? [2, 64 | 128] : [0, 255];
+  if ((((set & mask) ^ wanted) & ~(open & mask)) !== 0) return false;
+  return (mask & open) === 0 ? true : undefined;
+}
+
 /** An address, with the port if there is one. */
 export function endText(address: IpAddress, port: number | undefined): string {
   return port === undefined ? address : joinHostPort(address, port);
@@ -145,6 +182,7 @@ export function withDestination(packet: Packet, destination: IpAddress, port: nu
     destinationPort,
     isDestinationTranslated: packet.isDestinationTranslated || !isSame,
     isDestinationDecided: true,
+    isPortDecided: port !== undefined,
   };
 }
 

@@ -14,6 +14,7 @@ export const PACKET_FIELDS = [
   "protocol",
   "inInterface",
   "bridgePort",
+  "udpLength",
 ] as const;
 export type PacketField = (typeof PACKET_FIELDS)[number];
 

@@ -68,10 +68,13 @@ const GRACE_MS = 20;
 const ENTRY =
   /^(tcp|udp)\s.*?src=(\S+) dst=(\S+) sport=(\d+) dport=(\d+).*?src=(\S+) dst=(\S+) sport=(\d+) dport=(\d+)/;
 
-/** A reset that answers a connection's first packet takes its entry away before it is listed. For `sh`, in a namespace. */
+/** A reset that answers a connection's first packet takes its entry away before it is listed. For `sh`, in a namespace without other rules. */
 const WITHOUT_RESETS = ["iptables", "ip6tables"]
   .map((tool) => `${tool} -t raw -F; ${tool} -t raw -A OUTPUT -p tcp --tcp-flags RST RST -j DROP`)
   .join("\n");
+/** The same before the rules of any program, which could let it pass. User-mode Linux has no nftables for it. */
+const WITHOUT_RESETS_FIRST = `iptables -t raw -F; ip6tables -t raw -F
+nft 'add table inet lab; flush table inet lab; add chain inet lab output { type filter hook output priority -500; }; add rule inet lab output tcp flags & rst == rst drop'`;
 
 export class PacketLab {
   readonly #node: NetworkNamespace;
@@ -182,7 +185,7 @@ export class PacketLab {
     if (rules.kind === "ipvs") this.#loadIpvs(rules.dumps, family);
     else {
       run("nft", "flush", "ruleset");
-      run("sh", "-ec", WITHOUT_RESETS);
+      run("sh", "-ec", WITHOUT_RESETS_FIRST);
     }
     if (beside !== undefined) this.#forget();
     beside?.before();

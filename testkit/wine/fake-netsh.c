@@ -1,7 +1,7 @@
 /*
  * netsh of a Windows host for Wine, whose own does nothing: "interface ipv4|ipv6 add|delete address" and "-f FILE". Addresses are those of
  * the network namespace that Wine runs in: it calls Linux directly, whose results decide the outcome of a command. The messages are those
- * of Windows in English. Behaves as src/dataplane/userspace/testing/memory-netsh.ts; both pass the same contract.
+ * of Windows in English. Behaves as src/modes/userspace/testing/memory-netsh.ts; both pass the same contract.
  */
 #include <winsock2.h>
 #include <ws2tcpip.h>

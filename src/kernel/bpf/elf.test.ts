@@ -12,7 +12,7 @@ const FAMILIES = [
 ] as const;
 
 for (const [family, number] of FAMILIES) {
-  const file = readFileSync(new URL(`socket-balancer/socket${number}.o`, import.meta.url));
+  const file = readFileSync(new URL(`../../modes/ebpf/socket-balancer/socket${number}.o`, import.meta.url));
   const leading = leadingMaps(family, { frontends: 8, slots: 8, backends: 8 });
   const maps = { ...leading, ...memoryMaps(family), ...countingMaps(family, 8) };
 
@@ -39,7 +39,7 @@ for (const [family, number] of FAMILIES) {
 }
 
 test("what is no object file with programs is refused", () => {
-  const file = readFileSync(new URL("socket-balancer/socket4.o", import.meta.url));
+  const file = readFileSync(new URL("../../modes/ebpf/socket-balancer/socket4.o", import.meta.url));
   const changed = (at: number): Uint8Array => file.map((byte, index) => (index === at ? byte ^ 1 : byte));
   for (const one of [new Uint8Array(), Buffer.from("#!/bin/sh\n"), changed(0), changed(4), changed(5), changed(18)]) {
     assert.throws(() => readPrograms(one, new Map()), { code: "invalid", message: /not an object file/ });

@@ -108,16 +108,40 @@ function attach(program: BpfProgram, hook: Hook, cgroup: string): KernelLink {
 }
 
 function attached(hook: Hook, cgroup: string): readonly number[] {
-  const ids = fixedBytes(MOST_ATTACHED * 4);
-  return withDirectory(cgroup, (targetFd) => {
-    const { attachType } = HOOKS[hook];
-    const room = { programIds: addressOf(ids), programCount: MOST_ATTACHED };
-    const query = encode(attributes.PROG_QUERY, { targetFd, attachType, ...room });
-    bpf("PROG_QUERY", query, `${hook} at ${cgroup}`);
-    const count = takeNumber(query, attributes.PROG_QUERY.fields.programCount);
-    return [...new Uint32Array(ids.buffer, 0, count)];
-  });
+  return withDirectory(cgroup, (targetFd) => idsAt(targetFd, HOOKS[hook].attachType, `${hook} at ${cgroup}`));
 }
+
+/** Ids of the programs attached there. @param targetFd of a cgroup's folder, or the index of a device. @throws BpfError */
+export function idsAt(targetFd: number, attachType: number, what = `hook ${attachType}`): readonly number[] {
+  const ids = fixedBytes(MOST_ATTACHED * 4);
+  const room = { programIds: addressOf(ids), programCount: MOST_ATTACHED };
+  const query = encode(attributes.PROG_QUERY, { targetFd, attachType, ...room });
+  bpf("PROG_QUERY", query, what);
+  return [...new Uint32Array(ids.buffer, 0, takeNumber(query, attributes.PROG_QUERY.fields.programCount))];
+}
+
+/** BPF_LINK_TYPE_NETFILTER. */
+const NETFILTER_LINK = 10;
+
+/** Ids of the programs of netfilter's links, in all network namespaces. @throws BpfError `EPERM` without CAP_SYS_ADMIN. */
+export function netfilterPrograms(): readonly number[] {
+  const { type, programId } = attributes.LINK_INFO.fields;
+  const found: number[] = [];
+  for (let id = nextLink(0); id !== undefined; id = nextLink(id)) {
+    const fd = openById("LINK_GET_FD_BY_ID", id);
+    if (fd === undefined) continue;
+    try {
+      const info = objectInfo(fd, attributes.LINK_INFO.size, `link ${id}`);
+      if (takeNumber(info, type) === NETFILTER_LINK) found.push(takeNumber(info, programId));
+    } finally {
+      closeSync(fd);
+    }
+  }
+  return found;
+}
+
+/** @returns undefined if it is gone. @throws BpfError `EPERM` without CAP_SYS_ADMIN. */
+export const nameOfProgram = (id: number): string | undefined => programWithId(id)?.name.replace(/\0.*/s, "");
 
 function findLinks(prefix: string, mapPrefix: string): readonly FoundLink[] {
   const found: { readonly link: KernelLink; readonly maps: readonly number[] }[] = [];

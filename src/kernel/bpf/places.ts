@@ -22,7 +22,7 @@ export type FoundFolder =
 export function findCgroupRoot(configured: string, mountinfo: () => string = readMounts): FoundFolder {
   if (configured !== "") return checkConfigured(configured);
   const mounts = cgroup2Mounts(mountinfo());
-  const root = mounts.find((path) => inodeOf(path) === ROOT_INODE);
+  const root = rootAmong(mounts);
   if (root !== undefined) return { ok: true, path: root };
   const seen =
     mounts.length === 0 ? "no cgroup2 file system is mounted" : `${mounts.join(", ")} shows only a part of the node`;
@@ -30,6 +30,11 @@ export function findCgroupRoot(configured: string, mountinfo: () => string = rea
     ok: false,
     reason: `${seen}: mount the host's /sys/fs/cgroup into the container and name the folder in ebpf.cgroupRoot (--ebpf-cgroup-root)`,
   };
+}
+
+/** The folder of the node's cgroup; undefined if none of these is it. */
+export function rootAmong(folders: readonly string[]): string | undefined {
+  return folders.find((path) => inodeOf(path) === ROOT_INODE);
 }
 
 /** Kubelet's cgroup of all pods, by either of its drivers. */

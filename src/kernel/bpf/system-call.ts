@@ -9,8 +9,6 @@ import { type BpfCommand, COMMANDS, OBJECT_INFO } from "./attributes.ts";
 import { BpfError } from "./bpf-error.ts";
 import { encode } from "./layout.ts";
 
-type Koffi = typeof import("koffi");
-
 const CALL_NUMBERS: Readonly<Record<string, number>> = { x64: 321, arm64: 280 };
 
 /** The engine may make its own system calls before we read `errno`; rarely twice in a row. */
@@ -26,7 +24,7 @@ function load() {
   if (number === undefined || endianness() !== "LE") {
     throw new BpfError("unsupported", `bpf: processor ${process.arch} is not supported, only x64 and arm64`);
   }
-  const koffi: Koffi = createRequire(import.meta.url)("koffi");
+  const koffi: typeof import("koffi") = createRequire(import.meta.url)("koffi");
   const library = openLibrary(koffi);
   const invoke = library.func("long syscall(long number, long command, uint8_t *attributes, long size)");
   const map = library.func("intptr_t mmap(void *address, size_t length, int access, int flags, int fd, long offset)");

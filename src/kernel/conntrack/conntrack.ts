@@ -12,6 +12,8 @@ export interface FlowFilter {
   readonly port?: number;
   /** Only those whose destination was translated. @default false */
   readonly isTranslated?: boolean;
+  /** Only those that were never answered. @default false */
+  readonly isUnanswered?: boolean;
 }
 
 /** Traffic in one direction; counted only with `nf_conntrack_acct`. */

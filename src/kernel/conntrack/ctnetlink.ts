@@ -94,13 +94,15 @@ function put(
  * send every entry.
  */
 export function writeDump(messages: MessageBuffer, family: number, wanted: FlowFilter): void {
-  const { port, isTranslated = false } = wanted;
+  const { port, isTranslated = false, isUnanswered = false } = wanted;
   // For IPv6 addresses, the kernel's comparison is inverted and drops the matches (ctnetlink_filter_match_tuple; seen with 6.18).
   const address = wanted.address !== undefined && familyOf(wanted.address) === "IPv4" ? wanted.address : undefined;
   const flags =
     (address === undefined ? 0 : COMPARED.address) |
     (wanted.protocol === undefined ? 0 : COMPARED.protocol) |
     (port === undefined ? 0 : COMPARED.port);
+  const status = isTranslated ? DST_NAT : 0;
+  const statusMask = status | (isUnanswered ? SEEN_REPLY : 0);
   const number = wanted.protocol && PROTOCOL_NUMBERS[wanted.protocol];
   put(messages, IPCTNL_MSG_CT_GET, NLM_F_DUMP, family, {
     ...(flags !== 0 && {
@@ -109,9 +111,9 @@ export function writeDump(messages: MessageBuffer, family: number, wanted: FlowF
         ...(number !== undefined && { protocol: { number, ...(port !== undefined && { destinationPort: port }) } }),
       },
     }),
-    ...(isTranslated && { status: DST_NAT }),
+    ...(statusMask !== 0 && { status }),
     ...(flags !== 0 && { filter: { originalFlags: flags, replyFlags: 0 } }),
-    ...(isTranslated && { statusMask: DST_NAT }),
+    ...(statusMask !== 0 && { statusMask }),
   });
 }
 

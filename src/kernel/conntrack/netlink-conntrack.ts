@@ -92,12 +92,14 @@ async function readFrom(
 }
 
 /** The filter again, for kernels that do not apply it. */
-function passes(flow: TrackedFlow, { protocol, address, port, isTranslated: wantsTranslated }: FlowFilter): boolean {
+function passes(flow: TrackedFlow, filter: FlowFilter): boolean {
+  const { protocol, address, port, isTranslated: wantsTranslated, isUnanswered } = filter;
   return (
     (protocol === undefined || flow.protocol === protocol) &&
     (address === undefined || flow.destinationIP === address) &&
     (port === undefined || flow.destinationPort === port) &&
-    (wantsTranslated !== true || isTranslated(flow))
+    (wantsTranslated !== true || isTranslated(flow)) &&
+    (isUnanswered !== true || flow.isAnswered === false)
   );
 }
 

@@ -1,4 +1,5 @@
 /** The statistics of connection tracking: how full the table is, and what was lost. */
+import { counted } from "../../logging/counted.ts";
 import { attributes, u32be } from "../netlink/attributes.ts";
 import { NLM_F_DUMP } from "../netlink/constants.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
@@ -57,10 +58,10 @@ export function statisticsNotes(statistics: ConntrackStatistics): readonly strin
     );
   }
   if (dropped + earlyDropped > 0) {
-    const lost = `${dropped} packets were dropped and ${earlyDropped} connections forgotten`;
+    const lost = `it dropped ${counted(dropped, "packet")} and forgot ${counted(earlyDropped, "connection")}`;
     notes.push(`Connection tracking has been full: ${lost} since the node started (nf_conntrack_max).`);
   }
   if (insertFailed > 0)
-    notes.push(`Connection tracking could not insert ${insertFailed} connections; their first packets were lost.`);
+    notes.push(`Connection tracking lost the first packet of ${counted(insertFailed, "connection")} (insert_failed).`);
   return notes;
 }

@@ -63,6 +63,8 @@ function matchText(match: RuleMatch): string {
       return `-m state --state ${match.states.join(",")}`;
     case "random":
       return `-m statistic --mode random --probability ${match.probability}`;
+    case "bytecode":
+      return `-m bpf --bytecode "${match.code}"`;
     case "recent-check":
       return `-m recent --name ${match.name} --rcheck --seconds ${match.seconds} --reap`;
     case "recent-set":
@@ -119,6 +121,7 @@ export function ruleArguments(rule: Rule): string[] {
   const words: string[] = [];
   for (const match of rule.matches) {
     if (match.kind === "comment") words.push("-m", "comment", "--comment", match.text);
+    else if (match.kind === "bytecode") words.push("-m", "bpf", "--bytecode", match.code);
     else words.push(...matchText(match).split(" "));
   }
   const target = targetText(rule.target).trim();

@@ -34,6 +34,8 @@ export type RuleMatch =
   | { readonly kind: "state"; readonly states: readonly string[] }
   /** `probability` in 0..1. */
   | { readonly kind: "random"; readonly probability: string }
+  /** A BPF program of `hash-program.ts`. */
+  | { readonly kind: "bytecode"; readonly code: string }
   | { readonly kind: "recent-check"; readonly name: string; readonly seconds: number }
   | { readonly kind: "recent-set"; readonly name: string }
   | { readonly kind: "nfacct"; readonly counter: string }

@@ -6,7 +6,6 @@ import { NetlinkError } from "../netlink/errors.ts";
 import { ElementChecks, groupNumbers } from "./element-checks.ts";
 import { LAYOUTS } from "./netlink-values.ts";
 import type { NftSet } from "./ruleset.ts";
-import { explainFailure } from "./wire/failure.ts";
 import type { NftablesClient } from "./wire/nftables-client.ts";
 
 const SET: NftSet = { name: "targets", key: ["address", "port"], isMap: false, hasTargets: true };
@@ -16,8 +15,7 @@ async function inDoubt(index: number): Promise<number[]> {
   const client: Pick<NftablesClient, "check"> = {
     check: async ({ messages }) => {
       const request = { index, type: messages.typeOf(index), sequence: index };
-      const failure = explainFailure(messages, new NetlinkError("ENOMEM", "refused", { request }));
-      return { committed: false, failures: [failure], isStale: false, isTruncated: false };
+      return { committed: false, errors: [new NetlinkError("ENOMEM", "refused", { request })], isTruncated: false };
     },
   };
   const checks = new ElementChecks(client, "kube-proxy", LAYOUTS.ip);

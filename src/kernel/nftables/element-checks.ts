@@ -9,7 +9,7 @@ import { writeElement, writeKey } from "./netlink-sets.ts";
 import { lastNotAbove } from "./netlink-transaction.ts";
 import type { FamilyLayout } from "./netlink-values.ts";
 import type { NftElement, NftSet } from "./ruleset.ts";
-import { NftBatch } from "./wire/batch.ts";
+import { NftBatch, operationOfType } from "./wire/batch.ts";
 import type { NftablesClient } from "./wire/nftables-client.ts";
 
 /** Elements per message; the kernel rejects the whole message for any of them. */
@@ -104,10 +104,10 @@ export class ElementChecks {
       const result = await this.#client.check(batch, { isSlow: true });
       batch.messages.release();
       if (result.committed) continue;
-      for (const { error, kind } of result.failures) {
-        const group = groups[lastNotAbove(firsts, error.facts.request?.index ?? -1)];
-        // A kernel that is out of memory reports that at the batch marker, which has no kind: then nothing was checked.
-        const isOfOne = kind !== undefined && !result.isTruncated;
+      for (const { request } of result.errors.map(({ facts }) => facts)) {
+        const group = groups[lastNotAbove(firsts, request?.index ?? -1)];
+        // A kernel that is out of memory reports that at the batch marker, no operation: then nothing was checked.
+        const isOfOne = request !== undefined && operationOfType(request.type) !== undefined && !result.isTruncated;
         for (const refused of isOfOne && group !== undefined ? [group] : groups) this.#refused.add(refused);
       }
     }

@@ -118,6 +118,13 @@ export function expressionText(json: unknown, isHex = false): string {
       return `fib ${listOf(body.flags).join(" . ")} ${textOf(body.result) ?? ""}`;
     case "numgen":
       return `numgen ${textOf(body.mode) ?? ""} mod ${body.mod}${body.offset ? ` offset ${body.offset}` : ""}`;
+    case "jhash":
+    case "symhash": {
+      const hashed = body.expr === undefined ? "" : ` ${expressionText(body.expr)}`;
+      const seed = numberOf(body.seed);
+      const written = seed === undefined ? "" : ` seed 0x${seed.toString(16)}`;
+      return `${found.name}${hashed} mod ${body.mod}${written}${body.offset ? ` offset ${body.offset}` : ""}`;
+    }
     case "concat":
       return listOf(found.body)
         .map((item) => expressionText(item))

@@ -134,6 +134,23 @@ export function probeFlatLayout(ruleset: Pick<NetlinkRuleset, "check">, family: 
   return probe(ruleset, family, mapParts());
 }
 
+/** {@link probeKernel} for endpoints that a hash of the client chooses. */
+export function probeHash(ruleset: Pick<NetlinkRuleset, "check">, family: NftFamily): Promise<void> {
+  const hash: NftStatement = {
+    kind: "map-dnat",
+    fields: ["daddr", "l4proto", "dport"],
+    slots: TARGETS.slots ?? 1,
+    hash: { fields: ["saddr"], seed: 1 },
+    map: TARGETS.name,
+  };
+  return probe(ruleset, family, [
+    core({ kind: "add-table", comment: "a comment" }),
+    core({ kind: "add-chain", chain: { name: "dstnat", hook: DSTNAT } }),
+    core({ kind: "add-set", set: TARGETS }, "maps to addresses and ports"),
+    rule("address translation by maps with a hash in the key", "nft_hash", "dstnat", hash),
+  ]);
+}
+
 async function probe(ruleset: Pick<NetlinkRuleset, "check">, family: NftFamily, all: readonly Part[]): Promise<void> {
   try {
     await ruleset.check(

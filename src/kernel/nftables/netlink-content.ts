@@ -38,8 +38,6 @@ import type { NftablesClient } from "./wire/nftables-client.ts";
 import type { NftChainHeadObject, NftElementObject, NftSetHead } from "./wire/objects.ts";
 import { commentOf, originOf } from "./wire/userdata.ts";
 
-type TableObjects = Omit<NftTableContent, "generation">;
-
 const OBJECTS_PER_LOOK = 128;
 /**
  * How often chains are listed until none is missing. The kernel lists the chains of all tables by position: if other programs delete
@@ -66,7 +64,7 @@ export async function readTable(
   table: string,
   layout: FamilyLayout,
   expected?: NftExpectation,
-): Promise<TableObjects | undefined> {
+): Promise<Omit<NftTableContent, "generation"> | undefined> {
   const { nfproto } = layout;
   const found = (await client.tables(nfproto)).find(({ name }) => name === table);
   if (found === undefined) return undefined;
@@ -296,17 +294,10 @@ async function compareElements(
   return new Map(Array.from(states, ([name, { unseen, others }]) => [name, unseen === 0 ? others : "more"]));
 }
 
-/** The name of a set and the types of its keys. */
-interface SetToRead {
-  readonly table: string;
-  readonly name: string;
-  readonly key: readonly NftKeyType[];
-}
-
 /** Reads all elements of a set. @throws NetlinkError `ENOENT` if there is no such set. */
 export async function readElements(
   client: TableReader,
-  { table, name, key }: SetToRead,
+  { table, name, key }: { readonly table: string; readonly name: string; readonly key: readonly NftKeyType[] },
   layout: FamilyLayout,
 ): Promise<NftElement[]> {
   const elements: NftElement[] = [];

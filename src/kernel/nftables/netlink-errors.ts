@@ -1,10 +1,10 @@
 /** Turns the kernel's errors into errors of the contract: reference nfnetlink.md §11. */
 import { NetlinkError } from "../netlink/errors.ts";
+import type { BatchResult } from "../netlink/socket.ts";
 import type { EncodedTransaction } from "./netlink-transaction.ts";
 import { NftError, type NftErrorCode } from "./nftables.ts";
 import type { NftExpression } from "./wire/expressions.ts";
-import type { NftFailure } from "./wire/failure.ts";
-import type { CommitResult } from "./wire/nftables-client.ts";
+import { explainFailure } from "./wire/failure.ts";
 
 const CODES: Readonly<Record<string, NftErrorCode>> = {
   ENOENT: "not_found",
@@ -46,27 +46,24 @@ export function fromNetlinkError(error: unknown): NftError {
 
 /** Converts the errors of a rejected batch. The first one counts: the others mostly follow from it. */
 export function fromRefusal(
-  result: Extract<CommitResult, { committed: false }>,
+  { errors }: Extract<BatchResult, { committed: false }>,
   transaction: EncodedTransaction,
 ): NftError {
-  const [first] = result.failures;
+  const [first] = errors;
   if (first === undefined) return new NftError("failed", "nftables: the kernel refused a transaction", undefined);
-  const { index } = first.error.facts.request ?? {};
-  const code = result.isStale ? "conflict" : codeOf(first);
-  const said = SAID[code] ?? first.message;
-  const more = result.failures.length > 1 ? ` (and ${result.failures.length - 1} more refusals)` : "";
+  const { index } = first.facts.request ?? {};
+  const { expression, message } = explainFailure(transaction.batch.messages, first);
+  // The kernel also returns ENOENT for an expression type that it does not have.
+  const isLacking = first.code === "ENOENT" && expression !== undefined && !REFERRING.has(expression.kind);
+  const isStale = errors.some((error) => error.code === "ERESTART");
+  const code = isStale ? "conflict" : isLacking ? "unsupported" : (CODES[first.code] ?? "failed");
+  const more = errors.length > 1 ? ` (and ${errors.length - 1} more refusals)` : "";
   return new NftError(
     code,
-    withAdvice(`${said}${more}`, code),
+    withAdvice(`${SAID[code] ?? message}${more}`, code),
     index === undefined ? undefined : transaction.operationOf(index),
-    { cause: first.error },
+    { cause: first },
   );
-}
-
-function codeOf({ error, expression }: NftFailure): NftErrorCode {
-  // The kernel also returns ENOENT for an expression type that it does not have.
-  if (error.code === "ENOENT" && expression !== undefined && !REFERRING.has(expression.kind)) return "unsupported";
-  return CODES[error.code] ?? "failed";
 }
 
 function withAdvice(message: string, code: NftErrorCode): string {

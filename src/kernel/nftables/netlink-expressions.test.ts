@@ -90,6 +90,55 @@ const RULES: Readonly<Record<NftFamily, readonly (readonly [statements: readonly
   ],
 };
 
+const DPORT = ["l4proto", "dport"] as const;
+const SLOTS: NftSet = {
+  name: "slots",
+  key: ["address", "protocol", "port", "slot"],
+  isMap: false,
+  hasTargets: true,
+  slots: 512,
+};
+const { hasTargets: _, ...OF_CHAINS } = SLOTS;
+const CHAIN_SLOTS: NftSet = { ...OF_CHAINS, name: "chain-slots", isMap: true };
+const PORT_SLOTS: NftSet = { ...SLOTS, name: "port-slots", key: ["protocol", "port", "slot"] };
+
+/** Choices by a hash, in the same two forms. */
+function hashed(family: NftFamily): readonly (readonly [statements: readonly NftStatement[], text: string])[] {
+  return ([["saddr"], ["saddr", "sport"]] as const).flatMap((fields, seed) => {
+    const text = `jhash ${family} saddr${seed === 0 ? "" : " . th sport"} mod 512 seed ${seed}`;
+    const choice = { kind: "map-dnat", slots: 512, hash: { fields, seed } } as const;
+    return [
+      [
+        [{ ...choice, fields: ["daddr", ...DPORT], map: SLOTS.name }],
+        `dnat ${family} to ${family} daddr . meta l4proto . th dport . ${text} map @slots`,
+      ],
+      [
+        [{ ...choice, fields: DPORT, map: PORT_SLOTS.name }],
+        `dnat ${family} to meta l4proto . th dport . ${text} map @port-slots`,
+      ],
+      // For IPv6, nft 1.0.6 counts too few registers, and aborts.
+      ...(family === "ip6"
+        ? []
+        : ([
+            [
+              [
+                {
+                  kind: "vmap",
+                  slots: 512,
+                  hash: { fields, seed },
+                  fields: ["daddr", ...DPORT],
+                  map: CHAIN_SLOTS.name,
+                },
+              ],
+              `${family} daddr . meta l4proto . th dport . ${text} vmap @chain-slots`,
+            ],
+          ] as const)),
+    ] as const;
+  });
+}
+
+const rulesOf = (family: NftFamily) => [...RULES[family], ...hashed(family)];
+
 const CHAIN: NftHook = { type: "nat", hook: "prerouting", priority: -100 };
 const SEEN: NftSet = { name: "seen", key: ["address"], isMap: false, timeoutSeconds: 90 };
 const PORTS: NftSet = { name: "ports", key: ["protocol", "port"], isMap: true };
@@ -98,10 +147,10 @@ function asData(family: NftFamily): NftOperation[] {
   return [
     { kind: "add-table", comment: "a comment" },
     { kind: "add-set", set: SEEN },
-    { kind: "add-set", set: PORTS },
+    ...[PORTS, SLOTS, PORT_SLOTS, CHAIN_SLOTS].map((set): NftOperation => ({ kind: "add-set", set })),
     { kind: "add-chain", chain: { name: "other", comment: "another" } },
     { kind: "add-chain", chain: { name: "c", hook: CHAIN } },
-    ...RULES[family].map(([statements, text]): NftOperation => {
+    ...rulesOf(family).map(([statements, text]): NftOperation => {
       return { kind: "add-rule", chain: "c", rule: { statements, comment: text.slice(0, 60).replaceAll('"', "") } };
     }),
   ];
@@ -109,13 +158,17 @@ function asData(family: NftFamily): NftOperation[] {
 
 function asText(family: NftFamily): string {
   const type = family === "ip" ? "ipv4_addr" : "ipv6_addr";
+  const portKey = `meta l4proto . th dport . numgen random mod 512 : ${family} daddr . th dport`;
   return [
     `add table ${family} ${TABLE} { comment "a comment" ; }`,
     `add set ${family} ${TABLE} seen { type ${type} ; flags dynamic,timeout ; timeout 90s ; }`,
     `add map ${family} ${TABLE} ports { type inet_proto . inet_service : verdict ; }`,
+    `add map ${family} ${TABLE} slots { typeof ${family} daddr . ${portKey} ; }`,
+    `add map ${family} ${TABLE} port-slots { typeof ${portKey} ; }`,
+    `add map ${family} ${TABLE} chain-slots { typeof ${family} daddr . ${portKey.split(" : ")[0]} : verdict ; }`,
     `add chain ${family} ${TABLE} other { comment "another" ; }`,
     `add chain ${family} ${TABLE} c { type nat hook prerouting priority -100 ; }`,
-    ...RULES[family].map(
+    ...rulesOf(family).map(
       ([, text]) => `add rule ${family} ${TABLE} c ${text} comment "${text.slice(0, 60).replaceAll('"', "")}"`,
     ),
     "",

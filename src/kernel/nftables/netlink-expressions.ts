@@ -8,7 +8,7 @@ import { type Cidr, prefixMask, splitCidr } from "../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../net/protocol.ts";
 import { type AnonymousSet, addressSet, targetMap, verdictData, verdictMap } from "./netlink-sets.ts";
 import { addressBytes, type FamilyLayout } from "./netlink-values.ts";
-import { type NftField, type NftRule, type NftStatement, sourceBits } from "./ruleset.ts";
+import { type NftField, type NftRule, type NftSlotKey, type NftStatement, sourceBits } from "./ruleset.ts";
 import * as nft from "./wire/constants.ts";
 import { hostU32, netU16 } from "./wire/data.ts";
 import type { NftExpression } from "./wire/expressions.ts";
@@ -19,11 +19,13 @@ type AddAnonymousSet = (set: AnonymousSet) => string;
 const WORD = 4;
 const REGISTER_WORDS = 16;
 const INTERFACE_NAME_BYTES = 16;
+/** nft leaves this many words free between the key and the fields that it hashes. */
+export const HASHED_BEHIND = 4;
 const CT_STATE_NEW = 8;
 const CT_STATUS_DNAT = 0x20;
 
 /** The number of the register that starts at a word; groups of four words have their own numbers. */
-function register(word: number): number {
+export function register(word: number): number {
   return word % 4 === 0 ? nft.NFT_REG_1 + word / 4 : nft.NFT_REG32_00 + word;
 }
 
@@ -74,7 +76,7 @@ function compile(
       return [LOAD_MARK, bitwise(mask, hostU32(value)), store];
     }
     case "vmap":
-      return [...loadFields(statement.fields, layout), lookupMap(statement.map, nft.NFT_REG_VERDICT)];
+      return [...loadKey(statement, layout), lookupMap(statement.map, nft.NFT_REG_VERDICT)];
     case "random-vmap": {
       const map = addAnonymousSet(verdictMap(statement.verdicts));
       return [random(statement.verdicts.length), lookupMap(map, nft.NFT_REG_VERDICT)];
@@ -95,11 +97,8 @@ function compile(
         { kind: "dynset", ...update, sregData: register(dataWord) },
       ];
     }
-    case "map-dnat": {
-      const { fields, slots, map } = statement;
-      const drawn = slots === undefined ? [] : [random(slots, register(wordsOf(fields, layout)))];
-      return [...loadFields(fields, layout), ...drawn, lookupMap(map, nft.NFT_REG_1), natToTarget(layout)];
-    }
+    case "map-dnat":
+      return [...loadKey(statement, layout), lookupMap(statement.map, nft.NFT_REG_1), natToTarget(layout)];
     case "dnat":
       return [
         { kind: "immediate", dreg: nft.NFT_REG_1, data: { value: addressBytes(statement.to.ip, layout) } },
@@ -172,6 +171,19 @@ function random(modulus: number, dreg = nft.NFT_REG_1): NftExpression {
   return { kind: "numgen", dreg, modulus, type: nft.NFT_NG_RANDOM, offset: 0 };
 }
 
+/** Loads fields and the slot behind them: a random one, or a hash of other fields, which are loaded where nft loads them. */
+function loadKey({ fields, slots, hash }: NftSlotKey, layout: FamilyLayout): readonly NftExpression[] {
+  const key = loadFields(fields, layout);
+  if (slots === undefined) return key;
+  const word = wordsOf(fields, layout);
+  if (hash === undefined) return [...key, random(slots, register(word))];
+  const from = word + 1 + HASHED_BEHIND;
+  const len = wordsOf(hash.fields, layout) * WORD;
+  const [sreg, dreg] = [register(from), register(word)];
+  const slot = { sreg, dreg, len, modulus: slots, seed: hash.seed, type: nft.NFT_HASH_JENKINS };
+  return [...key, ...loadFields(hash.fields, layout, from), { kind: "hash", ...slot }];
+}
+
 function lookupMap(set: string, dreg: number): NftExpression {
   return { kind: "lookup", set, sreg: nft.NFT_REG_1, dreg };
 }
@@ -189,7 +201,7 @@ const CONNECTION_FIELDS = {
   "reply-sport": { direction: nft.IP_CT_DIR_REPLY, ip: nft.NFT_CT_PROTO_SRC, ip6: nft.NFT_CT_PROTO_SRC },
 } as const;
 /** All other fields are addresses. */
-const OF_ONE_WORD: ReadonlySet<NftField> = new Set(["l4proto", "dport", "original-dport", "reply-sport"]);
+const OF_ONE_WORD: ReadonlySet<NftField> = new Set(["l4proto", "sport", "dport", "original-dport", "reply-sport"]);
 
 /** How many words a key of these fields has. */
 function wordsOf(fields: readonly NftField[], { addressBytes: bytes }: FamilyLayout): number {
@@ -210,8 +222,15 @@ function loadField(field: NftField, dreg: number, layout: FamilyLayout): NftExpr
       return loadAddress(field, layout.addressBytes, layout, dreg);
     case "l4proto":
       return { kind: "meta", key: nft.NFT_META_L4PROTO, dreg };
+    case "sport":
     case "dport":
-      return { kind: "payload", dreg, base: nft.NFT_PAYLOAD_TRANSPORT_HEADER, offset: 2, len: 2 };
+      return {
+        kind: "payload",
+        dreg,
+        base: nft.NFT_PAYLOAD_TRANSPORT_HEADER,
+        offset: field === "sport" ? 0 : 2,
+        len: 2,
+      };
     case "original-daddr":
     case "original-dport":
     case "reply-saddr":

@@ -7,6 +7,7 @@ import { Mutex } from "../../async/mutex.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { isInterrupted, isNotFound, undefinedIf } from "../netlink/errors.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
+import type { BatchResult } from "../netlink/socket.ts";
 import { readCounters, readElements, readTable, readTargets, withCatchAll } from "./netlink-content.ts";
 import { fromNetlinkError, fromRefusal } from "./netlink-errors.ts";
 import { type EncodedTransaction, encodeTransaction } from "./netlink-transaction.ts";
@@ -22,7 +23,7 @@ import {
 } from "./nftables.ts";
 import type { NftFamily } from "./ruleset.ts";
 import { RulesetMonitor } from "./ruleset-monitor.ts";
-import { type CommitResult, openNftables } from "./wire/nftables-client.ts";
+import { openNftables } from "./wire/nftables-client.ts";
 
 /** How often a table is read if it keeps changing. */
 const READ_ATTEMPTS = 8;
@@ -83,7 +84,7 @@ export function openNetlinkRuleset({ onCommit, log, ...options }: NetlinkRuleset
    * @param isOfWhole the batch results from a comparison of the whole table. Its rules may bind large maps, and then the kernel visits all
    * their elements: 35 ms with 30,000 Services, for a few messages.
    */
-  async function commit({ batch }: EncodedTransaction, isOfWhole: boolean): Promise<CommitResult> {
+  async function commit({ batch }: EncodedTransaction, isOfWhole: boolean): Promise<BatchResult> {
     const expectedMs = last.milliseconds * Math.max(1, batch.size / last.messages);
     const startMs = performance.now();
     const result = await client.commit(batch, { isSlow: isOfWhole || expectedMs > SLOW_COMMIT_MS });

@@ -59,6 +59,8 @@ export function setObject(set: NftSet, layout: FamilyLayout): NftSetObject {
     ...(isMap ? ({ dataByteOrder: "none", isDataInterval: false } as const) : {}),
     ...(isConcat ? { keyTypeOf: keyTypeOf(set, layout) } : {}),
     ...(set.hasTargets === true ? { dataTypeOf: targetTypeOf(set, layout) } : {}),
+    // nft aborts at a listing if only one of the two is declared by an expression.
+    ...(set.isMap && set.slots !== undefined ? { dataTypeOf: { kind: "verdict" } as const } : {}),
     comment: set.comment,
   };
   const isDynamic = set.timeoutSeconds !== undefined;

@@ -13,6 +13,7 @@ import {
   type NftKeyType,
   type NftRule,
   type NftSet,
+  type NftSlotKey,
   type NftStatement,
   type NftVerdict,
   sourceBits,
@@ -100,8 +101,9 @@ export function fieldJson(field: NftField, family: NftFamily): Json {
       return { payload: { protocol: family, field } };
     case "l4proto":
       return { meta: { key: "l4proto" } };
+    case "sport":
     case "dport":
-      return { payload: { protocol: "th", field: "dport" } };
+      return { payload: { protocol: "th", field } };
     case "original-daddr":
       return { ct: { key: `${family} daddr`, dir: "original" } };
     case "original-dport":
@@ -162,7 +164,7 @@ export function statementJson(statement: NftStatement, family: NftFamily): Json 
     case "mark-set":
       return { mangle: { key: MARK, value: { [OPERATORS[statement.operation]]: [MARK, statement.value] } } };
     case "vmap":
-      return { vmap: { key: keyJson(statement.fields, family), data: `@${statement.map}` } };
+      return { vmap: { key: slotKeyJson(statement, family), data: `@${statement.map}` } };
     case "random-vmap": {
       const set = statement.verdicts.map((verdict, index): Json => [index, verdictJson(verdict)]);
       return { vmap: { key: numgen(set.length), data: { set } } };
@@ -173,12 +175,8 @@ export function statementJson(statement: NftStatement, family: NftFamily): Json 
       const { map, key, target } = statement;
       return { map: { op: "update", elem: keyJson(key, family), data: keyJson(target, family), map: `@${map}` } };
     }
-    case "map-dnat": {
-      const { fields, slots, map } = statement;
-      const parts = fields.map((field) => fieldJson(field, family));
-      const key = { concat: slots === undefined ? parts : [...parts, numgen(slots)] };
-      return { dnat: { family, addr: { map: { key, data: `@${map}` } } } };
-    }
+    case "map-dnat":
+      return { dnat: { family, addr: { map: { key: slotKeyJson(statement, family), data: `@${statement.map}` } } } };
     case "dnat":
       return { dnat: { addr: statement.to.ip, port: statement.to.port } };
     case "random-dnat": {
@@ -200,6 +198,12 @@ export function statementJson(statement: NftStatement, family: NftFamily): Json 
 /** The expression that draws a random number for each packet. */
 export function numgen(mod: number): Json {
   return { numgen: { mode: "random", mod, offset: 0 } };
+}
+
+function slotKeyJson({ fields, slots, hash }: NftSlotKey, family: NftFamily): Json {
+  if (slots === undefined) return keyJson(fields, family);
+  const drawn = hash && { jhash: { mod: slots, seed: hash.seed, expr: keyJson(hash.fields, family) } };
+  return { concat: [...fields.map((field) => fieldJson(field, family)), drawn ?? numgen(slots)] };
 }
 
 function addressesJson(cidrs: readonly Cidr[]): Json {

@@ -27,7 +27,9 @@ export function tableText({ family, name, comment, counters, sets, chains }: Nft
   const blocks = [
     ...counters.map((counter) => block(`counter ${counter}`, ["packets 0 bytes 0"])),
     ...sets.map(({ set, elements }) => setText(set, elements, family)),
-    ...chains.map((chain) => chainText(chain, family)),
+    ...chains.map(({ rules, ...head }) =>
+      block(`chain ${head.name}`, [...headOf(head), ...rules.map((rule) => ruleText(rule, family))]),
+    ),
   ];
   return `table ${family} ${name} {\n\tcomment ${quoted(comment)}\n${blocks.join("\n")}}\n`;
 }
@@ -68,11 +70,12 @@ function propertiesOf(set: NftSet, family: NftFamily): (string | undefined)[] {
 /** The types by name, or by the expressions that are looked up if a part has no named type. */
 function typesText({ key, isMap, hasTargets, slots }: NftSet, family: NftFamily): string {
   const names = key.map((type) => keyTypeName(type, family)).join(" . ");
-  if (hasTargets !== true) return `type ${names}${isMap ? " : verdict" : ""}`;
-  if (slots === undefined) return `type ${names} : ${targetTypeName(family)}`;
+  if (slots === undefined)
+    return `type ${names}${isMap ? " : verdict" : hasTargets === true ? ` : ${targetTypeName(family)}` : ""}`;
   const fields = { address: "daddr", protocol: "l4proto", port: "dport" } as const;
   const parts = key.map((type) => (type === "slot" ? numgen(slots) : fieldJson(fields[type], family)));
-  return `typeof ${expressionText({ concat: parts })} : ${expressionText(keyJson(["daddr", "dport"], family))}`;
+  const value = isMap ? "verdict" : expressionText(keyJson(["daddr", "dport"], family));
+  return `typeof ${expressionText({ concat: parts })} : ${value}`;
 }
 
 /** Puts one element on each line, aligned with the first. */
@@ -81,10 +84,6 @@ const ELEMENT_SEPARATOR = `,\n\t\t${" ".repeat("elements = { ".length)}`;
 /** An element as `nft` lists it: `10.96.0.10 . tcp . 80 : goto service-…`. */
 export function elementText(element: NftElement): string {
   return elementLine(elementJson(element));
-}
-
-function chainText({ rules, ...head }: NftChain, family: NftFamily): string {
-  return block(`chain ${head.name}`, [...headOf(head), ...rules.map((rule) => ruleText(rule, family))]);
 }
 
 function headOf({ hook, comment }: Omit<NftChain, "rules">): (string | undefined)[] {

@@ -21,11 +21,26 @@ export type NftField =
   | `saddr/${number}`
   | "daddr"
   | "l4proto"
+  | "sport"
   | "dport"
   | "original-daddr"
   | "original-dport"
   | "reply-saddr"
   | "reply-sport";
+
+/** What a slot is computed from, in place of a random number. Without a written seed the kernel would draw one. */
+export interface NftHash {
+  /** `jhash ip saddr`, `jhash ip saddr . th sport` */
+  readonly fields: readonly ["saddr"] | readonly ["saddr", "sport"];
+  readonly seed: number;
+}
+
+/** A key of fields; with `slots` a random number below it follows, and with `hash` that of the client's hash instead. */
+export interface NftSlotKey {
+  readonly fields: readonly NftField[];
+  readonly slots?: number;
+  readonly hash?: NftHash;
+}
 
 /** The end of a rule: continue in a chain, return to the one that jumped here, or drop the packet. */
 export type NftVerdict =
@@ -74,7 +89,7 @@ export type NftStatement =
   /** `meta mark set meta mark | 0x4000` */
   | { readonly kind: "mark-set"; readonly operation: "or" | "xor"; readonly value: number }
   /** `ip daddr . meta l4proto . th dport vmap @map` */
-  | { readonly kind: "vmap"; readonly fields: readonly NftField[]; readonly map: string }
+  | ({ readonly kind: "vmap"; readonly map: string } & NftSlotKey)
   /** `numgen random mod n vmap { 0 : goto a, … }` */
   | { readonly kind: "random-vmap"; readonly verdicts: readonly NftVerdict[] }
   /** `update @set { ip saddr }` */
@@ -86,13 +101,8 @@ export type NftStatement =
       readonly key: readonly NftField[];
       readonly target: readonly [NftField, NftField];
     }
-  /** `dnat ip to ip daddr . th dport . numgen random mod 3 map @map`; without `slots` no number is drawn. */
-  | {
-      readonly kind: "map-dnat";
-      readonly fields: readonly NftField[];
-      readonly slots?: number;
-      readonly map: string;
-    }
+  /** `dnat ip to ip daddr . th dport . numgen random mod 3 map @map` */
+  | ({ readonly kind: "map-dnat"; readonly map: string } & NftSlotKey)
   /** `dnat to 10.0.0.1:80` */
   | { readonly kind: "dnat"; readonly to: NftTarget }
   /** `dnat ip to numgen random mod n map { 0 : 10.0.0.1 . 80, … }` */

@@ -74,7 +74,7 @@ export function* classesOf<Fate>(
 }
 
 function exampleOf(family: IpFamily, { packets, origin }: RootClass): Packet {
-  const { source, sourcePort, destination, destinationPort, protocol, inInterface, bridgePort } = packets;
+  const { source, sourcePort, destination, destinationPort, protocol, inInterface, bridgePort, udpLength } = packets;
   const sender = addressIn(source, destination.isSingle ? addressIn(destination) : undefined);
   return newPacket({
     family,
@@ -85,6 +85,7 @@ function exampleOf(family: IpFamily, { packets, origin }: RootClass): Packet {
     protocol: String(protocol.sample()),
     inInterface: String(inInterface.sample()),
     bridgePort: String(bridgePort.sample()),
+    udpLength: Number(udpLength.sample()),
     origin,
   });
 }

@@ -128,6 +128,14 @@ function rangeOf(pattern: Pattern): Range | undefined {
 }
 
 export const PORTS = new Ranges([[0n, 65_535n]], Number);
+/** From a header without data on; in two parts, so that samples are short. */
+export const UDP_LENGTHS = new Ranges(
+  [
+    [8n, 511n],
+    [512n, 65_535n],
+  ],
+  Number,
+);
 
 /** All addresses of a family outside the ranges. */
 export function addressDomain(bits: 32 | 128, without: readonly Pattern[]): Domain {

@@ -6,7 +6,7 @@ import type { Packet } from "../../trace/packet.ts";
 import type { Question } from "../../trace/question.ts";
 import type { Pattern } from "../../trace/value.ts";
 import { classesOf, type PacketClass, type RootClass, type Subject, UnprovableError } from "./classes.ts";
-import { addressDomain, Names, onlyAddresses, PORTS } from "./domain.ts";
+import { addressDomain, Names, onlyAddresses, PORTS, UDP_LENGTHS } from "./domain.ts";
 import { DROPPED, type Fate, fateText, isSameFate, RANGE_UNKNOWN } from "./fate.ts";
 import { isInProxyTable } from "./node-components.ts";
 
@@ -24,7 +24,7 @@ export interface Side {
   readonly hasSocketStage?: boolean;
   /** What any packet may meet, and the walk does not: nothing is equal then. @default nothing */
   readonly doubts?: readonly string[];
-  /** What the proxy's rules do without those that other programs put on every node. @default there are no others */
+  /** What the proxy's rules do alone. @default no rule of a known program and no setting is beside them */
   readonly proxyPart?: Subject<Fate> | undefined;
   /** The rule that ends the packet's way. @param isOfProxy as {@link proxyPart} has it. @default false */
   whoDecides?(packet: Packet, isOfProxy?: boolean): string | undefined;
@@ -120,10 +120,8 @@ export function* proving(
         if (gaps.size < EXAMPLES && !gaps.has(because)) gaps.set(because, { because, packet });
       }
       for (const side of sides) services.add(side.serviceOf?.(packet) ?? "");
-      if (classes % MEMORY_CHECK === 0) {
-        requireMemory(classes, services.size);
-        yield { classes, services: services.size };
-      }
+      if (classes % MEMORY_CHECK === 0) requireMemory(classes, services.size);
+      yield { classes, services: services.size };
       const [first, second, whole] = fates;
       if (second !== undefined && whole !== undefined && !isSameFate(second, whole, isBySlots)) {
         ofOthers += 1;
@@ -162,7 +160,7 @@ export function* proving(
 
 /** Why a packet that the proxy drops as one to an unused cluster IP is not proved. */
 export const RANGE_NOT_GIVEN =
-  "no ServiceCIDR is among the objects (kubectl get servicecidrs): which unused cluster IPs are dropped is not known";
+  "no ServiceCIDR is among the objects (kubectl get servicecidrs), so the unused cluster IPs are not known";
 
 /** Whether the proxy drops the packet as one to an unused cluster IP, and the objects do not say which these are. */
 function isOfUnknownRange({ proxyPart, whoDecides }: Side, packet: Packet, [meant, found]: readonly Fate[]): boolean {
@@ -189,7 +187,7 @@ function requireMemory(classes: number, services: number): void {
   const { used_heap_size: used, heap_size_limit: limit } = getHeapStatistics();
   if (used < USABLE_HEAP * Math.max(limit - YOUNG_HEAP, limit / 2)) return;
   throw new UnprovableError(
-    `there is too little memory (${Math.round(limit / 2 ** 20)} MB): ${classes} classes of packets${services > 1 ? `, to ${services - 1} Services,` : ""} were examined`,
+    `it needs more memory than ${Math.round(limit / 2 ** 20)} MB: it came through ${classes} classes of packets${services > 1 ? `, to ${services - 1} Services` : ""}`,
   );
 }
 
@@ -210,6 +208,7 @@ export function rootClasses(family: IpFamily, own: readonly IpAddress[], hasSock
     sourcePort: PORTS,
     destination: addressDomain(bits, []),
     destinationPort: PORTS,
+    udpLength: UDP_LENGTHS,
     protocol: new Names({ kind: "beginning", text: "" }, [], PROTOCOLS),
   };
   const none: Pattern & { kind: "exact" } = { kind: "exact", value: "" };

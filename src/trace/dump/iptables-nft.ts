@@ -15,6 +15,8 @@ export interface SavedTable {
   readonly chains: TableTexts extends ReadonlyMap<string, infer Chains> ? Chains : never;
   /** What the tool's first line says. */
   readonly backEnd: BackEnd;
+  /** Whether it says that it left out base chains of other programs. */
+  readonly isPart: boolean;
 }
 
 /** All tables that iptables-save printed. */
@@ -22,8 +24,14 @@ export function savedTables(dumps: readonly Dump[]): SavedTable[] {
   return dumps.flatMap((dump) => {
     const tables = dump.kind === "iptables-tables" ? dump.tables : undefined;
     const read = dump.kind === "iptables" ? readRuleset(dump.text) : tables;
-    const backEnd = dump.kind === "iptables" ? backEndOf(dump.text) : undefined;
-    return [...(read ?? [])].map(([name, chains]) => ({ name, chains, backEnd }));
+    const text = dump.kind === "iptables" ? dump.text : "";
+    const isPart = (name: string): boolean => text.includes(`# Table \`${name}' contains incompatible base-chains`);
+    return [...(read ?? [])].map(([name, chains]) => ({
+      name,
+      chains,
+      backEnd: backEndOf(text),
+      isPart: isPart(name),
+    }));
   });
 }
 
@@ -114,8 +122,10 @@ const TRANSLATIONS = new Set(["masquerade", "redirect", "dnat", "snat"]);
 /** Tables of the nft back end that only iptables-save printed, in words. */
 export function savedAlone(dumps: readonly Dump[], family: IpFamily): string[] {
   const objects = listedObjects(dumps);
-  const alone = savedTables(dumps).filter(({ name, backEnd }) => {
-    return backEnd === "nft" && rulesByChain(objects, labelOf(family, name)).size === 0;
+  const alone = savedTables(dumps).filter(({ name, chains, backEnd, isPart }) => {
+    // Of a rule in its chains, something is always printed.
+    const hasAny = isPart || [...chains.values()].some(({ policy, rules }) => rules.length > 0 || policy === "DROP");
+    return hasAny && backEnd === "nft" && rulesByChain(objects, labelOf(family, name)).size === 0;
   });
   if (alone.length === 0) return [];
   const [tool, names] = [family === "IPv4" ? "iptables-save" : "ip6tables-save", alone.map(({ name }) => name)];

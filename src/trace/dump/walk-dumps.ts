@@ -9,8 +9,6 @@ import type { Dump } from "./recognise.ts";
 
 type Knowledge = Pick<DumpOptions, "knowsClients" | "knowsDynamicSets">;
 
-interface DumpWalkOptions extends WalkOptions, Knowledge {}
-
 /** A walk for many packets of one family. @param facts about the node that printed the dumps. */
 export function walkerOf(
   dumps: readonly Dump[],
@@ -29,7 +27,7 @@ export function walkDumps(
   dumps: readonly Dump[],
   packet: Packet,
   facts: NodeFacts,
-  options: DumpWalkOptions,
+  options: WalkOptions & Knowledge,
 ): TraceNode {
   return walkerOf(dumps, packet.family, facts, options)(packet, options);
 }

@@ -5,7 +5,7 @@ import { type ForeignPart, foreignText } from "../../kernel/iptables/parser/loos
 import { parseCidr, parseIpAddress } from "../../net/ip.ts";
 import { PROTOCOL_NAMES, PROTOCOL_NUMBERS } from "../../net/protocol.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
-import { hasConnection, type Packet } from "../packet.ts";
+import { hasConnection, hasFlags, type Packet, tcpFlag } from "../packet.ts";
 import { fieldsQuestion, type PacketField, type Question, whichOf } from "../question.ts";
 import { fits, orderOf, type Pattern, prefixRange, type Scalar } from "../value.ts";
 import { asked } from "./basic-match.ts";
@@ -75,7 +75,12 @@ const ofOtherProtocol: Judge = {
   holds: ({ negated }, { protocol }) => (PROTOCOL_NAMES.some((name) => name === protocol) ? negated : undefined),
 };
 
-const TCP_FLAGS = ["FIN", "SYN", "RST", "ACK", "PSH", "URG"];
+const FLAG_SETS: Readonly<Record<string, number>> = { ALL: 0x3f, NONE: 0 };
+/** @returns undefined if the match has no such word */
+function flagBits(words: string): number | undefined {
+  const bits = words.split(",").map((word) => FLAG_SETS[word] ?? tcpFlag(word));
+  return bits.reduce((all, one) => (all === undefined || one === undefined ? undefined : all | one), 0);
+}
 const ORIGINAL_FIELDS: Readonly<Record<string, keyof Packet["original"]>> = {
   ...{ "--ctorigsrc": "source", "--ctorigdst": "destination" },
   ...{ "--ctorigsrcport": "sourcePort", "--ctorigdstport": "destinationPort" },
@@ -107,12 +112,9 @@ const JUDGES: Readonly<Record<string, Judge>> = {
   },
   tcp: {
     asks: () => [],
-    /** The first packet of a connection has SYN alone. */
-    holds({ name, value }, { state }) {
-      const [mask = "", wanted = ""] = name === "--syn" ? ["SYN", "SYN"] : value.split(" ");
-      const flags = mask === "ALL" ? TCP_FLAGS : mask.split(",");
-      if (state !== "new" || !flags.every((flag) => TCP_FLAGS.includes(flag))) return undefined;
-      return wanted === (flags.includes("SYN") ? "SYN" : "NONE");
+    holds({ name, value }, packet) {
+      const [mask, wanted] = (name === "--syn" ? "FIN,SYN,RST,ACK SYN" : value).split(" ").map(flagBits);
+      return mask === undefined || wanted === undefined ? undefined : hasFlags(packet, mask, wanted);
     },
   },
   owner: {

@@ -1,4 +1,6 @@
 /** The match extensions of iptables as steps of a walk. */
+
+import { clientHash } from "../../kernel/iptables/hash-program.ts";
 import {
   type KernelMatch,
   type MatchKind,
@@ -74,6 +76,26 @@ const JUDGES: { readonly [K in MatchKind]: (match: KernelMatch<K>, around: Surro
       { odds: 1 - odds, result: NO_MATCH },
     ];
     return { run: () => (odds <= 0 ? NO_MATCH : { kind: "choice", options }), asks: [] };
+  },
+  bpf({ program }) {
+    const { isFlow, seed, below } = program;
+    const by = `the hash of the ${isFlow ? "source and its port" : "source"} with seed ${seed} is below ${below}`;
+    const odds = below / 2 ** 32;
+    const hashOf = (packet: Packet) => clientHash(program, packet.source, packet.sourcePort);
+    return {
+      // A proof compares the hashes themselves, for all clients at once.
+      asks: [],
+      run(packet) {
+        const hash = hashOf(packet);
+        const options = [
+          { odds, result: GO_ON, by },
+          { odds: 1 - odds, result: NO_MATCH, by: `not: ${by}` },
+        ];
+        return { kind: "choice", options, taken: hash === undefined ? undefined : hash < below ? 0 : 1 };
+      },
+      observed: (packet) =>
+        `its hash is ${hashOf(packet) ?? "not known without the source port"}, and not below ${below}`,
+    };
   },
   recent: recentJudge,
   set: ({ name, directions, negated }, { sets }) => ({

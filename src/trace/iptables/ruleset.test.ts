@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { clientHash, hashProgramText } from "../../kernel/iptables/hash-program.ts";
 import { readRuleset } from "../../kernel/iptables/parser/ruleset.ts";
 import { ip } from "../../model/testing/records.ts";
+import type { IpAddress } from "../../net/ip.ts";
 import { nodeFacts } from "../facts.ts";
 import { programOf } from "../netfilter/calling-order.ts";
 import { type Outcome, outcomesOf } from "../netfilter/tree.ts";
@@ -66,6 +68,32 @@ describe("iptables rules, walked", () => {
       "0.333 sent 10.0.0.2:8080",
       "0.333 sent 10.0.0.3:8080",
     ]);
+  });
+
+  test("a hash of the client decides, where it is known", () => {
+    const rules = (isFlow: boolean) =>
+      SERVICE.map((rule) =>
+        rule.replace(/-m statistic .* -j SEP-(\d)/, (_, n) => {
+          const bytecode = hashProgramText({ family: "IPv4", isFlow, seed: Number(n), below: 2 ** 31 });
+          return `-m bpf --bytecode "${bytecode}" -j SEP-${n}`;
+        }),
+      );
+    const endFor = (source: IpAddress, port?: number) =>
+      [1, 2].find((seed) => (clientHash({ isFlow: port !== undefined, seed }, source, port) ?? 0) < 2 ** 31) ?? 3;
+    for (let last = 1; last < 60; last += 1) {
+      const source = ip(`10.1.0.${last}`);
+      const [bySource, byFlow] = [endFor(source), endFor(source, 4_000 + last)];
+      assert.deepEqual(ask(saved(rules(false)), { source }).map(summary), [`1.000 sent 10.0.0.${bySource}:8080`]);
+      const flow = { source, sourcePort: 4_000 + last };
+      assert.deepEqual(ask(saved(rules(true)), flow).map(summary), [`1.000 sent 10.0.0.${byFlow}:8080`]);
+    }
+    assert.deepEqual(ask(saved(rules(true)), { sourcePort: undefined }).map(summary), [
+      "0.500 sent 10.0.0.1:8080",
+      "0.250 sent 10.0.0.2:8080",
+      "0.250 sent 10.0.0.3:8080",
+    ]);
+    const digests = ask(saved(rules(true)), { sourcePort: undefined }).map(({ hashed }) => hashed);
+    assert.equal(new Set(digests).size, 3);
   });
 
   test("a chain that ends returns to its caller, and -g to the caller's caller", () => {

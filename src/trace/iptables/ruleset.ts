@@ -1,8 +1,9 @@
 /** The output of iptables-save as chains to walk. Rules are parsed when a packet meets them. */
-import { type LooseRule, parseLoosely } from "../../kernel/iptables/parser/loose-rule.ts";
+import { parseLoosely } from "../../kernel/iptables/parser/loose-rule.ts";
 import { RuleSyntaxError } from "../../kernel/iptables/parser/rule-options.ts";
 import { commentOf, withoutQuoted } from "../../kernel/iptables/parser/rule-parts.ts";
 import { type ChainTexts, NOWHERE, type TableTexts } from "../../kernel/iptables/parser/ruleset.ts";
+import { attempt } from "../../logging/attempt.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { BaseChain, Chain, Hook, Rule } from "../netfilter/program.ts";
 import { basicSteps } from "./basic-match.ts";
@@ -93,7 +94,8 @@ function compileChain(name: string, { rules }: ChainTexts, context: RuleContext)
 
 function compileRule(text: string, context: RuleContext): Rule {
   const comment = commentOf(text);
-  const rule = looselyRead(text, context.family);
+  // A quote may not be closed.
+  const rule = attempt(() => parseLoosely(text, context.family), RuleSyntaxError);
   if (rule === undefined) {
     return { text, comment, steps: [{ text, run: () => ({ kind: "lost", because: `"${text}" is not understood` }) }] };
   }
@@ -110,13 +112,3 @@ function compileRule(text: string, context: RuleContext): Rule {
 
 /** Matches that write: what they leave is seen by later rules. */
 const WRITES = /(?<!\S)-m (?:recent|connlabel|cluster|socket) /;
-
-/** Undefined if a quote is not closed. */
-function looselyRead(text: string, family: IpFamily): LooseRule | undefined {
-  try {
-    return parseLoosely(text, family);
-  } catch (error) {
-    if (error instanceof RuleSyntaxError) return undefined;
-    throw error;
-  }
-}

@@ -3,9 +3,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { TracedHeaders, TraceEvent } from "../../kernel/nftables/tracing/trace-event.ts";
 import { TRACE_TABLE } from "../../kernel/nftables/tracing/trace-table.ts";
+import { ip } from "../../model/testing/records.ts";
 import { nodeFacts } from "../facts.ts";
 import { programOf } from "../netfilter/calling-order.ts";
+import { outcomesOf } from "../netfilter/tree.ts";
+import { walk } from "../netfilter/walk.ts";
 import { readNftRuleset } from "../nftables/ruleset.ts";
+import { newPacket, ofKnownConnection } from "../packet.ts";
 import { liveText } from "../report/live-text.ts";
 import { judge } from "./judge.ts";
 import { type ObservedPacket, PacketAssembler } from "./observed.ts";
@@ -127,4 +131,29 @@ test("a difference is pointed out, on both sides", () => {
   assert.match(text, /^- {5}✓ second 1: drop/m);
   assert.match(text, /What became of it: sent to 10\.0\.0\.9:80, from 10\.0\.0\.7 \(kept\), by eth0/);
   assert.match(text, /The simulation differs: dropped by ip t second rule 1/);
+});
+
+test("rules behind nat see a later packet of a connection with its new destination", () => {
+  const to = (right: string, ...more: readonly object[]) => [
+    { match: { op: "==", left: { payload: { protocol: "ip", field: "daddr" } }, right } },
+    ...more,
+  ];
+  const base = { family: "ip", table: "t", hook: "output", policy: "accept" };
+  const rules = [
+    { table: { family: "ip", name: "t" } },
+    { chain: { ...base, name: "before", type: "filter", prio: -110 } },
+    { chain: { ...base, name: "nat", type: "nat", prio: -100 } },
+    { chain: { ...base, name: "behind", type: "filter", prio: 0 } },
+    { rule: { family: "ip", table: "t", chain: "before", expr: to("10.0.0.1", { drop: null }) } },
+    { rule: { family: "ip", table: "t", chain: "behind", expr: to("10.0.0.9", { drop: null }) } },
+  ];
+  const facts = nodeFacts({ addresses: [] });
+  const ends = { source: ip("10.0.0.7"), sourcePort: 1024, destination: ip("10.0.0.9"), destinationPort: 80 };
+  const translated = { ...ends, destination: ip("10.0.0.1"), destinationPort: 8080 };
+  const later = ofKnownConnection(newPacket({ family: "IPv4", protocol: "udp", inInterface: "", ...ends }), translated);
+  const root = walk(programOf(readNftRuleset(rules, { family: "IPv4", facts }).chains), later, facts);
+  assert.deepEqual(
+    [...outcomesOf(root)].map(({ fate, packet }) => [fate.kind, packet.destination, packet.destinationPort]),
+    [["sent", "10.0.0.1", 8080]],
+  );
 });

@@ -24,10 +24,8 @@ export interface ObservedPacket {
   readonly end: "sent" | "delivered" | "dropped" | "vanished";
 }
 
-type OpenVisit = ObservedVisit & { readonly events: TraceEvent[] };
-
 interface OpenPacket {
-  readonly visits: OpenVisit[];
+  readonly visits: (ObservedVisit & { readonly events: TraceEvent[] })[];
   lastMs: number;
 }
 

@@ -1,12 +1,14 @@
 /** How a walk continues where chance, or an unknown fact, decides. */
 import { isDeepStrictEqual } from "node:util";
 import type { Packet } from "../packet.ts";
-import { GO_ON, type Rule, type StepResult } from "./program.ts";
+import { GO_ON, type Option, type Rule, type StepResult } from "./program.ts";
+import type { WalkOptions } from "./tree.ts";
 
 interface OpenBranch {
   /** Undefined if an answer decides. */
   readonly odds?: number;
   readonly label: string;
+  readonly by?: string | undefined;
   readonly result: StepResult;
   readonly answer?: { readonly question: string; readonly isYes: boolean };
 }
@@ -15,12 +17,12 @@ interface OpenBranch {
  * The possible continuations; the walk forks if there is more than one.
  *
  * @param answers what this path has already assumed.
- * @param random picks one option of a choice; without it the walk forks.
+ * @param options `random` picks one option of a choice; without it the walk forks. With an observer, it forks at hashes, too.
  */
 export function branchesOf(
   result: StepResult & { kind: "choice" | "unknown" },
   answers: ReadonlyMap<string, boolean>,
-  random: (() => number) | undefined,
+  { random, observer }: WalkOptions,
 ): readonly OpenBranch[] {
   if (result.kind === "unknown") {
     const { question, yes, no } = result;
@@ -31,14 +33,10 @@ export function branchesOf(
       answer: { question, isYes },
     }));
   }
-  const options = merged(result.options);
+  const taken = observer === undefined ? result.options[result.taken ?? -1] : undefined;
+  const options = taken === undefined ? merged(result.options) : [taken];
   const chosen = random === undefined || options.length === 1 ? options : picked(options, random());
-  return chosen.map(({ odds, result: one }) => ({ odds, label: labelOf(one), result: one }));
-}
-
-interface Option {
-  readonly odds: number;
-  readonly result: StepResult;
+  return chosen.map(({ odds, result: one, by }) => ({ odds, label: labelOf(one), result: one, by }));
 }
 
 /** Joins all options that do not match. */
@@ -47,7 +45,11 @@ function merged(options: readonly Option[]): readonly Option[] {
   const [first] = misses;
   if (first === undefined || misses.length === 1) return options;
   const odds = misses.reduce((sum, option) => sum + option.odds, 0);
-  return [...options.filter(({ result }) => result.kind !== "no-match"), { odds, result: first.result }];
+  const by = misses.flatMap((miss) => miss.by ?? []).join(", or ");
+  return [
+    ...options.filter(({ result }) => result.kind !== "no-match"),
+    { odds, result: first.result, ...(by !== "" && { by }) },
+  ];
 }
 
 function picked(options: readonly Option[], value: number): readonly Option[] {

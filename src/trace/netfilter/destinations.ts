@@ -71,12 +71,14 @@ interface StickyChoice {
     readonly odds: number;
     readonly result: StepResult & { kind: "verdict" | "lost" };
   }[];
+  /** The index of the end that the client's hash chooses. @default by chance, or not known */
+  readonly taken?: number | undefined;
 }
 
 /** Sends a client to the same endpoint as before. @param clients the remembered ones; undefined if not known. */
 export function stickyChoice(
   clients: RememberedLists | undefined,
-  { set, client, question, ends }: StickyChoice,
+  { set, client, question, ends, taken }: StickyChoice,
 ): StepResult {
   const known = clients?.entryOf(set, client)?.data?.[0];
   const kept = ends.find(({ end }) => end === known);
@@ -85,7 +87,7 @@ export function stickyChoice(
     odds,
     result: { ...result, entry: { set, key: client, data: [end] } },
   }));
-  const chosen: StepResult = { kind: "choice", options };
+  const chosen: StepResult = { kind: "choice", options, taken };
   if (clients !== undefined) return chosen;
   const because = "it goes to the endpoint of the client's earlier connections";
   return { kind: "unknown", question, yes: { kind: "lost", because }, no: chosen };

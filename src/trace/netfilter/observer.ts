@@ -27,8 +27,10 @@ export function tellOfStep(observer: WalkObserver, { asks, text }: Step, rule: R
 /** Reports a destination translation: it changes nothing for packets that already have this destination. */
 export function tellOfChange(observer: WalkObserver, before: Packet, after: Packet | undefined): void {
   if (after === undefined) return;
-  const { destination, destinationPort, isDestinationDecided } = after;
+  const { destination, destinationPort, isDestinationDecided, isPortDecided } = after;
   if (before.destination === destination && before.isDestinationDecided === isDestinationDecided) return;
-  const patterns = [destination, destinationPort ?? 0].map((value): Pattern => ({ kind: "exact", value }));
-  observer.asked(fieldsQuestion(["destination", "destinationPort"], [{ patterns, outcome: "" }]), before);
+  const ends = isPortDecided ? [destination, destinationPort ?? 0] : [destination];
+  const patterns = ends.map((value): Pattern => ({ kind: "exact", value }));
+  const fields = (["destination", "destinationPort"] as const).slice(0, ends.length);
+  observer.asked(fieldsQuestion(fields, [{ patterns, outcome: "" }]), before);
 }

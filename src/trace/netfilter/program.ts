@@ -35,12 +35,24 @@ export type StepResult =
       readonly said?: string;
       readonly entry?: Entry;
     }
-  /** One of these, at random. The odds add up to one. */
-  | { readonly kind: "choice"; readonly options: readonly { readonly odds: number; readonly result: StepResult }[] }
+  /** One of these, at random or by a hash of the client. The odds add up to one. */
+  | {
+      readonly kind: "choice";
+      readonly options: readonly Option[];
+      /** The index of the one that the packet's hash takes. @default not known, or at random */
+      readonly taken?: number | undefined;
+    }
   /** It depends on something unknown: `yes` and `no` are the results for the two answers to the question. */
   | { readonly kind: "unknown"; readonly question: string; readonly yes: StepResult; readonly no: StepResult }
   /** What happens next cannot be told. */
   | { readonly kind: "lost"; readonly because: string };
+
+export interface Option {
+  readonly odds: number;
+  readonly result: StepResult;
+  /** What a hash must be for it, in words that are the same in all layouts. @default it is taken at random */
+  readonly by?: string | undefined;
+}
 
 /** An entry that a packet adds to a set, for later packets. */
 export interface Entry {

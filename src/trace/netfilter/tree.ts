@@ -62,7 +62,13 @@ export interface Branch {
 }
 
 export type TraceEnd =
-  | { readonly kind: "end"; readonly fate: Fate; readonly packet: Packet; readonly entries: readonly Entry[] }
+  | {
+      readonly kind: "end";
+      readonly fate: Fate;
+      readonly packet: Packet;
+      readonly entries: readonly Entry[];
+      readonly hashed?: string;
+    }
   | {
       readonly kind: "fork";
       readonly question: string | undefined;
@@ -85,6 +91,8 @@ export interface Outcome {
   readonly fate: Fate;
   readonly packet: Packet;
   readonly entries: readonly Entry[];
+  /** Which clients take this way, where their hash decides: the same text for the same clients. @default chance decides */
+  readonly hashed?: string;
 }
 
 /** All ways through a tree, in its order. */
@@ -98,8 +106,8 @@ export function* outcomesOf(root: TraceNode): Generator<Outcome> {
   for (let way = open.pop(); way !== undefined; way = open.pop()) {
     const { end } = way.node;
     if (end.kind === "end") {
-      const { fate, packet, entries } = end;
-      yield { odds: way.odds, assumptions: way.assumptions, fate, packet, entries };
+      const { kind: _, ...outcome } = end;
+      yield { odds: way.odds, assumptions: way.assumptions, ...outcome };
       continue;
     }
     for (const { odds, label, node } of end.branches.toReversed()) {

@@ -1,4 +1,5 @@
 /** The state of a walk through the hooks of a node. */
+import { createHash } from "node:crypto";
 import type { Packet } from "../packet.ts";
 import { type BaseChain, type Chain, type Entry, placeIn, type Rule, type Stage, type StepResult } from "./program.ts";
 import type { TraceEnd, TraceEvent } from "./tree.ts";
@@ -26,6 +27,8 @@ export interface Walk {
   /** The result that a fork has chosen for that step. */
   decided: StepResult | undefined;
   entries: readonly Entry[];
+  /** Which hashes have decided on this path, and how ({@link hashedBy}). */
+  hashed: string;
   /** Questions answered so far on this path. */
   answers: ReadonlyMap<string, boolean>;
 }
@@ -48,10 +51,18 @@ export function openNode(): OpenNode {
   return { events: [], end: NOWHERE };
 }
 
+/** A digest of all that hashes of the client have decided on a path: paths with the same one are those of the same clients. */
+export function hashedBy(before: string, by: string | undefined): string {
+  if (by === undefined) return before;
+  return createHash("sha256").update(`${before}\n${by}`).digest("hex").slice(0, DIGITS);
+}
+
+const DIGITS = 12;
+
 /** The walk of a packet before the first base chain of a hook. */
 export function startOf(stage: Stage, packet: Packet, answers: ReadonlyMap<string, boolean> = new Map()): Walk {
   const before = { base: undefined, rest: [], settled: 0, frame: undefined, step: 0, decided: undefined };
-  return { node: openNode(), packet, stage, ...before, entries: [], answers };
+  return { node: openNode(), packet, stage, ...before, entries: [], hashed: "", answers };
 }
 
 /** Where the walk is, with the rule there. */

@@ -31,8 +31,8 @@ import {
   type TraceNode,
   type WalkOptions,
 } from "./tree.ts";
-import { type Branch, type Frame, missEvent, openNode, placeOf, startOf, type Walk } from "./walk-state.ts";
-import { fateOfLeaving, firstHook, whyNotAsked, withTranslationDecided } from "./without-rules.ts";
+import { type Branch, type Frame, hashedBy, missEvent, openNode, placeOf, startOf, type Walk } from "./walk-state.ts";
+import { fateOfLeaving, firstHook, whyNotAsked, withTranslation, withTranslationDecided } from "./without-rules.ts";
 
 const LIMIT = 100_000;
 const NO_CHAINS = programOf([]);
@@ -156,7 +156,7 @@ class Machine {
         return false;
       }
     }
-    const branches = branchesOf(result, walk.answers, this.#options.random);
+    const branches = branchesOf(result, walk.answers, this.#options);
     if (branches.length === 1) {
       walk.decided = branches[0]?.result;
       return false;
@@ -164,9 +164,9 @@ class Machine {
     return this.#fork(
       walk,
       result.kind === "unknown" ? `whether ${result.question}` : undefined,
-      branches.map(({ odds, label, result: decided, answer }) => {
+      branches.map(({ odds, label, result: decided, answer, by }) => {
         const answers = answer === undefined ? walk.answers : new Map(walk.answers).set(answer.question, answer.isYes);
-        return { odds, label, walk: { ...walk, decided, answers } };
+        return { odds, label, walk: { ...walk, decided, answers, hashed: hashedBy(walk.hashed, by) } };
       }),
       result.kind === "unknown" ? placeOf(walk, rule) : undefined,
     );
@@ -299,6 +299,7 @@ class Machine {
     const because = base.type === "nat" ? whyNotAsked(walk.packet, base.stage) : undefined;
     if (because !== undefined) {
       this.#note(walk, { kind: "not-asked", chain: base, because });
+      walk.packet = withTranslation(walk.packet, base.stage);
       return false;
     }
     const isTracked = isAfterTracking(base, walk.packet) || base.chain.length === 0;
@@ -393,7 +394,7 @@ class Machine {
   }
 
   #finish(walk: Walk, fate: Fate): boolean {
-    walk.node.end = { kind: "end", fate, packet: walk.packet, entries: walk.entries };
+    walk.node.end = { kind: "end", fate, packet: walk.packet, entries: walk.entries, hashed: walk.hashed };
     return true;
   }
 }

@@ -30,6 +30,11 @@ export function withTranslationDecided(packet: Packet, stage: Stage): Packet {
   return translation.source === packet.source ? packet : withSource(packet, translation.source);
 }
 
+/** Chains of the hook behind nat see the translation that an earlier packet of the connection has got. */
+export function withTranslation(packet: Packet, stage: Stage): Packet {
+  return packet.translation === undefined ? packet : withTranslationDecided(packet, stage);
+}
+
 /** The fate of a packet that leaves the node. @param asked the packet as it was sent. */
 export function fateOfLeaving(packet: Packet, asked: Packet, facts: NodeFacts): Fate {
   const { destination, source, origin } = packet;

@@ -1,9 +1,10 @@
 /** Conditions: `match` statements of libnftables' JSON. */
 
-import { type JsonObject, listOf, named, textOf } from "../../kernel/nftables/json.ts";
+import { isObject, type JsonObject, listOf, named, numberOf, textOf } from "../../kernel/nftables/json.ts";
 import { isLocalQuestion } from "../facts.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
-import type { Key } from "../question.ts";
+import { hasFlags, tcpFlag } from "../packet.ts";
+import { type Key, whichOf } from "../question.ts";
 import { fits, orderOf, type Parts, type Pattern } from "../value.ts";
 import { type Names, patternOf } from "./constant.ts";
 import { compileExpression, drawn, keyQuestions, type Surroundings } from "./expression.ts";
@@ -15,6 +16,13 @@ type Test = (parts: Parts) => boolean | string;
 
 /** Compiles a `match`. @param text the statement as nft prints it. */
 export function compileCondition({ op, left, right }: JsonObject, text: string, surroundings: Surroundings): Step {
+  const ofFlags = compileFlags(textOf(op) ?? "==", left, right, text);
+  if (ofFlags !== undefined) return ofFlags;
+  const odds = oddsOf(op, left, right);
+  if (odds !== undefined) {
+    const no = { odds: 1 - odds, result: NO_MATCH };
+    return { text, asks: [], run: () => ({ kind: "choice", options: [{ odds, result: GO_ON }, no] }) };
+  }
   const expression = compileExpression(left, surroundings);
   const { names = [] } = expression;
   const test = compileTest(textOf(op) ?? "==", right, names, surroundings);
@@ -54,6 +62,52 @@ export function compileCondition({ op, left, right }: JsonObject, text: string, 
       return reading.kind === "none" ? `the packet has no ${expression.text}` : `${reading.what} is not known`;
     },
   };
+}
+
+/** `tcp flags & (syn | ack) == syn`: of a packet, some flags are known. Undefined for other conditions. */
+function compileFlags(op: string, left: unknown, right: unknown, text: string): Step | undefined {
+  const masked = named(left);
+  const [field, masks] = masked?.name === "&" ? listOf(masked.body) : [left, 0xff];
+  const { protocol, field: name } = bodyOf(field, "payload");
+  const [mask, wanted] = [flagBits(masks), flagBits(right)];
+  if (protocol !== "tcp" || name !== "flags" || mask === undefined || wanted === undefined) return undefined;
+  const isAny = op === "in" || op === "!";
+  if (!isAny && op !== "==" && op !== "!=") return undefined;
+  return {
+    text,
+    asks: [whichOf("protocol", ["tcp"])],
+    run(packet) {
+      if (packet.protocol !== "tcp") return NO_MATCH;
+      const holds = hasFlags(packet, isAny ? mask & wanted : mask, isAny ? 0 : wanted);
+      if (holds === undefined) return question(`${text} (tcp flags are not known)`);
+      return holds === (op === "==" || op === "!") ? GO_ON : NO_MATCH;
+    },
+  };
+}
+
+/** `meta random & 0x7fffffff < 0x40000000`: how often it holds. Undefined for other conditions. */
+function oddsOf(op: unknown, left: unknown, right: unknown): number | undefined {
+  const masked = named(left);
+  const [drawn, mask] = masked?.name === "&" ? listOf(masked.body) : [left, 0xffff_ffff];
+  const { key } = bodyOf(drawn, "meta");
+  const [count, limit] = [(numberOf(mask) ?? 0) + 1, numberOf(right)];
+  const isDrawn = key === "random" && count > 1 && Number.isInteger(Math.log2(count));
+  if (!isDrawn || limit === undefined || limit < 1 || limit >= count || (op !== "<" && op !== ">=")) return undefined;
+  return op === "<" ? limit / count : 1 - limit / count;
+}
+
+function bodyOf(json: unknown, name: string): JsonObject {
+  const found = named(json);
+  return found?.name === name && isObject(found.body) ? found.body : {};
+}
+
+/** The bits of one flag, or of several together. */
+function flagBits(json: unknown): number | undefined {
+  const names = Array.isArray(json) ? json : named(json)?.name === "|" ? listOf(named(json)?.body) : undefined;
+  if (names === undefined) return typeof json === "string" ? tcpFlag(json) : numberOf(json);
+  return names
+    .map(flagBits)
+    .reduce((all, bits) => (all === undefined || bits === undefined ? undefined : all | bits), 0);
 }
 
 function question(text: string): StepResult & { kind: "unknown" } {

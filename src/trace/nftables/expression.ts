@@ -3,11 +3,12 @@
  * (libnftables-json(5)).
  */
 
-import { isObject, listOf, named, numberOf, textOf } from "../../kernel/nftables/json.ts";
+import { isObject, type JsonObject, listOf, named, numberOf, textOf } from "../../kernel/nftables/json.ts";
 import { expressionText } from "../../kernel/nftables/json-text.ts";
 import { ipBytes, ipFromBytes, parseCidr, parseIpAddress, prefixMask, splitCidr } from "../../net/ip.ts";
+import { jhash, slotOf } from "../../net/jhash.ts";
 import type { NodeFacts } from "../facts.ts";
-import type { StepResult } from "../netfilter/program.ts";
+import type { Option, StepResult } from "../netfilter/program.ts";
 import type { Packet } from "../packet.ts";
 import { type ComparedField, type Key, type Question, whichOf } from "../question.ts";
 import { type Pattern, prefixRange } from "../value.ts";
@@ -21,8 +22,8 @@ import {
   meta,
   NONE,
   OTHER_END,
-  PAYLOAD_FIELDS,
   payload,
+  payloadField,
   type Reading,
   TRANSPORTS,
   value,
@@ -36,6 +37,12 @@ export interface Expression {
   readonly draw: number | undefined;
   /** In a concatenation, the index of the random part. */
   readonly drawnPart?: number;
+  /** What is added to that number, where it is a part as it is. Undefined: it is calculated with, or mapped. */
+  readonly offset?: number | undefined;
+  /** That number is not random: a hash of the client. The reading is unknown where the packet does not say all that is hashed. */
+  readonly hash?: { readonly text: string; readonly read: (packet: Packet) => Reading } | undefined;
+  /** The numbers that a map has for the packet: all others lead to nothing. Undefined: each must be tried. */
+  occupied?(packet: Packet): readonly number[] | undefined;
   /** Which field each part is; undefined if the part follows from {@link asks}. */
   readonly fields: readonly (ComparedField | undefined)[];
   /** How many leading bits of each part are read; the others are 0. Undefined: all bits. */
@@ -54,12 +61,24 @@ export interface Surroundings {
   setNamed(name: string): SetIndex | undefined;
 }
 
-/** Reads the expression and judges its value; for every number, if it draws a random one. */
-export function drawn({ draw, read }: Expression, packet: Packet, judge: (reading: Reading) => StepResult): StepResult {
+/** Reads the expression and judges its value; for every number, if it draws a random one or hashes the client. */
+export function drawn(expression: Expression, packet: Packet, judge: (reading: Reading) => StepResult): StepResult {
+  const { draw, hash, read } = expression;
   if (draw === undefined) return judge(read(packet, 0));
+  const hashed = hash?.read(packet);
+  if (hashed?.kind === "none") return judge(NONE);
   const odds = 1 / draw;
-  const options = Array.from({ length: draw }, (_, number) => ({ odds, result: judge(read(packet, number)) }));
-  return { kind: "choice", options };
+  const numbers = expression.occupied?.(packet) ?? Array.from({ length: draw }, (_, number) => number);
+  const options = numbers.map((number): Option => {
+    return { odds, result: judge(read(packet, number)), by: hash && `${hash.text} is ${number}` };
+  });
+  if (numbers.length < draw) {
+    const by = hash && `${hash.text} is none of ${numbers.join(",")}`;
+    options.push({ odds: 1 - numbers.length * odds, result: judge(NONE), by });
+  }
+  if (hashed?.kind !== "value") return { kind: "choice", options };
+  const at = numbers.indexOf(Number(hashed.parts[0]));
+  return { kind: "choice", options, taken: at < 0 ? numbers.length : at };
 }
 
 /** Compiles an expression; one that is not understood reads as unknown. */
@@ -67,8 +86,8 @@ export function compileExpression(json: unknown, surroundings: Surroundings): Ex
   const text = expressionText(json);
   const read = (
     reader: (packet: Packet, drawn: number) => Reading,
-    { draw, fields = [undefined], asks = [], names = [] }: Partial<Expression> = {},
-  ): Expression => ({ text, read: reader, draw, fields, asks, names });
+    { draw, offset, fields = [undefined], asks = [], names = [] }: Partial<Expression> = {},
+  ): Expression => ({ text, read: reader, draw, offset, fields, asks, names });
   const unclear = (reader: (packet: Packet) => Reading): Expression => ({ ...read(reader), isUnknown: true });
   const constant = scalarOf(json);
   if (constant !== undefined) return read(() => value(constant));
@@ -84,7 +103,7 @@ export function compileExpression(json: unknown, surroundings: Surroundings): Ex
         return unclear(() => ({ kind: "unknown", what: text }));
       }
       const reader = (packet: Packet) => payload(packet, protocol, field, text);
-      const compared = PAYLOAD_FIELDS[field];
+      const compared = payloadField(protocol, field);
       const isOfIp = protocol === "ip" || protocol === "ip6";
       if (isOfIp && compared !== undefined) return read(reader, { fields: [compared], names: [NAMES[field]] });
       // ICMP is the transport header without ports.
@@ -117,8 +136,10 @@ export function compileExpression(json: unknown, surroundings: Surroundings): Ex
     }
     case "numgen": {
       const offset = numberOf(body.offset) ?? 0;
-      return read((_packet, drawn) => value(drawn + offset), { draw: numberOf(body.mod) ?? 1 });
+      return read((_packet, drawn) => value(drawn + offset), { draw: numberOf(body.mod) ?? 1, offset });
     }
+    case "jhash":
+      return hashOf(body, surroundings, text) ?? unclear(() => ({ kind: "unknown", what: text }));
     case "concat":
       return concatenation(listOf(found.body), surroundings, text);
     case "map":
@@ -146,7 +167,8 @@ function concatenation(items: readonly unknown[], surroundings: Surroundings, te
     names: parts.flatMap(({ fields, names = [] }) => fields.map((_, at) => names[at])),
     asks: allAsked(parts),
     draw: parts[drawnPart]?.draw,
-    ...(drawnPart < 0 ? {} : { drawnPart }),
+    ...(drawnPart < 0 ? {} : { drawnPart, hash: parts[drawnPart]?.hash }),
+    ...(parts.every(({ fields }) => fields.length === 1) && { offset: parts[drawnPart]?.offset }),
     read(packet, drawn) {
       const all: (string | number)[] = [];
       for (const part of parts) {
@@ -165,6 +187,8 @@ function mapLookup(body: Readonly<Record<string, unknown>>, surroundings: Surrou
   return {
     text,
     draw: key.draw,
+    hash: key.hash,
+    occupied: (packet) => occupiedIn(index, key, packet),
     fields: [],
     asks: keyQuestions(key, index?.keys),
     read(packet, drawn) {
@@ -180,6 +204,56 @@ function mapLookup(body: Readonly<Record<string, unknown>>, surroundings: Surrou
     },
   };
 }
+
+/** The drawn numbers for which a map has an element at this packet's key, in order. */
+export function occupiedIn(
+  index: SetIndex | undefined,
+  key: Expression,
+  packet: Packet,
+): readonly number[] | undefined {
+  const { offset, draw = 0, drawnPart = 0 } = key;
+  const reading = key.read(packet, 0);
+  if (index === undefined || offset === undefined || reading.kind !== "value" || index.mayHave(reading.parts))
+    return undefined;
+  const numbers = index.numbersAt(reading.parts, drawnPart)?.map((number) => number - offset);
+  return numbers?.filter((number) => number >= 0 && number < draw);
+}
+
+/** More numbers than this are not tried. */
+const MOST_HASHED = 65_536;
+
+/** `jhash ip saddr . th sport mod 512 seed 0x5`; undefined if it hashes what is neither an address nor a port. */
+function hashOf(body: JsonObject, surroundings: Surroundings, text: string): Expression | undefined {
+  const [draw = 0, seed, offset = 0] = [numberOf(body.mod), numberOf(body.seed), numberOf(body.offset)];
+  const client = compileExpression(body.expr, surroundings);
+  const isKnown = client.draw === undefined && client.fields.every((field) => HASHED.test(field ?? ""));
+  // The kernel draws a seed that is not written, and nft does not list it.
+  if (!isKnown || seed === undefined || draw < 1 || draw > MOST_HASHED) return undefined;
+  const isAlone = client.fields.length === 1;
+  const read = (packet: Packet): Reading => {
+    const reading = client.read(packet, 0);
+    if (reading.kind !== "value") return reading;
+    const bytes = reading.parts.flatMap((part) => {
+      const address = parseIpAddress(String(part));
+      if (address !== undefined) return [...ipBytes(address)];
+      const port = Number(part);
+      return [port >> 8, port & 0xff, ...(isAlone ? [] : [0, 0])];
+    });
+    return value(slotOf(jhash(Uint8Array.from(bytes), seed), draw));
+  };
+  const { asks } = client;
+  return {
+    text,
+    fields: [undefined],
+    asks,
+    draw,
+    offset,
+    hash: { text, read },
+    read: (_packet, drawn) => value(drawn + offset),
+  };
+}
+
+const HASHED = /(?:source|destination)(?:Port)?$/;
 
 /** What all of them depend on; undefined if that is unknown for one. */
 export function allAsked(parts: readonly Pick<Expression, "asks">[]): readonly Question[] | undefined {
@@ -286,12 +360,14 @@ function calculation(
       : undefined;
   if (masked !== undefined) return masked;
   // A value that is calculated from a field cannot be divided by the keys.
+  const ofDraw = parts.find(({ draw }) => draw !== undefined);
   const isOfField = parts.some(({ fields }) => fields.some((field) => field !== undefined));
   return {
     text,
     fields: [undefined],
     asks: isOfField ? undefined : allAsked(parts),
-    draw: parts.find(({ draw }) => draw !== undefined)?.draw,
+    draw: ofDraw?.draw,
+    hash: ofDraw?.hash,
     read(packet, drawn) {
       let total: number | undefined;
       for (const part of parts) {

@@ -24,6 +24,8 @@ export class SetIndex {
   /** Elements still to be indexed: packets never look into most sets. */
   #elements: readonly unknown[];
   readonly #exact = new Map<string, Found>();
+  /** By index of a part: keys without it → its numbers. */
+  readonly #numbers = new Map<number, Map<string, readonly number[]>>();
   readonly #patterns: { readonly key: readonly Pattern[]; readonly found: Found }[] = [];
   #catchAll: Found | undefined;
   #isUnclear = false;
@@ -100,6 +102,24 @@ export class SetIndex {
   /** Whether it may have a key that is not listed. */
   mayHave(key: Parts): boolean {
     return this.isFilledByPackets && this.canAdd(key);
+  }
+
+  /** The numbers that a part has in its elements whose other parts are these; undefined if not all have exact keys. */
+  numbersAt(parts: Parts, part: number): readonly number[] | undefined {
+    this.#index();
+    if (this.#catchAll !== undefined || this.#patterns.length > 0 || this.isUnclear) return undefined;
+    const others = (key: Parts): string => keyText(key.filter((_, at) => at !== part));
+    let found = this.#numbers.get(part);
+    if (found === undefined) {
+      const keys = this.#keys.map(({ patterns }) =>
+        patterns.flatMap((one) => (one.kind === "exact" ? [one.value] : [])),
+      );
+      const groups = Map.groupBy(keys, others);
+      const numbers = (group: readonly Parts[]) => group.map((key) => Number(key[part])).sort((a, b) => a - b);
+      found = new Map(Array.from(groups, ([key, group]) => [key, numbers(group)]));
+      this.#numbers.set(part, found);
+    }
+    return found.get(others(parts)) ?? [];
   }
 
   lookup(parts: Parts): Found | undefined {

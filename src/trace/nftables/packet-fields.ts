@@ -39,14 +39,19 @@ function fieldOf<F extends string>(
 type Named<F extends string> = Readonly<Record<string, F>>;
 
 /** Fields in packet headers. */
-export const PAYLOAD_FIELDS: Named<PacketField> = {
+const PAYLOAD_FIELDS: Named<PacketField> = {
   saddr: "source",
   daddr: "destination",
   protocol: "protocol",
   nexthdr: "protocol",
   sport: "sourcePort",
   dport: "destinationPort",
+  "udp length": "udpLength",
 };
+
+export function payloadField(protocol: string, name: string): PacketField | undefined {
+  return PAYLOAD_FIELDS[name] ?? PAYLOAD_FIELDS[`${protocol} ${name}`];
+}
 
 /** Headers that only packets of one protocol have, with its name in {@link Packet}. */
 export const TRANSPORTS: Readonly<Record<string, string>> = {
@@ -55,7 +60,7 @@ export const TRANSPORTS: Readonly<Record<string, string>> = {
 };
 
 export function payload(packet: Packet, protocol: string, name: string, text: string): Reading {
-  const field = PAYLOAD_FIELDS[name];
+  const field = payloadField(protocol, name);
   if (protocol === "ip" || protocol === "ip6") {
     if ((protocol === "ip") !== (packet.family === "IPv4")) return NONE;
   } else {

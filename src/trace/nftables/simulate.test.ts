@@ -4,6 +4,7 @@ import type { NftRule, NftStatement } from "../../kernel/nftables/ruleset.ts";
 import type { NftTable } from "../../kernel/nftables/ruleset-table.ts";
 import { ip } from "../../model/testing/records.ts";
 import type { Cidr } from "../../net/ip.ts";
+import { jhash, slotOf } from "../../net/jhash.ts";
 import { nodeFacts } from "../facts.ts";
 import type { Fate, Outcome } from "../netfilter/tree.ts";
 import { endText, type PacketQuestion } from "../packet.ts";
@@ -338,5 +339,66 @@ describe("a flat ruleset", () => {
     const fate = (source: string) => simulation.outcomes(packet(source, "10.96.0.1"))[0]?.fate.kind;
     assert.deepEqual(["10.128.0.0", "10.255.255.255"].map(fate), ["sent", "sent"]);
     assert.deepEqual(["10.127.255.255", "11.0.0.0"].map(fate), ["dropped", "dropped"]);
+  });
+
+  describe("with a slot that a hash of the client names", () => {
+    const SLOTS = 8;
+    const seeds = [7, 8, 9];
+    const hashed = (fields: readonly ["saddr"] | readonly ["saddr", "sport"]): NftTable => ({
+      ...FLAT,
+      sets: FLAT.sets.map((one) => (one.set.name === "ep-2" ? { ...one, set: { ...one.set, slots: SLOTS } } : one)),
+      chains: FLAT.chains.map((chain) =>
+        chain.name === "pick"
+          ? {
+              name: "pick",
+              rules: seeds.map((seed) =>
+                rule({
+                  kind: "map-dnat",
+                  fields: ["daddr", "l4proto", "dport"],
+                  slots: SLOTS,
+                  hash: { fields, seed },
+                  map: "ep-2",
+                }),
+              ),
+            }
+          : chain,
+      ),
+    });
+    /** The endpoints are in slots 0 and 1. */
+    const expected = (bytes: readonly number[]): string => {
+      const slots = seeds.map((seed) => slotOf(jhash(Uint8Array.from(bytes), seed), SLOTS));
+      const found = slots.find((slot) => slot < 2);
+      return found === undefined ? "1.000 sent 10.96.0.1:80" : `1.000 sent 10.0.0.${found + 1}:8080`;
+    };
+
+    test("the client's address says which", () => {
+      const simulation = simulateTable(hashed(["saddr"]), facts);
+      const seen = new Set<string>();
+      for (let last = 1; last < 60; last += 1) {
+        const [end, ...others] = simulation.outcomes(packet(`10.0.3.${last}`, "10.96.0.1")).map(summary);
+        assert.deepEqual([end, ...others], [expected([10, 0, 3, last])]);
+        seen.add(end ?? "");
+      }
+      assert.equal(seen.size, 3);
+    });
+
+    test("without the port that is hashed, too, every way is shown with its share", () => {
+      const simulation = simulateTable(hashed(["saddr", "sport"]), facts);
+      const asked = packet("10.0.3.1", "10.96.0.1");
+      for (let port = 1000; port < 1020; port += 1) {
+        const bytes = [10, 0, 3, 1, port >> 8, port & 0xff, 0, 0];
+        assert.deepEqual(simulation.outcomes({ ...asked, sourcePort: port }).map(summary), [expected(bytes)]);
+      }
+      const shares = new Map<string, number>();
+      for (const {
+        odds,
+        packet: { destination },
+      } of simulation.outcomes({ ...asked, sourcePort: undefined }))
+        shares.set(destination, (shares.get(destination) ?? 0) + odds);
+      const missed = (6 / 8) ** 3;
+      for (const address of ["10.0.0.1", "10.0.0.2"])
+        assert.ok(Math.abs((shares.get(address) ?? 0) - (1 - missed) / 2) < 1e-9, address);
+      assert.ok(Math.abs((shares.get("10.96.0.1") ?? 0) - missed) < 1e-9);
+    });
   });
 });

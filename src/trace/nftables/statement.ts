@@ -19,6 +19,7 @@ import {
   type Expression,
   keyQuestions,
   mapOf,
+  occupiedIn,
   type Surroundings,
   valueQuestions,
 } from "./expression.ts";
@@ -158,11 +159,12 @@ export function verdictOf(json: unknown): Verdict | undefined {
 function verdictMap(body: JsonObject, text: string, surroundings: Surroundings): Step {
   const key = compileExpression(body.key, surroundings);
   const map = mapOf(body.data, key, surroundings);
+  const indexed: Expression = { ...key, occupied: (packet) => occupiedIn(map, key, packet) };
   return {
     text,
     asks: keyQuestions(key, map?.keys),
     run: (packet) =>
-      drawn(key, packet, (reading): StepResult => {
+      drawn(indexed, packet, (reading): StepResult => {
         if (reading.kind === "none") return NO_MATCH;
         if (reading.kind !== "value") return lost(`${text}: ${reading.what} is not known`);
         if (map === undefined) return lost(`${text}: the map is not known`);

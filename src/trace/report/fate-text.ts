@@ -2,10 +2,8 @@
 import type { Outcome } from "../netfilter/tree.ts";
 import { endText, type Packet } from "../packet.ts";
 
-type End = Pick<Outcome, "fate" | "packet">;
-
 /** The packet's fate, and the source that the other end sees. */
-export function fateText({ fate, packet }: End): string {
+export function fateText({ fate, packet }: Pick<Outcome, "fate" | "packet">): string {
   switch (fate.kind) {
     case "sent": {
       const answer =

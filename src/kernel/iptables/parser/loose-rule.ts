@@ -1,4 +1,5 @@
 /** Rules of other programs, as far as they are understood: each part is read by itself, so that one part does not hide the others. */
+import { attempt } from "../../../logging/attempt.ts";
 import type { IpFamily } from "../../../net/ip.ts";
 import { isMatchName, MATCHES } from "./rule-matches.ts";
 import { type ExtensionSyntax, quoteWord, RuleSyntaxError, splitWords } from "./rule-options.ts";
@@ -56,12 +57,7 @@ function partsOf(words: readonly string[], begins: RegExp): string[][] {
 }
 
 function understood(words: readonly string[], family: IpFamily): KernelRule | undefined {
-  try {
-    return parseRule(words, family);
-  } catch (error) {
-    if (error instanceof RuleSyntaxError) return undefined;
-    throw error;
-  }
+  return attempt(() => parseRule(words, family), RuleSyntaxError);
 }
 
 function withBasic(rule: LooseRule, part: readonly string[], family: IpFamily): LooseRule {

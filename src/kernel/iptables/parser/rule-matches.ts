@@ -5,6 +5,7 @@
 
 import type { IpFamily } from "../../../net/ip.ts";
 import { isProtocolName, PROTOCOL_NUMBERS, type ProtocolName } from "../../../net/protocol.ts";
+import { hashProgramText, readHashProgram } from "../hash-program.ts";
 import {
   type ExtensionSyntax,
   extension,
@@ -106,6 +107,15 @@ export const MATCHES = {
       return { probability: Math.round(probability * HALF_SCALE), negated };
     },
     print: ({ probability, negated }) => ` --mode random${not(negated)} --probability ${probabilityText(probability)}`,
+  }),
+  bpf: extension("bpf", {
+    options: { "--bytecode": 1 },
+    build(given, { family }) {
+      const program = readHashProgram(given.require("--bytecode").value, family);
+      if (program === undefined) throw given.error("only the hash of a client is understood");
+      return { program };
+    },
+    print: ({ program }) => ` --bytecode "${hashProgramText(program)}"`,
   }),
   recent: extension("recent", {
     options: {

@@ -159,3 +159,17 @@ test("a listing that is cut anywhere is read as far as it goes", () => {
 `;
   for (let at = 0; at < listing.length - 2; at++) assert.doesNotThrow(() => readListing(listing.slice(0, at)), `${at}`);
 });
+
+test("a table in one line does not read as an empty one", () => {
+  for (const text of [
+    "table ip f { chain c { type filter hook forward priority 1; drop; }; }",
+    'table ip f { comment "x"; }',
+  ])
+    assert.match(
+      readListing(`${text}\n`).gaps.join(),
+      /^line 1: "table ip f \{ c.*" is not as nft lists a table/,
+      text,
+    );
+  for (const text of ["table ip f { }", "table ip f { # handle 1\n}", "table ip f {}"])
+    assert.deepEqual(readListing(`${text}\n`).gaps, [], text);
+});

@@ -53,7 +53,11 @@ class ListingReader {
   #open: { readonly lines: string[]; readonly first: number; depth: number } | undefined;
 
   line(raw: string, number: number): void {
-    const line = withoutRemark(raw.trim());
+    // Without the handle that `nft -a` prints behind each object, and what stands behind an opening brace.
+    const line = raw
+      .trim()
+      .replace(/ ?# handle \d+$/, "")
+      .replace(/\{ # .*$/, "{");
     const [, family, name] = OF_IPTABLES.exec(line) ?? [];
     if (family !== undefined) this.#ofIptables.add(`${family} ${name}`);
     if (line === "" || (line.startsWith("#") && !line.startsWith("# xt_"))) return;
@@ -85,10 +89,15 @@ class ListingReader {
     else this.#gap(number, `${quoted(line)} is not understood, and something may be missing there`);
   }
 
-  #openTable([, family, name = ""]: RegExpExecArray, line: string, number: number): void {
+  #openTable([start, family, name = ""]: RegExpExecArray, line: string, number: number): void {
     if (this.#table !== undefined) this.#cut(number, "another table begins", false);
     const table = { family, name: unquoted(name) };
     this.#objects.push({ table });
+    if (!/^(?:\}|#.*)?$/.test(line.slice(start.length).trim()))
+      this.#gap(
+        number,
+        `${quoted(line)} is not as nft lists a table, one statement in a line: the rest of it is not read`,
+      );
     this.#table = line.endsWith("}") ? undefined : table;
   }
 
@@ -161,11 +170,6 @@ const tableName = (table: Readonly<Record<string, unknown>> | undefined) => `${t
 const elementsIn = ({ elem }: Readonly<Record<string, unknown>>): readonly unknown[] =>
   Array.isArray(elem) ? elem : [];
 const quoted = (line: string) => JSON.stringify(line.length > 60 ? `${line.slice(0, 60)}…` : line);
-
-/** The handle that `nft -a` prints behind each object, and what stands behind an opening brace. */
-function withoutRemark(line: string): string {
-  return line.replace(/ ?# handle \d+$/, "").replace(/\{ # .*$/, "{");
-}
 
 /** How many braces are open, without those in quotes. */
 function bracesIn(text: string): number {

@@ -58,6 +58,12 @@ const RULES: readonly NftRule[] = [
   },
   { statements: [{ kind: "map-dnat", fields: ["saddr", "daddr", "l4proto", "dport"], map: CLIENTS.name }] },
   { statements: [{ kind: "map-dnat", fields: ["daddr", "l4proto", "dport"], slots: 2, map: ENDPOINTS.name }] },
+  ...([["saddr"], ["saddr", "sport"]] as const).map((fields): NftRule => {
+    const hash = { fields, seed: 0xcafe_1234 };
+    return {
+      statements: [{ kind: "map-dnat", fields: ["daddr", "l4proto", "dport"], slots: 2, hash, map: ENDPOINTS.name }],
+    };
+  }),
 ];
 
 const slot = (number: number, target: string, address = "10.96.0.1"): NftElement => ({

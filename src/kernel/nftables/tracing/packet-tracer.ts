@@ -5,8 +5,9 @@ import { subscribe } from "../../netlink/subscription.ts";
 import { fromNetlinkError } from "../netlink-errors.ts";
 import { LAYOUTS } from "../netlink-values.ts";
 import { NftError } from "../nftables.ts";
+import { operationOfType } from "../wire/batch.ts";
 import { NFNLGRP_NFTRACE } from "../wire/constants.ts";
-import { type CommitResult, type NftablesClient, openNftables } from "../wire/nftables-client.ts";
+import { type NftablesClient, openNftables } from "../wire/nftables-client.ts";
 import { readTraceEvent, type TraceEvent } from "./trace-event.ts";
 import { TRACE_TABLE, type TraceFilter, traceTableBatch } from "./trace-table.ts";
 
@@ -92,18 +93,22 @@ function reader(client: NftablesClient): Pick<PacketTracer, "generation" | "base
 async function install(client: NftablesClient, filter: TraceFilter): Promise<void> {
   let result = await client.commit(traceTableBatch(filter, true));
   // ENOENT for a rule: the kernel lacks the limit expression.
-  if (!result.committed && result.failures.some(({ error, kind }) => kind === "rule" && error.code === "ENOENT")) {
+  if (!result.committed && result.errors.some((error) => error.code === "ENOENT" && kindOf(error) === "rule")) {
     result = await client.commit(traceTableBatch(filter, false));
   }
-  if (!result.committed) throw await refusal(client, filter, result);
+  if (!result.committed) throw await refusal(client, filter, result.errors);
+}
+
+/** Of the object whose change was rejected. */
+function kindOf({ facts }: NetlinkError) {
+  return operationOfType(facts.request?.type ?? 0)?.kind;
 }
 
 async function refusal(
   client: NftablesClient,
   { family }: TraceFilter,
-  { failures }: CommitResult & { committed: false },
+  [first]: readonly NetlinkError[],
 ): Promise<Error> {
-  const [first] = failures;
   if (first === undefined)
     return new NftError("failed", "nftables: the kernel refused the table for tracing", undefined);
   const tables = await client.tables(LAYOUTS[family].nfproto).catch((error: unknown) => {
@@ -115,9 +120,9 @@ async function refusal(
     const owner = other.owner === undefined ? "" : ` (owned by process ${other.owner})`;
     return new NftError("exists", `the table ${family} ${TRACE_TABLE} already exists${owner}`, undefined);
   }
-  if (first.kind === "table" && (first.error.code === "EOPNOTSUPP" || first.error.code === "EINVAL")) {
+  if (kindOf(first) === "table" && (first.code === "EOPNOTSUPP" || first.code === "EINVAL")) {
     const message = "this kernel has no tables that are owned by a process: Linux 5.12 or later is needed";
-    return new NftError("unsupported", message, undefined, { cause: first.error });
+    return new NftError("unsupported", message, undefined, { cause: first });
   }
-  return fromNetlinkError(first.error);
+  return fromNetlinkError(first);
 }

@@ -85,17 +85,15 @@ function ruleOf(filter: TraceFilter, hook: FirstHook, isLimited: boolean): reado
     ...(source === undefined ? [] : address("saddr", source)),
     ...(destinationPort === undefined ? [] : port(2, destinationPort)),
     ...(sourcePort === undefined ? [] : port(0, sourcePort)),
-    ...(inInterface === undefined || hook === "output" ? [] : meta(nft.NFT_META_IIFNAME, interfaceName(inInterface))),
+    ...(inInterface === undefined || hook === "output"
+      ? []
+      : meta(nft.NFT_META_IIFNAME, Buffer.concat([Buffer.from(inInterface)], INTERFACE_NAME_BYTES))),
     ...(mark === undefined ? [] : meta(nft.NFT_META_MARK, hostU32(mark))),
     ...(filter.opening === undefined ? [] : openingSegments(filter.opening)),
     ...(isLimited ? [limit] : []),
     { kind: "immediate", dreg: nft.NFT_REG_1, data: { value: Uint8Array.of(1) } },
     { kind: "meta", key: nft.NFT_META_NFTRACE, sreg: nft.NFT_REG_1 },
   ];
-}
-
-function interfaceName(name: string): Uint8Array {
-  return Buffer.concat([Buffer.from(name)], INTERFACE_NAME_BYTES);
 }
 
 function meta(key: number, value: Uint8Array): readonly NftExpression[] {

@@ -80,7 +80,9 @@ export const NFT_CMP_NEQ = 1;
 export const NFT_LOOKUP_F_INV = 1;
 
 export const NFT_CT_STATE = 0;
+export const NFT_CT_DIRECTION = 1;
 export const NFT_CT_STATUS = 2;
+export const NFT_CT_PROTOCOL = 10;
 export const NFT_CT_PROTO_SRC = 11;
 export const NFT_CT_PROTO_DST = 12;
 export const NFT_CT_SRC_IP = 19;
@@ -97,6 +99,7 @@ export const NFTA_FIB_F_DADDR = 2;
 export const RTN_LOCAL = 2;
 
 export const NFT_NG_RANDOM = 1;
+export const NFT_HASH_JENKINS = 0;
 export const NFT_NAT_DNAT = 1;
 export const NF_NAT_RANGE_PROTO_SPECIFIED = 0x2;
 export const NF_NAT_RANGE_PROTO_RANDOM_FULLY = 0x10;

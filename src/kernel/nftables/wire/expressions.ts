@@ -107,6 +107,15 @@ const TABLES = {
   ct: attributes({ dreg: [1, u32be], key: [2, u32be], sreg: [4, u32be], direction: [3, u8] }),
   fib: attributes({ dreg: [1, u32be], result: [2, u32be], flags: [3, u32be] }),
   numgen: attributes({ dreg: [1, u32be], modulus: [2, u32be], type: [3, u32be], offset: [4, u32be] }),
+  hash: attributes({
+    sreg: [1, u32be],
+    dreg: [2, u32be],
+    len: [3, u32be],
+    modulus: [4, u32be],
+    seed: [5, u32be],
+    offset: [6, u32be],
+    type: [7, u32be],
+  }),
   nat: attributes({
     type: [1, u32be],
     family: [2, u32be],

@@ -13,11 +13,10 @@ import {
   putNfnetlink,
   readNfnetlink,
 } from "../../netlink/nfnetlink.ts";
-import { type CallOptions, NetlinkSocket } from "../../netlink/socket.ts";
+import { type BatchResult, type CallOptions, NetlinkSocket } from "../../netlink/socket.ts";
 import type { NftBatch } from "./batch.ts";
 import * as nft from "./constants.ts";
 import type { ElementAnswer, ElementQuery } from "./element-query.ts";
-import { explainFailure, type NftFailure } from "./failure.ts";
 import {
   chain,
   chainHead,
@@ -33,18 +32,6 @@ import {
   table,
 } from "./objects.ts";
 
-/** The outcome of a batch. */
-export type CommitResult =
-  | { readonly committed: true }
-  | {
-      readonly committed: false;
-      readonly failures: readonly NftFailure[];
-      /** The ruleset's generation was not the one that the batch was made for. */
-      readonly isStale: boolean;
-      /** Some failures were lost because the receive buffer was full. */
-      readonly isTruncated: boolean;
-    };
-
 /** The kernel dumps large rulesets in datagrams of 32 KiB, and a rejected batch can have thousands of errors. */
 const RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024;
 
@@ -57,13 +44,9 @@ export type NftablesClient = ReturnType<typeof openNftables>;
 export function openNftables() {
   const socket = NetlinkSocket.open(NETLINK_NETFILTER, { receiveBufferBytes: RECEIVE_BUFFER_BYTES });
 
-  async function send(batch: NftBatch, options?: CallOptions): Promise<CommitResult> {
+  async function send(batch: NftBatch, options?: CallOptions): Promise<BatchResult> {
     if (batch.size === 0) return { committed: true };
-    const result = await socket.transact(batch.messages, options);
-    if (result.committed) return result;
-    const failures = result.errors.map((error) => explainFailure(batch.messages, error));
-    const isStale = result.errors.some((error) => error.code === "ERESTART");
-    return { committed: false, failures, isStale, isTruncated: result.isTruncated };
+    return await socket.transact(batch.messages, options);
   }
 
   return {

@@ -89,8 +89,10 @@ function typeOf(expression: TypeOf): Uint8Array {
   switch (expression.kind) {
     case "verdict":
       return Buffer.concat([number(1), entry(1, new Uint8Array())]);
-    case "concat":
-      return Buffer.concat([number(13), entry(1, concatParts(expression.parts ?? []))]);
+    case "concat": {
+      const parts = (expression.parts ?? []).map((part, index) => entry(index, typeOf(part)));
+      return Buffer.concat([number(13), entry(1, Buffer.concat(parts))]);
+    }
     case "meta":
       return Buffer.concat([number(9), entry(1, number(expression.key))]);
     case "random": {
@@ -103,10 +105,6 @@ function typeOf(expression: TypeOf): Uint8Array {
       return Buffer.concat([number(7), entry(1, field)]);
     }
   }
-}
-
-function concatParts(parts: readonly TypeOf[]): Uint8Array {
-  return Buffer.concat(parts.map((part, index) => entry(index, typeOf(part))));
 }
 
 /** User data of a set or map. */
