@@ -1,0 +1,127 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Evidence, type LeaveDecision, LeavePolicy, type ProbeOutcome } from "./left-endpoints.ts";
+
+const BOUNDS = { mostLeft: 1 / 2, backOffMs: 10_000, longestBackOffMs: 300_000 };
+const KEY = "ns/web:http";
+
+/** A policy whose endpoints are on the named nodes, `own` being this one; looks are half a second apart. */
+class Node {
+  readonly #policy = new LeavePolicy(BOUNDS);
+  readonly #probe: (endpoint: string) => ProbeOutcome;
+  #nowMs = 0;
+  #probes: readonly string[] = [];
+
+  constructor(nodes: Readonly<Record<string, string>>, probe: (endpoint: string) => ProbeOutcome) {
+    this.#probe = probe;
+    this.watch(nodes);
+    this.look([]);
+    this.look([]);
+  }
+
+  watch(nodes: Readonly<Record<string, string>>): void {
+    const members = Object.entries(nodes).map(([endpoint, nodeName]) => ({
+      endpoint,
+      nodeName,
+      isLocal: nodeName === "own",
+    }));
+    this.#policy.watch([{ key: KEY, members }]);
+  }
+
+  look(evidence: readonly Evidence[]): LeaveDecision {
+    this.#nowMs += 500;
+    for (const endpoint of this.#probes) this.#policy.probed(endpoint, this.#probe(endpoint), this.#nowMs);
+    this.#policy.see(evidence, this.#nowMs);
+    const decision = this.#policy.decide(this.#nowMs);
+    this.#probes = decision.probes;
+    return decision;
+  }
+
+  /** Clients in vain at these endpoints, for four looks. @returns the last decision. */
+  silence(
+    endpoints: readonly string[],
+    sources = ["0", "1"],
+  ): { readonly left: readonly string[]; readonly held: readonly string[] } {
+    const evidence = endpoints.flatMap((endpoint) =>
+      sources.map((source): Evidence => ({ kind: "unanswered", endpoint, source, count: 2 })),
+    );
+    const { left, held } = [1, 2, 3, 4].map(() => this.look(evidence)).at(-1) ?? { left: new Map(), held: [] };
+    return { left: [...(left.get(KEY) ?? [])], held };
+  }
+}
+
+const never = () => "failed" as const;
+const FOUR = { a: "own", b: "one", c: "two", d: "three" };
+
+test("two clients in vain are enough, one is not", () => {
+  assert.deepEqual(new Node(FOUR, never).silence(["b"]).left, ["b"]);
+  assert.deepEqual(new Node(FOUR, never).silence(["b"], ["3"]).left, []);
+});
+
+test("beside one client, an own connection counts if one was answered before", () => {
+  let isDead = false;
+  const node = new Node(FOUR, () => (isDead ? "silent" : "answered"));
+  isDead = true;
+  assert.deepEqual(node.silence(["b"], ["3"]).left, ["b"]);
+  assert.deepEqual(new Node(FOUR, () => "silent").silence(["b"], ["3"]).left, []);
+  assert.deepEqual(new Node(FOUR, () => "refused").silence(["b"], ["3"]).left, []);
+});
+
+test("an answer of any client, or to this node, keeps it", () => {
+  const node = new Node(FOUR, never);
+  const some: Evidence[] = ["0", "1", "2"].map((source) => ({ kind: "unanswered", endpoint: "b", source, count: 9 }));
+  for (let i = 0; i < 20; i++) {
+    const { left } = node.look(i % 2 === 0 ? some : [...some, { kind: "answered", endpoint: "b" }]);
+    assert.equal(left.size, 0);
+  }
+  assert.deepEqual(new Node(FOUR, () => "answered").silence(["b"]).left, []);
+});
+
+test("never the last, and never more than the bounds allow", () => {
+  assert.deepEqual(new Node({ b: "one" }, never).silence(["b"]).left, []);
+  assert.deepEqual(new Node({ b: "one", c: "one" }, never).silence(["b", "c"]).left, ["b"]);
+  const { left, held } = new Node({ a: "own", b: "own", c: "own", d: "own" }, never).silence(["a", "b", "c"]);
+  assert.deepEqual(left, ["a", "b"]);
+  assert.deepEqual(held, [`${KEY}: at most 2 of 4 endpoints are left out, and more are silent`]);
+  const many = Object.fromEntries(Array.from({ length: 12 }, (_, index) => [`e${index}`, "own"]));
+  assert.equal(new Node(many, never).silence(Object.keys(many)).left.length, 4);
+});
+
+test("silence of one other node is that node's, of more than half this node's", () => {
+  assert.deepEqual(new Node({ a: "own", b: "one" }, never).silence(["b"]).left, ["b"]);
+  assert.deepEqual(new Node({ a: "own", b: "one", c: "two" }, never).silence(["b"]).left, ["b"]);
+  const { left, held } = new Node(FOUR, never).silence(["b", "c"]);
+  assert.deepEqual(left, []);
+  assert.deepEqual(held, [`${KEY}: so many other nodes are silent that it is this node`]);
+});
+
+test("a change of the slice forgets all", () => {
+  const node = new Node(FOUR, never);
+  assert.deepEqual(node.silence(["b"]).left, ["b"]);
+  node.watch({ ...FOUR, e: "four" });
+  const { left, changes } = node.look([]);
+  assert.equal(left.size, 0);
+  assert.deepEqual(changes, [{ kind: "forgotten", key: KEY, endpoint: "b", reason: "its slices changed" }]);
+});
+
+test("it comes back after its time, later after a relapse, and at once if that was wrong", () => {
+  const node = new Node(FOUR, never);
+  const looksUntilBack = () => {
+    let looks = 1;
+    while (node.look([]).left.size > 0) looks += 1;
+    return looks;
+  };
+  node.silence(["b"]);
+  const first = looksUntilBack();
+  node.silence(["b"]);
+  const second = looksUntilBack();
+  assert.ok(first >= 18 && first <= 20 && second >= 38 && second <= 40, `${first}, then ${second} looks`);
+
+  const wronged = new Node(FOUR, never);
+  wronged.silence(["b"]);
+  const { changes } = wronged.look([{ kind: "answered", endpoint: "b" }]);
+  assert.deepEqual(
+    changes.map(({ kind }) => kind),
+    ["wrong"],
+  );
+});
