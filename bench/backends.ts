@@ -52,7 +52,7 @@ export function benchConfig(): Omit<PlanConfig, "localhostNodePorts" | "conntrac
     bridgeInterface: "",
     interfaceNamePrefix: "",
   });
-  const mark = { masqueradeMark: 1 << 14, masqueradeAll: false };
+  const mark = { masqueradeMark: 1 << 14, masqueradeAll: false, hashSeed: 1 };
   return { family: "IPv4", nodeName: NODE_NAME, nodeIP: NODE_IP, ...mark, detector };
 }
 

@@ -50,6 +50,11 @@ export class Rounds {
   ratio(one: string, other: string, figure: Figure): Estimate {
     return estimate(this.#taken.map((round) => (round[one]?.[figure] ?? 0) / (round[other]?.[figure] ?? 1)));
   }
+
+  /** How much more one arm takes than another within the same rounds. */
+  difference(one: string, other: string, figure: Figure): Estimate {
+    return estimate(this.#taken.map((round) => (round[one]?.[figure] ?? 0) - (round[other]?.[figure] ?? 0)));
+  }
 }
 
 /** Starts one end of connections (socket-loop.ts), in the given namespace, if any. */

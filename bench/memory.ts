@@ -23,7 +23,7 @@ export function resetPeak(): void {
 
 /**
  * What stays when nothing is happening: collected twice, for weak references and what they held, the second time as the daemon does
- * (`daemon/idle-memory.ts`). After an ordinary collection the engine keeps empty pages for a while: tens of megabytes, by chance.
+ * (`agent/daemon/idle-memory.ts`). After an ordinary collection the engine keeps empty pages for a while: tens of megabytes, by chance.
  */
 export async function settledMemory(): Promise<Memory> {
   globalThis.gc?.();

@@ -1,5 +1,5 @@
 /** The demo's view of the manifests: services, their endpoints, and the sockets that must answer. */
-import type { ClusterRecords } from "../src/agent/cluster/manifests/read-manifests.ts";
+import type { ClusterRecords } from "../src/model/objects.ts";
 import {
   type EndpointRecord,
   type EndpointSliceRecord,

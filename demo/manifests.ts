@@ -3,9 +3,9 @@ import { relative } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ManifestFolder } from "../src/agent/cluster/manifests/manifest-folder.ts";
 import { ManifestReader } from "../src/agent/cluster/manifests/manifest-reader.ts";
-import type { ClusterRecords } from "../src/agent/cluster/manifests/read-manifests.ts";
 import { silentLogger } from "../src/logging/logger.ts";
 import { formatManifestProblem } from "../src/model/manifest-problem.ts";
+import type { ClusterRecords } from "../src/model/objects.ts";
 
 /** How long to wait for files that are still being written. */
 const SETTLE_MS = 1_000;

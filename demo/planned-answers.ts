@@ -2,11 +2,12 @@
  * What each client must get from each address: sends its packet through the proxy's plan for the same objects (`trace`), with the
  * addresses of the demo's network.
  */
-import type { ClusterRecords } from "../src/agent/cluster/manifests/read-manifests.ts";
+
 import type { KubeProxyConfig } from "../src/contract/config/config.ts";
 import { offlineNode } from "../src/contract/inspect/offline-node.ts";
 import { checkedSettings } from "../src/lib/plan-settings.ts";
 import { nodePortIPs } from "../src/model/node-port-addresses.ts";
+import type { ClusterRecords } from "../src/model/objects.ts";
 import { familyOf, IP_FAMILIES, type IpFamily, joinHostPort } from "../src/net/ip.ts";
 import { protocolName } from "../src/net/protocol.ts";
 import type { Walk } from "../src/tools/explain/encounters.ts";

@@ -2,8 +2,7 @@
  * The running demo: cluster, proxy and the latest results. `once.ts` and `live.ts` drive it; this file knows nothing
  * about terminals.
  */
-import type { ClusterRecords } from "../src/agent/cluster/manifests/read-manifests.ts";
-import type { NodeRecord } from "../src/model/objects.ts";
+import type { ClusterRecords, NodeRecord } from "../src/model/objects.ts";
 import { modeNamed, type ProxyMode } from "../src/modes/registry.ts";
 import { type ClusterView, clusterViewOf } from "./cluster-view.ts";
 import { DemoNetwork } from "./demo-network.ts";

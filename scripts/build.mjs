@@ -52,7 +52,7 @@ export async function build(node = process.execPath, isChecked = true) {
 const BUILD_INFO = join(root, "dist/build-info.json");
 
 /** The eBPF programs, as built by clang (`bpf.mjs`). */
-const PROGRAMS = [4, 6].map((family) => `kernel/bpf/socket-balancer/socket${family}.o`);
+const PROGRAMS = [4, 6].map((family) => `modes/ebpf/socket-balancer/socket${family}.o`);
 
 /** What the program is built from. */
 const SOURCES = ["src", "scripts", "package.json", "package-lock.json", "tsconfig.json", "tsconfig.build.json"];

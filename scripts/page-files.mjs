@@ -31,5 +31,5 @@ export async function pageFiles() {
   ]);
 }
 
-/** Puts them into dist/page/client/. */
-export const placePage = async () => placeFiles(join(root, "dist/page/client"), await pageFiles());
+/** Puts them into dist/tools/page/client/. */
+export const placePage = async () => placeFiles(join(root, "dist/tools/page/client"), await pageFiles());

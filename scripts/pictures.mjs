@@ -46,9 +46,9 @@ function box(kind, x, y, width, height, ...lines) {
 function change() {
   const steps = [
     ["box", "API server", "a line of a watch", "or a saved manifest"],
-    ["ours", "cluster/", "the bytes become a record", "of what a proxy needs"],
+    ["ours", "agent/cluster/", "the bytes become a record", "of what a proxy needs"],
     ["ours", "model/", "which service ports", "differ now"],
-    ["ours", "dataplane/", "plans these ports alone,", "and the difference"],
+    ["ours", "modes/", "plans these ports alone,", "and the difference"],
     ["ours", "kernel/", "as few transactions", "as the kernel allows"],
   ];
   const boxes = steps.map(([kind, ...lines], index) => box(kind, 12 + index * 178, 20, 162, 78, ...lines));
@@ -62,7 +62,12 @@ function change() {
     parts: [
       ...boxes,
       ...arrows,
-      words("small", 450, 122, "sync/ decides when: at once, or after the rest that the kernel's last commit asks for"),
+      words(
+        "small",
+        450,
+        122,
+        "agent/sync/ decides when: at once, or after the rest that the kernel's last commit asks for",
+      ),
       arrow(760, 98, "V", 134, "H", 705, "V", 148),
       arrow(805, 98, "V", 148),
       box("end", 530, 150, 215, 58, "accepted", "new connections follow the new rules"),
@@ -81,7 +86,7 @@ function change() {
       arrow(530, 179, "H", 497),
       box("ours", 280, 143, 215, 72, "conntrack", "stale UDP and SCTP flows go,", "while syncs go on"),
       arrow(280, 179, "H", 247),
-      box("ours", 30, 150, 215, 58, "server/", "health ports, /livez, metrics"),
+      box("ours", 30, 150, 215, 58, "agent/server/", "health ports, /livez, metrics"),
       arrow(600, 208, "V", 238),
       box(
         "box",

@@ -11,7 +11,7 @@ import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { setFlagsFromString } from "node:v8";
-import { compiledCodeFile, compileProgram, runProgram } from "../dist/cli/program-script.js";
+import { compiledCodeFile, compileProgram, runProgram } from "../dist/tools/cli/program-script.js";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const PROGRAM = join(root, "dist/bundle/kube-proxy.cjs");

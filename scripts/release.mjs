@@ -11,7 +11,6 @@ const UNRELEASED = "## [Unreleased]\n";
 
 /** Files that name the image with the version as its tag. */
 const TAGGED = [
-  "README.md",
   "docs/distributions.md",
   "docs/install.md",
   "deploy/kubeadm/kubeproxydaemonset+strategic.yaml",

@@ -3,9 +3,10 @@
 # its build information. Leaves out the modules that the bundle was made from: they are the library's.
 set -eu
 from=$1/dist to=$2/dist
-mkdir -p "$to/page" "$to/kernel/bpf/socket-balancer"
+programs=modes/ebpf/socket-balancer
+mkdir -p "$to/tools/page" "$to/$programs"
 cp -R "$from/bundle" "$to/"
-cp -R "$from/page/client" "$to/page/"
-cp "$from"/kernel/bpf/socket-balancer/*.o "$to/kernel/bpf/socket-balancer/"
+cp -R "$from/tools/page/client" "$to/tools/page/"
+cp "$from/$programs"/*.o "$to/$programs/"
 cp "$from/build-info.json" "$to/"
 cp "$1/package.json" "$1/LICENSE" "$1/NOTICE" "$2/"

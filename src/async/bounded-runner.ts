@@ -66,14 +66,17 @@ export class BoundedRunner {
   /**
    * Runs without waiting for a period or for the loop to start, but after a run in progress. It covers earlier requests; if it
    * fails, they are made again, and the loop retries after `retryMs` unless a run of the loop ends before that.
+   *
+   * @param onEnd called when it is over, however it ended.
    */
-  runNow(): void {
+  runNow(onEnd: () => void = () => {}): void {
     const wasRequested = this.#isRequested;
     this.#isRequested = false;
-    this.#turns.take().catch(() => {
+    this.#turns.take().then(onEnd, () => {
       if (wasRequested) this.request();
       this.#nextMs = Math.min(this.#nextMs, this.#clock.monotonicMs() + this.#retryMs);
       this.#wake();
+      onEnd();
     });
   }
 

@@ -1,7 +1,7 @@
 /**
- * The interface between a proxy mode and the layers in front of it. A mode is a folder under `dataplane/` that
+ * The interface between a proxy mode and the layers in front of it. A mode is a folder under `modes/` that
  * implements {@link Backend} for one address family; trackers, scheduling, health, metrics and conntrack cleanup are
- * shared (`sync/proxier.ts`).
+ * shared (`agent/sync/proxier.ts`).
  */
 import type { LedFlow } from "../kernel/conntrack/conntrack.ts";
 import type { Endpoint } from "../model/endpoint.ts";

@@ -120,7 +120,10 @@ export interface OpenMode {
   close(): Promise<void>;
 }
 
-/** The part of a mode that uses the kernel. */
+/** Removes the mode's state of all families from the kernel; resolves to whether everything worked. Never rejects. */
+export type CleanUp = (log: Logger, config?: KubeProxyConfig) => Promise<boolean>;
+
+/** The part of a mode that uses the kernel while it runs. */
 export interface ModeRuntime {
   /** Undefined if the host can run the mode for the family; otherwise upstream's log message and the cause. */
   unsupported(
@@ -144,10 +147,6 @@ export interface ModeRuntime {
   singleFamilyReason?(config: KubeProxyConfig, log: Logger): Promise<string | undefined>;
   /** Opens the resources that the families share. @throws Error if the mode cannot work on this host. */
   open(node: NodeContext): Promise<OpenMode>;
-  /** Removes the mode's state of all families from the kernel; resolves to whether everything worked. Never rejects. */
-  cleanUp(log: Logger, config?: KubeProxyConfig): Promise<boolean>;
-  /** Defines every metric of the mode, and does nothing else: for the list in docs/metrics.md. */
-  defineMetrics(families: MetricFamilies): void;
   /**
    * Prints facts about this host for a report, including how it treats test objects, which are removed again. Only for
    * facts that cannot be learned otherwise. @returns whether the host has all that the mode needs.
@@ -185,6 +184,15 @@ export interface ModeDescriptor<
   readonly platforms?: readonly NodeJS.Platform[];
   /** Whether upstream's kube-proxy has the mode; upstream's error texts name only those of the platform. */
   readonly isUpstream: boolean;
+  /** Set if the mode chooses endpoints at random even where a Service asks for a hash, which is said. @default false */
+  readonly ignoresBalancing?: true;
+  /**
+   * Set if endpoints that do not answer can be left out: whether conntrack has translated every connection to them, or clients may
+   * also connect to their own addresses. @default that is not possible
+   */
+  readonly leavesUnanswered?: "translated" | "direct";
+  /** What chooses by a hash: rules that ask endpoints in turn, or the kernel by itself. @default sparse tables */
+  readonly hashes?: "in-turn" | "in-kernel";
   /** The feature gate that enables the mode. @default none */
   readonly gate?: string;
   readonly config: Config;
@@ -235,4 +243,6 @@ export interface ModeDescriptor<
   /** For `explain` and `diff`, and for a daemon that counts connections. */
   loadInspection(): Promise<ModeInspection>;
   loadRuntime(): Promise<ModeRuntime>;
+  /** Loaded at the start of every other mode, so it should import little. */
+  loadCleanUp(): Promise<CleanUp>;
 }

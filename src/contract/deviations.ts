@@ -17,6 +17,10 @@ export const DEVIATIONS = {
     "a load balancer IP that is an address of the node is open to all sources at a port whose number is a node port's (reference iptables.md §7)",
   "shares-by-slots":
     "with more than 64 endpoints, each one's share of the connections differs from an equal share by at most an eighth (reference flat-nftables.md)",
+  "hashed-in-order":
+    "a Service's hash asks its endpoints in turn, each with a seed of its own: another endpoint than in modes with tables (docs/which-endpoint.md)",
+  "hashed-by-tables":
+    "a Service that asks for a hash has the endpoint that the sparse tables name for the client, the same on every node (docs/which-endpoint.md)",
   "own-external-serves":
     "a Service that lists its cluster IP as an external IP is served there like an external IP if internalTrafficPolicy leaves no endpoint (reference iptables.md §7)",
   "own-not-refused":

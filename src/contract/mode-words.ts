@@ -52,9 +52,8 @@ export const TRANSLATING: ModeWords = {
     `A client keeps its endpoint until it has been silent for ${seconds} ${seconds === 1 ? "second" : "seconds"} (sessionAffinity ClientIP).`,
   sources: (facts) => [...masqueradingOf(facts), ...(facts.hasLocal ? [HAIRPIN] : [])],
   loopback: ({ node: { nodePortAddresses } }) => ({
-    led: "rules lead there, and the endpoint sees this node's address",
-    notLed:
-      nodePortAddresses.namesLoopback || nodePortAddresses.matchesAll ? "the mode does not lead there" : NOT_NAMED,
+    led: "rules send it to an endpoint, which sees this node's address",
+    notLed: nodePortAddresses.namesLoopback || nodePortAddresses.matchesAll ? "this mode does not serve it" : NOT_NAMED,
   }),
   otherSource: "masqueraded",
   notTaken: () => "own-packets-not-looked-at",

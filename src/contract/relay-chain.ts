@@ -5,6 +5,8 @@
 import { sharesOf } from "../model/cells.ts";
 import type { Endpoint } from "../model/endpoint.ts";
 import type { ServicePort } from "../model/service-port.ts";
+import { chooserOf } from "../model/sparse-tables.ts";
+import type { Hashing } from "../net/balancing.ts";
 import { joinHostPort } from "../net/ip.ts";
 import type { Dump } from "../trace/dump/recognise.ts";
 import type { NodeFacts } from "../trace/facts.ts";
@@ -25,8 +27,11 @@ export interface PlannedRelay {
 /** By protocol and listening address: `tcp 10.200.0.2:20000`, `tcp 20000` for every address, or a Service's own `tcp 10.96.0.10:80`. */
 export type PlannedRelays = ReadonlyMap<string, PlannedRelay>;
 
-/** @param hasRules whether rules lead to the sockets; otherwise they are at the addresses of Services. */
-export function relayChain(relays: PlannedRelays, hasRules: boolean): Dump {
+/**
+ * @param hasRules whether rules lead to the sockets; otherwise they are at the addresses of Services.
+ * @param hashSeed of the hashes that Services ask for; undefined: the sockets take turns all the same.
+ */
+export function relayChain(relays: PlannedRelays, hasRules: boolean, hashSeed?: number): Dump {
   const asked = placeQuestions(relays.keys());
   return {
     kind: "chains",
@@ -40,7 +45,7 @@ export function relayChain(relays: PlannedRelays, hasRules: boolean): Dump {
           const place = `${protocol} ${joinHostPort(destination, destinationPort)}`;
           return relays.has(place) ? place : `${protocol} ${destinationPort}`;
         },
-        ruleOf: (place, relay) => ruleOf(place, relay, facts, clients),
+        ruleOf: (place, relay) => ruleOf(place, relay, { facts, clients, hashSeed }),
       }),
     ],
   };
@@ -49,8 +54,11 @@ export function relayChain(relays: PlannedRelays, hasRules: boolean): Dump {
 function ruleOf(
   place: string,
   { port, looksAtClient, endpointsFor }: PlannedRelay,
-  facts: NodeFacts,
-  clients: RememberedLists | undefined,
+  {
+    facts,
+    clients,
+    hashSeed,
+  }: { facts: NodeFacts; clients: RememberedLists | undefined; hashSeed: number | undefined },
 ): Rule {
   const text = `${place} of ${port.name.text}`;
   const run = (packet: Packet): StepResult => {
@@ -62,12 +70,25 @@ function ruleOf(
       result: carried(endpoint, packet, facts),
     }));
     if (ends.length === 0) return { kind: "verdict", verdict: { kind: "reject", answer: "connection closed" } };
-    if (port.sessionAffinity !== "ClientIP") return { kind: "choice", options: ends };
+    const taken = hashSeed === undefined ? undefined : hashedIndex(port.balancing, endpoints, packet, hashSeed);
+    if (port.sessionAffinity !== "ClientIP") return { kind: "choice", options: ends, taken };
     const client = packet.source;
     const question = `${client} has asked in the last ${port.stickyMaxAgeSeconds} s`;
-    return stickyChoice(clients, { set: port.name.key, client, question, ends });
+    return stickyChoice(clients, { set: port.name.key, client, question, ends, taken });
   };
   return { text, steps: [{ text, asks: looksAtClient ? undefined : [], isAction: true, run }] };
+}
+
+/** The index of the endpoint that a hash chooses; undefined: by chance, or the client's port is not known. */
+function hashedIndex(
+  hashing: Hashing | undefined,
+  endpoints: readonly Endpoint[],
+  { source: address, sourcePort }: Packet,
+  seed: number,
+): number | undefined {
+  if (hashing === undefined || (hashing === "FlowHash" && sourcePort === undefined)) return undefined;
+  const chosen = chooserOf(hashing, endpoints, seed)?.({ address, port: sourcePort ?? 0 });
+  return chosen && endpoints.indexOf(chosen);
 }
 
 /** The proxy's own connection, which passes the rules like any other of the node. */

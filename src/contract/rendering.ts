@@ -5,7 +5,7 @@ import type { KubeProxyConfig } from "./config/config.ts";
 import type { OfflineNode } from "./inspect/offline-node.ts";
 
 /** Features that the node's kernel and tools may lack, which no manifest shows. */
-export const KERNEL_FEATURES = ["nfacct"] as const;
+export const KERNEL_FEATURES = ["nfacct", "xt_bpf"] as const;
 export type KernelFeature = (typeof KERNEL_FEATURES)[number];
 
 export interface RenderRequest {

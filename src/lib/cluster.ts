@@ -1,7 +1,8 @@
 /** From Kubernetes objects to the records behind models and plans. Problems with objects are data, not errors. */
 
-import { type ClusterRecords, projectObjects, readManifests } from "../agent/cluster/manifests/read-manifests.ts";
+import { projectObjects, readManifests } from "../agent/cluster/manifests/read-manifests.ts";
 import { formatManifestProblem, type ManifestProblem } from "../model/manifest-problem.ts";
+import type { ClusterRecords } from "../model/objects.ts";
 import { PlanError } from "./plan-error.ts";
 
 /**

@@ -1,7 +1,7 @@
 /** One change costs the same in a small and in a large cluster, measured in accesses rather than time. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { runAtOnce } from "../async/steps.ts";
+import { runAtOnce } from "../async/turns.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { EndpointsChangeTracker } from "./endpoints-change-tracker.ts";
 import { ServiceChangeTracker } from "./service-change-tracker.ts";

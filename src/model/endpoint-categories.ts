@@ -46,7 +46,7 @@ export function categorizeEndpoints(
 ): EndpointCategories {
   const all = undrained(endpoints ?? NO_ENDPOINTS);
   const mode = usesClusterEndpoints(port) ? topologyMode(all, node) : undefined;
-  const cluster = mode === undefined ? undefined : clusterEndpoints(all, mode);
+  const cluster = mode === undefined ? undefined : answering(clusterEndpoints(all, mode));
   const local = usesLocalEndpoints(port) ? localEndpoints(all) : undefined;
   return {
     cluster,
@@ -63,6 +63,15 @@ interface LocalSet {
   readonly isFallback: boolean;
 }
 
+/**
+ * Without those that this node leaves out, unless it leaves out all. Last of all: who is silent changes neither hints nor fallbacks,
+ * and no frontend loses its last endpoint.
+ */
+function answering(chosen: readonly Endpoint[]): readonly Endpoint[] {
+  const rest = filterOrSame(chosen, ({ leftOut }) => leftOut === undefined);
+  return rest.length > 0 ? rest : chosen;
+}
+
 /** Endpoints.md §7.4. */
 function reachableEndpoints(
   all: readonly Endpoint[],
@@ -72,7 +81,8 @@ function reachableEndpoints(
 ): readonly Endpoint[] {
   if (local === undefined) return cluster ?? NO_ENDPOINTS;
   if (cluster === undefined) return local.endpoints;
-  const clusterCoversLocal = mode?.kind === "none" && !local.isFallback;
+  const clusterCoversLocal =
+    mode?.kind === "none" && !local.isFallback && all.every(({ leftOut }) => leftOut === undefined);
   return clusterCoversLocal ? cluster : unionOf(all, cluster, local.endpoints);
 }
 
@@ -85,9 +95,9 @@ function clusterEndpoints(all: readonly Endpoint[], mode: TopologyMode): readonl
 /** Endpoints.md §7.2. */
 function localEndpoints(all: readonly Endpoint[]): LocalSet {
   const ready = filterOrSame(all, (endpoint) => endpoint.isLocal && endpoint.isReady);
-  if (ready.length > 0) return { endpoints: ready, isFallback: false };
+  if (ready.length > 0) return { endpoints: answering(ready), isFallback: false };
   const fallback = filterOrSame(all, (endpoint) => endpoint.isLocal && isServingTerminating(endpoint));
-  return { endpoints: fallback, isFallback: fallback.length > 0 };
+  return { endpoints: answering(fallback), isFallback: fallback.length > 0 };
 }
 
 /** Endpoints.md §7.3: hints count only if every ready endpoint has one and at least one names this zone or node. @param all without drained ones. */

@@ -14,6 +14,8 @@ export type EndpointReason =
   | "last-resort"
   /** Left out: its slice has weight 0. */
   | "drained"
+  /** Left out: it does not answer connections of this node. */
+  | "unanswered"
   /** Left out: not ready, and not terminating either. */
   | "not-ready"
   /** Left out: terminating and no longer serving. */
@@ -84,6 +86,7 @@ function useIn(
 function reasonAgainst(endpoint: Endpoint): EndpointReason | undefined {
   const { isReady, isServing, isTerminating } = endpoint;
   if (isDrained(endpoint)) return "drained";
+  if (endpoint.leftOut !== undefined) return "unanswered";
   if (isReady) return undefined;
   if (!isTerminating) return "not-ready";
   return isServing ? "terminating" : "terminated";

@@ -15,6 +15,8 @@ export interface Endpoint {
   readonly nodeHints: readonly string[] | undefined;
   /** Its slice's weight; the largest if several slices have the address. Absent if none names one. */
   readonly weight?: number;
+  /** Why this node leaves it out of new connections: it does not answer. Gone with the next change of its Service's slices. */
+  readonly leftOut?: string;
 }
 
 /**

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { runAtOnce } from "../async/steps.ts";
+import { runAtOnce } from "../async/turns.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { type EndpointsChanges, EndpointsChangeTracker } from "./endpoints-change-tracker.ts";
 import type { EndpointSliceRecord } from "./objects.ts";

@@ -2,9 +2,8 @@
  * Tracks the applied and pending EndpointSlices of one family, and what the pending ones change (reference endpoints.md
  * §5.1, §6.2). The work depends on the services whose slices changed, not on the cluster's size.
  */
-import type { Steps } from "../async/steps.ts";
-import { flatText } from "../net/compact.ts";
-import { exactList } from "../net/exact-list.ts";
+import type { Steps } from "../async/turns.ts";
+import { exactList, flatText } from "../net/compact.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { isDrained } from "./cells.ts";
 import type { Endpoint } from "./endpoint.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../testkit/support/fast-check.ts";
-import { runAtOnce } from "../async/steps.ts";
+import { runAtOnce } from "../async/turns.ts";
 import { declaredFrontends, frontendKey, ownedFrontends } from "./frontend.ts";
 import { onePerDestination } from "./frontend-ownership.ts";
 import { OwnedServices } from "./owned-services.ts";

@@ -21,4 +21,6 @@ export interface NodePlanConfig {
   readonly masqueradeMark: number;
   readonly masqueradeAll: boolean;
   readonly detector: LocalTrafficDetector;
+  /** Of the hashes that choose endpoints, unsigned. */
+  readonly hashSeed: number;
 }

@@ -46,7 +46,9 @@ export function nodePortAddresses(family: IpFamily, configured: readonly string[
     family,
     cidrs,
     matchesAll,
-    containsLoopback: family === "IPv4" && cidrs.some(touchesLoopback),
+    containsLoopback:
+      family === "IPv4" &&
+      cidrs.some((cidr) => isLoopback(splitCidr(cidr).address) || cidrContains(cidr, LOOPBACK_NETWORK)),
     namesLoopback: own.some((cidr) => isLoopback(splitCidr(cidr).address)),
   };
 }
@@ -62,11 +64,6 @@ export function nodePortIPs(addresses: NodePortAddresses, interfaceAddresses: It
     if (addresses.cidrs.some((cidr) => cidrContains(cidr, ip))) ips.add(ip);
   }
   return { kind: "ips", ips: [...ips].sort() };
-}
-
-/** Whether the prefix lies in 127.0.0.0/8 or contains 127.0.0.0. */
-function touchesLoopback(cidr: Cidr): boolean {
-  return isLoopback(splitCidr(cidr).address) || cidrContains(cidr, LOOPBACK_NETWORK);
 }
 
 /**

@@ -5,10 +5,13 @@
  * Endpoint addresses are canonical values. Service addresses are still text as in the API, in any accepted form, which
  * the model parses per family.
  */
+
+import type { Hashing } from "../net/balancing.ts";
 import { flatText } from "../net/compact.ts";
 import type { EndTcp } from "../net/flow.ts";
 import type { IpAddress, IpFamily } from "../net/ip.ts";
 import type { Protocol } from "../net/protocol.ts";
+import type { ManifestProblem } from "./manifest-problem.ts";
 
 /** The identity of a namespaced record. The source has checked that `name` and `namespace` are valid DNS names. */
 interface ObjectKey {
@@ -57,6 +60,10 @@ export interface ServiceRecord extends ObjectKey {
   readonly preservesDestination?: true;
   /** Annotation `kube-proxy-ts/end-tcp`, if valid. */
   readonly endTCP?: EndTcp;
+  /** Annotation `kube-proxy-ts/balancing`, or Cilium's, if it names a hash. */
+  readonly balancing?: Hashing;
+  /** Annotation `kube-proxy-ts/leave-unanswered`, if valid. */
+  readonly leaveUnanswered?: boolean;
 }
 
 /** One entry of `ports[]` of an EndpointSlice. */
@@ -84,6 +91,8 @@ export interface EndpointRecord {
   readonly pod?: string;
   /** Its addresses after the first, which no proxy uses. Only for such commands, too. */
   readonly unused?: readonly string[];
+  /** Where it is, which no proxy uses. Only for such commands, too. */
+  readonly zone?: string;
 }
 
 /** The fields of a discovery.k8s.io/v1 EndpointSlice that the proxy needs. */
@@ -169,6 +178,7 @@ export function equalEndpointRecords(a: EndpointRecord, b: EndpointRecord): bool
       a.serving === b.serving &&
       a.terminating === b.terminating &&
       a.pod === b.pod &&
+      a.zone === b.zone &&
       a.unused?.join() === b.unused?.join() &&
       equalHints(a.zoneHints, b.zoneHints) &&
       equalHints(a.nodeHints, b.nodeHints))
@@ -178,4 +188,19 @@ export function equalEndpointRecords(a: EndpointRecord, b: EndpointRecord): bool
 export function equalHints(a: readonly string[] | undefined, b: readonly string[] | undefined): boolean {
   if (a === undefined || b === undefined) return a === b;
   return a.length === b.length && a.every((hint, index) => hint === b[index]);
+}
+
+/** The records of a cluster, in manifest order. */
+export interface ClusterRecords {
+  readonly services: readonly ServiceRecord[];
+  readonly endpointSlices: readonly EndpointSliceRecord[];
+  readonly nodes: readonly NodeRecord[];
+  readonly serviceCIDRs: readonly ServiceCidrRecord[];
+  readonly problems: readonly ManifestProblem[];
+  /** Missing unless requested. */
+  readonly pods?: readonly PodRecord[];
+  /** Notes on every Service, including those that are not watched; missing unless requested. */
+  readonly serviceNotes?: readonly ServiceNotes[];
+  /** The endpoints that the daemon of one node leaves out, as `ProxyState.leaveOut` takes them. @default not known */
+  readonly leftOut?: { readonly node: string; readonly ports: ReadonlyMap<string, ReadonlyMap<string, string>> };
 }

@@ -2,7 +2,7 @@
  * The service ports for the proxy modes: as declared, except that each frontend belongs to only one of them
  * (`frontend-ownership.ts`). The owners depend only on the declarations, not on the order of events.
  */
-import type { Steps } from "../async/steps.ts";
+import type { Steps } from "../async/turns.ts";
 import type { Logger } from "../logging/logger.ts";
 import { declaredFrontends, type FrontendKind, frontendKey } from "./frontend.ts";
 import { type Candidate, FrontendOwnership } from "./frontend-ownership.ts";
@@ -124,9 +124,9 @@ export function summariesOf(conflicts: readonly FrontendConflict[]): readonly Co
 /** Describes the conflict for people: the field and the remedy. */
 export function conflictText({ first, count }: ConflictSummary): string {
   const { frontend, loser, loserKind, owner, ownerKind } = first;
-  const others = count === 1 ? "" : `; so do ${count - 1} more addresses of ${loser.service}, to ${owner.service}`;
+  const others = count === 1 ? "" : `; nor at ${count - 1} more of ${owner.service}'s addresses`;
   return (
-    `${FIELDS[loserKind]}: ${frontend} belongs to ${owner.text} (${FIELDS[ownerKind]}) and does not lead to ${loser.text}${others}; ` +
+    `${FIELDS[loserKind]}: ${frontend} belongs to ${owner.text} (${FIELDS[ownerKind]}), so ${loser.text} does not answer there${others}; ` +
     "give one of them another address or port. Cluster IPs take precedence over load-balancer IPs, and these over external IPs; then the first name wins"
   );
 }

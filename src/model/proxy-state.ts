@@ -3,7 +3,7 @@
  * the totals that a sync needs. Events only record changes; `applyChanges` moves them into the maps. The cost of a call
  * depends on the change, not on the cluster's size.
  */
-import { runAtOnce, type Steps } from "../async/steps.ts";
+import { runAtOnce, type Steps } from "../async/turns.ts";
 import type { Logger } from "../logging/logger.ts";
 import type { IpFamily } from "../net/ip.ts";
 import type { Protocol } from "../net/protocol.ts";
@@ -68,6 +68,10 @@ export class ProxyState implements Served {
   readonly localReadyCounts: ReadonlyMap<string, number>;
   readonly #portCounts: Record<Protocol, number> = { TCP: 0, UDP: 0, SCTP: 0 };
   #endpointCount = 0;
+  #changeCount = 0;
+  #leaving: ReadonlyMap<string, ReadonlyMap<string, string>> | undefined;
+  /** Keys of service ports with endpoints that this node leaves out. */
+  #left: readonly string[] = [];
 
   constructor(options: ProxyStateOptions) {
     const { family, nodeName, allowExternalIPs, now, monotonicMs, log } = options;
@@ -160,15 +164,60 @@ export class ProxyState implements Served {
     const endpoints = yield* this.#endpointsChanges.apply(this.#endpoints, (key, before, after) => {
       if (this.#declared.has(key)) this.#endpointCount += (after?.length ?? 0) - (before?.length ?? 0);
     });
+    const changedPorts = owned.changedPorts.union(endpoints.changedPorts).union(this.#applyLeft());
+    if (changedPorts.size > 0) this.#changeCount += 1;
     return {
       updatedServices: services.updatedServices.union(endpoints.updatedServices),
-      changedPorts: owned.changedPorts.union(endpoints.changedPorts),
+      changedPorts,
       // Flows from before an address became a frontend were not translated, and would never be.
       conntrackCleanupRequired: endpoints.conntrackCleanupRequired || hasNewFrontends || goneFrontends.size > 0,
       goneFrontends,
       triggerTimesMs: [...endpoints.lastChangeTriggerTimes].map(([service, timesMs]) => ({ service, timesMs })),
       conflicts: owned.conflicts,
     };
+  }
+
+  /** The endpoints that this node leaves out, by key and text: why. */
+  get leftOut(): ReadonlyMap<string, ReadonlyMap<string, string>> {
+    const out = new Map<string, ReadonlyMap<string, string>>();
+    for (const key of this.#left) {
+      const own = (this.#endpoints.get(key) ?? []).flatMap(({ text, leftOut }) =>
+        leftOut === undefined ? [] : [[text, leftOut] as const],
+      );
+      if (own.length > 0) out.set(key, new Map(own));
+    }
+    return out;
+  }
+
+  /** How many calls of {@link applyChanges} have changed a service port. */
+  get changeCount(): number {
+    return this.#changeCount;
+  }
+
+  /** From the next {@link applyChanges} on, leaves out these endpoints, and no others. @param left by key and text: why. */
+  leaveOut(left: ReadonlyMap<string, ReadonlyMap<string, string>>): void {
+    this.#leaving = left;
+  }
+
+  /** @returns the keys of the service ports that differ. */
+  #applyLeft(): ReadonlySet<string> {
+    const changed = new Set<string>();
+    const left = this.#leaving;
+    if (left === undefined) return changed;
+    this.#leaving = undefined;
+    for (const key of new Set([...this.#left, ...left.keys()])) {
+      const before = this.#endpoints.get(key) ?? [];
+      const why = left.get(key);
+      if (before.every(({ text, leftOut }) => (leftOut !== undefined) === (why?.has(text) === true))) continue;
+      const after = before.map(({ leftOut: _before, ...endpoint }): Endpoint => {
+        const leftOut = why?.get(endpoint.text);
+        return leftOut === undefined ? endpoint : { ...endpoint, leftOut };
+      });
+      this.#endpoints.set(key, after);
+      changed.add(key);
+    }
+    this.#left = [...left.keys()];
+    return changed;
   }
 
   #logReplaced(before: ServicePort | undefined, after: ServicePort | undefined): void {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { runAtOnce } from "../async/steps.ts";
+import { runAtOnce } from "../async/turns.ts";
 import type { ServiceRecord } from "./objects.ts";
 import { type ServiceChanges, ServiceChangeTracker } from "./service-change-tracker.ts";
 import type { ServicePort } from "./service-port.ts";

@@ -2,7 +2,7 @@
  * Tracks pending Service changes of one family (reference endpoints.md §6.1). Work and memory depend on the pending
  * changes, not on the number of services.
  */
-import type { Steps } from "../async/steps.ts";
+import type { Steps } from "../async/turns.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { objectKeyText, type ServiceRecord } from "./objects.ts";
 import { equalServicePorts, type ServicePort } from "./service-port.ts";
@@ -18,11 +18,6 @@ export interface ServiceChanges {
   readonly changedPorts: ReadonlySet<string>;
 }
 
-interface PendingService {
-  readonly previous: ServicePortMap | undefined;
-  current: ServicePortMap | undefined;
-}
-
 interface ServiceChangeTrackerOptions {
   readonly family: IpFamily;
   readonly allowExternalIPs: boolean;
@@ -31,7 +26,7 @@ interface ServiceChangeTrackerOptions {
 
 export class ServiceChangeTracker {
   readonly #options: ServiceChangeTrackerOptions;
-  #pending = new Map<string, PendingService>();
+  #pending = new Map<string, { readonly previous: ServicePortMap | undefined; current: ServicePortMap | undefined }>();
   readonly #healthCheckNodePorts = new Map<string, number>();
   /** `namespace/name` → health-check node port, of the applied services that have one (endpoints.md §6.2, helpers). */
   readonly healthCheckNodePorts: ReadonlyMap<string, number> = this.#healthCheckNodePorts;

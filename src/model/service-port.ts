@@ -2,6 +2,7 @@
  * One port of one Service in one address family (reference services.md §3).
  */
 
+import type { Hashing } from "../net/balancing.ts";
 import type { EndTcp } from "../net/flow.ts";
 import { type Cidr, type IpAddress, joinHostPort } from "../net/ip.ts";
 import type { Protocol } from "../net/protocol.ts";
@@ -34,6 +35,10 @@ export interface ServicePort {
   readonly preservesDestination?: true;
   /** The Service's setting for TCP connections to endpoints that are gone; absent if unset, and for other protocols. */
   readonly endTCP?: EndTcp;
+  /** How endpoints of new connections are chosen; absent: at random. Session affinity wins over it. */
+  readonly balancing?: Hashing;
+  /** The Service's setting for endpoints that do not answer; absent if unset, and for other protocols than TCP. */
+  readonly leaveUnanswered?: boolean;
   /** Keys of frontends (`frontend.ts`) that another service port owns; absent if there are none, the usual case. */
   readonly lostFrontends?: ReadonlySet<string>;
 }
@@ -64,6 +69,8 @@ export function equalServicePorts(a: ServicePort, b: ServicePort): boolean {
       a.isExternallyAccessible === b.isExternallyAccessible &&
       a.preservesDestination === b.preservesDestination &&
       a.endTCP === b.endTCP &&
+      a.balancing === b.balancing &&
+      a.leaveUnanswered === b.leaveUnanswered &&
       haveSameLosses(a, b) &&
       equalLists(a.externalIPs, b.externalIPs) &&
       equalLists(a.loadBalancerVIPs, b.loadBalancerVIPs) &&

@@ -79,10 +79,13 @@ export function servicePortsOf(
       stickyMaxAgeSeconds: isSticky ? service.sessionAffinityTimeoutSeconds : 0,
       externalPolicyLocal: service.externalTrafficPolicy === "Local" && isExternallyAccessibleBySpec(service),
       internalPolicyLocal: service.internalTrafficPolicy === "Local",
-      healthCheckNodePort: healthCheckNodePortOf(service),
+      healthCheckNodePort: needsHealthCheckNodePort(service) ? service.healthCheckNodePort : 0,
       isExternallyAccessible: spec.nodePort !== 0 || loadBalancerVIPs.length > 0 || storedExternalIPs.length > 0,
       ...(service.preservesDestination === true && PRESERVES),
       ...(service.endTCP !== undefined && spec.protocol === "TCP" && { endTCP: service.endTCP }),
+      ...(service.balancing !== undefined && { balancing: service.balancing }),
+      ...(service.leaveUnanswered !== undefined &&
+        spec.protocol === "TCP" && { leaveUnanswered: service.leaveUnanswered }),
     });
   }
   if (needsHealthCheckNodePort(service) && service.healthCheckNodePort === 0) {
@@ -189,8 +192,4 @@ function isExternallyAccessibleBySpec(service: ServiceRecord): boolean {
 
 function needsHealthCheckNodePort(service: ServiceRecord): boolean {
   return service.type === "LoadBalancer" && service.externalTrafficPolicy === "Local";
-}
-
-function healthCheckNodePortOf(service: ServiceRecord): number {
-  return needsHealthCheckNodePort(service) ? service.healthCheckNodePort : 0;
 }

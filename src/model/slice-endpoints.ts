@@ -3,7 +3,7 @@
  * joining the slices of a service later neither parses nor copies lists that come from a single slice.
  */
 
-import { exactList } from "../net/exact-list.ts";
+import { exactList } from "../net/compact.ts";
 import { joinHostPort } from "../net/ip.ts";
 import { DEFAULT_WEIGHT } from "./cells.ts";
 import type { Endpoint } from "./endpoint.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { runAtOnce } from "../async/steps.ts";
+import { runAtOnce } from "../async/turns.ts";
 import type { Flow } from "../net/flow.ts";
 import { OwnedServices } from "./owned-services.ts";
 import { servicePortName } from "./service-port-name.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { runAtOnce } from "../async/steps.ts";
+import { runAtOnce } from "../async/turns.ts";
 import type { Flow } from "../net/flow.ts";
 import type { IpAddress } from "../net/ip.ts";
 import type { Endpoint } from "./endpoint.ts";

@@ -8,6 +8,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "no
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import { KUBE_PROXY } from "../../testkit/needs/built-program.ts";
 import { caseState } from "../conformance/conformance-case.ts";
 import { runKubeProxy } from "./run-kube-proxy.ts";
 
@@ -47,6 +48,13 @@ describe("the command line", { concurrency: 2 }, () => {
     const json: unknown = JSON.parse(await first(config("json.yaml", "mode: nftables\nlogging: { format: json }\n")));
     assert.equal(Object(json).msg, "Starting kube-proxy-ts");
     assert.equal(Object(json).version, VERSION);
+  });
+
+  test("a full disk is told", async () => {
+    const full = 'exec "$0" help >/dev/full';
+    const { status, stderr } = await runKubeProxy(["-c", full, KUBE_PROXY], { program: "/bin/sh" });
+    assert.equal(status, 1);
+    assert.match(stderr, /^Error: the answer cannot be written: ENOSPC: /);
   });
 
   test("a version that is not this one's is refused", async () => {
@@ -136,6 +144,10 @@ describe("the command line", { concurrency: 2 }, () => {
     }
     assert.equal((await runKubeProxy([`--config=${first}`, `--write-config-to=${second}`])).status, 0);
     assert.equal(readFileSync(second, "utf8"), text);
+    const log = join(folder, "log");
+    const shell = `(echo before; "$0" --write-config-to=/dev/stdout 2>/dev/null; echo after) >"$1"`;
+    execFileSync("sh", ["-c", shell, KUBE_PROXY, log]);
+    assert.match(readFileSync(log, "utf8"), /^before\napiVersion: .*\nafter\n$/s);
     const nowhere = join(folder, "nowhere", "config.yaml");
     const failed = await runKubeProxy([`--write-config-to=${nowhere}`]);
     assert.equal(failed.status, 1);

@@ -266,7 +266,7 @@ test("bad input: status 2, and words that help", async (t) => {
   assert.match(await against("table ip kube-proxy {\n\tchain x {\n", "--mode", "nftables"), /it is cut/);
   assert.match(
     await against(dump, "--mode", "nftables"),
-    /is of iptables-save, and mode nftables has nft: is --mode right\?/,
+    /is of iptables-save, and mode nftables writes nft: is --mode right\?/,
   );
   assert.match(await against(dump, "--mode", "userspace"), /mode userspace cannot be compared/);
   assert.match(await refusal(["-f", "-"]), /two folders or files/);
@@ -305,4 +305,43 @@ test("rules of another release are named as such", async (t) => {
     "With --compatibility v1.36 there are no differences: these are rules as that release makes them.\n",
   );
   assert.equal((await run(["--all-nodes", "-f", "-", "--kernel"])).status, 2);
+});
+
+/** A Service that asks for a hash, with pods of these last bytes and weights. */
+function hashed(balancing: string | undefined, pods: Readonly<Record<number, string | undefined>>): string {
+  const metadata = { name: "web", namespace: "ns" };
+  const annotations = balancing === undefined ? {} : { "kube-proxy-ts/balancing": balancing };
+  const labels = { "kubernetes.io/service-name": "web" };
+  const slices = Object.entries(pods).map(([pod, weight]) => ({
+    ...{ apiVersion: "discovery.k8s.io/v1", kind: "EndpointSlice", addressType: "IPv4", ports: [{ port: 8080 }] },
+    metadata: {
+      name: `web-${pod}`,
+      namespace: "ns",
+      labels,
+      annotations: weight && { "kube-proxy-ts/weight": weight },
+    },
+    endpoints: [{ addresses: [`10.1.0.${pod}`] }],
+  }));
+  const spec = { clusterIP: "10.96.0.10", ports: [{ port: 80 }] };
+  const service = { apiVersion: "v1", kind: "Service", metadata: { ...metadata, annotations }, spec };
+  return JSON.stringify({ apiVersion: "v1", kind: "List", items: [service, ...slices] });
+}
+
+test("with a hash, how many clients move: exactly, and none where no endpoint changes", async (t) => {
+  const pods = { 1: undefined, 2: undefined, 3: undefined };
+  const movedIn = async (before: string, after: string): Promise<string[]> => {
+    const [old = "", current = ""] = filesOf(t, before, after);
+    const { out } = await run([old, current, "--mode", "userspace"]);
+    return out.split("\n").filter((line) => line.includes("chosen") || line.includes("move to"));
+  };
+  const [one, ...none] = await movedIn(hashed("SourceHash", pods), hashed("SourceHash", { ...pods, 4: undefined }));
+  assert.deepEqual(none, []);
+  const share = /: ([\d.]+) % of clients move to another endpoint where the policy is Cluster$/.exec(one ?? "");
+  assert.ok(Math.abs(Number(share?.[1]) - 25) < 15, one);
+  const [flows] = await movedIn(hashed("FlowHash", pods), hashed("FlowHash", { ...pods, 3: "0" }));
+  assert.match(flows ?? "", /% of flows move to another endpoint/);
+  assert.deepEqual(await movedIn(hashed("SourceHash", pods), hashed("SourceHash", pods)), []);
+  assert.deepEqual(await movedIn(hashed(undefined, pods), hashed(undefined, { 1: undefined })), []);
+  const [now] = await movedIn(hashed(undefined, pods), hashed("SourceHash", pods));
+  assert.match(now ?? "", /endpoints are now chosen by the client's address \(before: without a hash\)$/);
 });

@@ -1,6 +1,6 @@
 /** `explain`: what it says about the examples, how it finds a target, its forms, and what it says about bad input. */
 import assert from "node:assert/strict";
-import { mkdtempSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
@@ -133,7 +133,7 @@ test("kernelspace mode: load balancers of HNS know no clients, refuse nothing, a
     web,
     /a pod here, another node, clients outside: +answered by any endpoint, which sees this node's address, or the source VIP/,
   );
-  assert.match(web, /this node: +not taken: HNS does not lead the node's own packets/);
+  assert.match(web, /this node: +not taken: HNS does not redirect the node's own packets/);
   for (const word of ["masquerad", "hairpin", "detectLocalMode", "refused"]) assert.ok(!web.includes(word), word);
   const admin = await textOf("shop/admin", ...mode);
   assert.match(admin, /loadBalancerSourceRanges has no effect/);
@@ -226,6 +226,67 @@ test("endpoints that no slice has, because the mirrored object was cut", async (
   assert.match(out, /\nPassed over\n {2}shop\/web-\S+: it mirrors an Endpoints object that was cut at 1,000 addresses/);
 });
 
+test("a Service that asks for a hash: by what it is chosen, and in which modes it is not", async () => {
+  const objects = JSON.parse(EXAMPLES);
+  const asked = { "shop/web": "SourceHash", "shop/storefront": "FlowHash" };
+  for (const { kind, metadata } of objects.items) {
+    const wanted = Object.entries(asked).find(([key]) => key === `${metadata.namespace}/${metadata.name}`);
+    if (kind === "Service" && wanted) metadata.annotations = { "kube-proxy-ts/balancing": wanted[1] };
+  }
+  for (const { name, ignoresBalancing, hashes } of MODES) {
+    const hashed = async (service: string) => {
+      const { out } = await runCommand(explain, [service, ...NODE_A, "--mode", name], JSON.stringify(objects));
+      return out.split("\n").filter((line) => /chosen by|asks for/.test(line));
+    };
+    const [web, storefront] = [await hashed("shop/web"), await hashed("shop/storefront")];
+    if (ignoresBalancing === true) {
+      const none = `  The Service asks for SourceHash, which ${name} mode does not have: it chooses without a hash.`;
+      assert.equal(web[0], none);
+    } else if (hashes === "in-kernel") {
+      // The table of mh depends on the order in which real servers came.
+      const own = "with the kernel's own hash (scheduler mh).";
+      assert.equal(web[0], `  An endpoint is chosen by the client's address, ${own}`);
+      assert.equal(storefront[0], `  An endpoint is chosen by the client's address and port, ${own}`);
+    } else {
+      const same = "the same pod for the same client through every node.";
+      assert.equal(web[0], `  An endpoint is chosen by the client's address: ${same}`);
+      const flow = "the same pod for the same flow through every node where the policy is Cluster.";
+      assert.equal(storefront[0], `  An endpoint is chosen by the client's address and port: ${flow}`);
+    }
+  }
+});
+
+test("with session affinity, the hash is for new clients", async () => {
+  const objects = JSON.parse(EXAMPLES);
+  for (const { kind, metadata, spec } of objects.items) {
+    if (kind !== "Service" || metadata.name !== "web") continue;
+    metadata.annotations = { "kube-proxy-ts/balancing": "SourceHash" };
+    spec.sessionAffinity = "ClientIP";
+  }
+  const { out } = await runCommand(explain, ["shop/web", ...NODE_A], JSON.stringify(objects));
+  assert.match(out, /A new client's endpoint is chosen by the client's address: /);
+});
+
+test("a Service whose ready endpoints are all drained says so", async () => {
+  const objects = JSON.parse(EXAMPLES);
+  for (const object of objects.items) {
+    const name = object.metadata.labels?.["kubernetes.io/service-name"];
+    if (object.kind === "EndpointSlice" && name === "web")
+      object.metadata.annotations = { "kube-proxy-ts/weight": "0" };
+  }
+  const { out } = await runCommand(explain, ["shop/web", ...NODE_A], JSON.stringify(objects));
+  assert.match(out, /Its ready endpoints are drained \(weight 0\): its clients are refused\./);
+});
+
+test("an empty dump is called empty", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-empty-"));
+  writeFileSync(join(folder, "rules"), "\n");
+  const { status, err } = await runCommand(explain, ["10.0.0.1", "--dump", join(folder, "rules")], "");
+  rmSync(folder, { recursive: true });
+  assert.equal(status, 2);
+  assert.match(err, /it is empty: where there are no rules, iptables-save prints nothing/);
+});
+
 test("what would change", async () => {
   const text = await textOf("shop/web", "--what-if", "internalTrafficPolicy=Local");
   assert.match(text, /^With internalTrafficPolicy=Local:\n/);
@@ -262,6 +323,11 @@ test("every form", async () => {
   assert.match(await refusalOf("shop/web", "-o", "svg"), /must be text or json, got "svg"\nPictures are on the page /);
 });
 
+test("a name that all Services share: what it does", async () => {
+  assert.match(await textOf("KUBE-POSTROUTING"), /is there once for all Services: it masquerades packets that carry /);
+  assert.match(await textOf("kube-ipvs0", "--mode", "ipvs"), /all Services: it has the service addresses, so that /);
+});
+
 test("a name that several Services have is none that was perhaps meant", async () => {
   const service = (namespace: string, clusterIP: string) => ({
     ...{ apiVersion: "v1", kind: "Service", metadata: { namespace, name: "web" } },
@@ -275,7 +341,20 @@ test("a name that several Services have is none that was perhaps meant", async (
   assert.doesNotMatch(err, /Did you mean/);
 });
 
+test("a dump that is not there, or is none, is named", async () => {
+  for (const [dump, why] of [
+    ["/nowhere/rules", /^Error: cannot read the dump in \/nowhere\/rules: there is no such file or folder\n$/],
+    ["/nowhere/sysdump.tgz", /there is no such file or folder\n$/],
+    [import.meta.filename, /it is not what iptables-save, nft list, ipset save or ipvsadm -S -n print\n$/],
+  ] as const) {
+    const { status, err } = await runCommand(explain, ["KUBE-SVC-X", "--dump", dump]);
+    assert.equal(status, 2);
+    assert.match(err, why);
+  }
+});
+
 test("bad input: status 2, and words that help", async () => {
+  assert.match(await refusalOf("shop/web", "--all-nodes"), /--node and --all-nodes exclude each other/);
   assert.match(await refusalOf("shop/wbe"), /There is no Service "shop\/wbe"\. Did you mean shop\/web\?/);
   assert.match(
     await refusalOf("svc/kube-dns"),

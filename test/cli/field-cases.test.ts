@@ -259,7 +259,7 @@ test("nodePortAddresses of loopback alone in ipvs mode: no node port, for IPVS h
   );
   assert.match(
     answer,
-    /127\.0\.0\.1:31112 \(TCP\) is not served in ipvs mode: IPVS has virtual servers at no loopback address\./,
+    /127\.0\.0\.1:31112 \(TCP\) is not served in ipvs mode: IPVS has no virtual server at loopback addresses\./,
   );
   assert.doesNotMatch(answer, /no endpoint is usable/);
 });

@@ -128,8 +128,8 @@ test("what a slow reader of --watch does not take is lost and counted, and not k
     sink.tell(whole);
     await sink.close();
     assert.equal(lines, isWatching ? before + 1 : told + 1);
-    assert.equal(notes.at(-1), isWatching ? `${told + 1 - lines} of ${told + 1} flows were lost` : undefined);
-    if (isWatching) assert.match(notes[0] ?? "", /does not keep up: 1 of \d+ are lost/);
+    assert.equal(notes.at(-1), isWatching ? `the reader missed ${told + 1 - lines} of ${told + 1} flows` : undefined);
+    if (isWatching) assert.match(notes[0] ?? "", /is too slow: it has missed 1 of \d+ so far/);
     assert.ok(notes.length < 10);
   }
 });
@@ -448,7 +448,7 @@ test("command lines that cannot be used", async () => {
   for (const [args, message] of [
     [["shop/none"], /there is no Service "shop\/none"\n$/],
     [["shop/wep"], /there is no Service "shop\/wep"\nDid you mean shop\/web\?\n/],
-    [["a", "b"], /unexpected "b"/],
+    [["a", "b"], /flows takes one Service, got "b" as well/],
     [["--from", "x"], /--from must be an address, or NAMESPACE\/NAME of a pod/],
     [["-o", "yaml"], /--output must be text or json/],
     [["--count", "-1"], /--count/],

@@ -86,7 +86,7 @@ test("on a terminal alone colour, and lines that fit; the same words", async (t)
   const journal = new SyncJournal();
   const { path } = daemonWith(t, journal);
   journal.add(RECORD);
-  const ask = ["--socket", path, "--last", "1", "--count", "1"];
+  const ask = ["--socket", path, "--last", "1", "--follow", "--count", "1"];
   const { out: plain } = await runCommand(monitor, ask);
   let painted = "";
   let said = "";
@@ -122,7 +122,7 @@ test("what happens from now on, as JSON lines, until the daemon ends", async (t)
       said += text;
     },
   };
-  const status = await monitor(["--socket", path, "-o", "json", "--last", "1"], output);
+  const status = await monitor(["--socket", path, "-o", "json", "--last", "1", "--follow"], output);
   assert.deepEqual(
     lines.map(({ number, result }) => [number, result]),
     [
@@ -131,6 +131,22 @@ test("what happens from now on, as JSON lines, until the daemon ends", async (t)
     ],
   );
   assert.deepEqual([status, said], [0, "The daemon has ended.\n"]);
+});
+
+test("--last ends after the last syncs, however few there are", async (t) => {
+  const journal = new SyncJournal();
+  const { path } = daemonWith(t, journal);
+  const numbers = async (last: string) => {
+    const { status, out, err } = await runCommand(monitor, ["--socket", path, "-o", "json", "--last", last]);
+    assert.deepEqual([status, err], [0, ""]);
+    return out.split("\n").flatMap((line) => (line === "" ? [] : (JSON.parse(line) as SyncRecord).number));
+  };
+  assert.deepEqual(await numbers("5"), []);
+  for (let sync = 0; sync < 100; sync += 1) journal.add(RECORD);
+  assert.deepEqual(await numbers("2"), [99, 100]);
+  assert.deepEqual(await numbers("0"), []);
+  assert.equal((await numbers("500")).length, 100, "more than are written at once");
+  while (journal.readers > 0) await sleep(5);
 });
 
 test("a reader that does not read holds up nothing and costs nothing; later it is told how much it has missed", async (t) => {
@@ -168,7 +184,7 @@ test("bad input: status 2, and words that help", async (t) => {
   };
   assert.match(await refusal(), /no answer at \/run\/kube-proxy\/inspect\.sock/);
   assert.match(await refusal("--socket", "/nonexistent"), /no answer at \/nonexistent: .*\nIs the daemon running/);
-  assert.match(await refusal("--socket", "x", "--last", "-1"), /--last must be a number|argument is ambiguous/);
+  assert.match(await refusal("--socket", "x", "--last", "-1"), /--last must be a number|needs a value/);
   const folder = mkdtempSync(join(tmpdir(), "kpts-monitor-"));
   t.after(() => rmSync(folder, { recursive: true }));
   const path = join(folder, "old.sock");

@@ -128,7 +128,7 @@ test("of all nodes one line each, what is wrong first; a node that cannot answer
   );
   assert.match(lines[2] ?? "", /^ *node-c +\? +no answer +unknown command "status" for "kube-proxy"$/);
   assert.match(lines[3] ?? "", /^ *node-a +nftables +healthy/);
-  assert.equal(lines[4], "1 of 3 nodes are well");
+  assert.equal(lines[4], "healthy nodes: 1 of 3");
   const json = JSON.parse((await run("status", "--all-nodes", "-o", "json")).stdout);
   assert.deepEqual(
     json.map(({ node, mode }: { node: string; mode?: string }) => [node, mode]),

@@ -1,6 +1,6 @@
 /** Long work shows on a terminal how far it is, and leaves nothing behind. */
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -159,4 +159,13 @@ test("Ctrl-C leaves a clean line, and what is no terminal gets none", { skip }, 
   const { stdout, stderr } = await runKubeProxy(["prove", "-f", small, "--node", "node-1", "--modes", "nftables"]);
   assert.match(stdout, /the rules treat every packet as the Services ask/);
   assert.equal(stderr, "");
+});
+
+test("a terminal that does not say its width gets whole lines", { skip }, () => {
+  const ask = `stty cols 0; exec '${KUBE_PROXY}' explain shop/web -f /nonexistent`;
+  const { stdout } = spawnSync("script", ["-qec", ask, "/dev/null"], {
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  assert.match(stdout, /Error: [^\r\n]*\/nonexistent: there is no such file or folder/);
 });

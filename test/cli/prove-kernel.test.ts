@@ -1,7 +1,11 @@
 /** `kube-proxy prove --kernel`: compares this node's kernel with what the Services ask for. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
+import { closeSync } from "node:fs";
 import { test } from "node:test";
+import { LINK_CREATE, PROG_LOAD } from "../../src/kernel/bpf/attributes.ts";
+import { encode } from "../../src/kernel/bpf/layout.ts";
+import { addressOf, fixedCopy, tryBpf } from "../../src/kernel/bpf/system-call.ts";
 import { proveCommand } from "../../src/tools/cli/prove.ts";
 import { render } from "../../src/tools/cli/render.ts";
 import { inNetns } from "../../testkit/support/in-netns.ts";
@@ -10,6 +14,24 @@ import { examplesAsJson, runCommand } from "./run-command.ts";
 const ON_NODE = ["-f", "-", "--node", "node-a", "--mode", "nftables"];
 const prove = (...more: string[]) =>
   runCommand(proveCommand, [...ON_NODE, "--kernel", "--as", "nftables", ...more], examplesAsJson());
+
+/** Attaches a program that lets everything pass to `lo`. @returns its link; undefined where this kernel has no tcx */
+function tcxProgram(): number | undefined {
+  // r0 = TCX_NEXT; exit
+  const [code, license] = [
+    fixedCopy(Buffer.from("b7000000ffffffff9500000000000000", "hex")),
+    fixedCopy(Buffer.from("GPL\0")),
+  ];
+  const [SCHED_CLS, TCX_INGRESS, LO] = [3, 46, 1];
+  const where = { instructionCount: 2, instructions: addressOf(code), license: addressOf(license) };
+  const named = { programType: SCHED_CLS, expectedAttachType: TCX_INGRESS, programName: Buffer.from("stranger") };
+  const { result: programFd } = tryBpf("PROG_LOAD", encode(PROG_LOAD, { ...named, ...where }));
+  if (programFd < 0) return undefined;
+  const asked = { programFd, targetFd: LO, attachType: TCX_INGRESS };
+  const { result } = tryBpf("LINK_CREATE", encode(LINK_CREATE, asked));
+  closeSync(programFd);
+  return result < 0 ? undefined : result;
+}
 
 inNetns(import.meta.url, { name: "provecli" }, () => {
   test("the rules are what the examples ask for, until another program empties a chain of them", async () => {
@@ -78,6 +100,14 @@ inNetns(import.meta.url, { name: "provecli" }, () => {
       filtered.out,
       /tc filter u32 at prf0 ingress: its content is not read\n(?:.*\n)*.*Everything else is equal/,
     );
+    const link = tcxProgram();
+    if (link !== undefined) {
+      const programmed = await ipv4();
+      closeSync(link);
+      assert.equal(programmed.status, 2, programmed.out);
+      assert.match(programmed.out, /program \d+ \(stranger\) at lo ingress \(tcx\): its content is not read\n/);
+      assert.match(programmed.out, /Everything else is equal/);
+    }
 
     // Source ranges are no longer checked.
     execFileSync("nft", ["flush", "chain", "ip", "kube-proxy", "firewall-check"]);

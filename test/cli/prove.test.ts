@@ -79,8 +79,11 @@ describe("a dump", () => {
     assert.match(out, /the rules do NOT treat every packet as the Services ask: \d+ of \d+ classes of packets differ/);
     assert.match(out, /specification: .*10\.180\.1\.11:8080/);
     assert.match(out, /10\.180\.1\.99:8080/);
-    assert.match(out, /shop\/\S+, .*TrafficPolicy Cluster, \d of \d endpoints ready/);
-    assert.match(out, /clients notice: no client reaches 10\.180\.1\.11:8080; some reach 10\.180\.1\.99:8080/);
+    assert.match(out, /shop\/\S+, .*TrafficPolicy Cluster, ready endpoints: \d of \d/);
+    assert.match(
+      out,
+      /clients notice: no client reaches 10\.180\.1\.11:8080; some clients reach 10\.180\.1\.99:8080, and none should/,
+    );
     assert.match(out, /What becomes of it:/);
   });
 
@@ -101,7 +104,7 @@ describe("a dump", () => {
     assert.equal(status, 0, out);
     assert.match(
       out,
-      /the rules treat every packet as the Services ask .*\n {2}The node as a whole treats \d+ classes otherwise, by rules of other programs/,
+      /the rules treat every packet as the Services ask .*\n {2}What the rest of the node changes \(classes: \d+; --whole-node\)/,
     );
     assert.match(out, / to 127\.\S+: dropped by kubelet, not by the proxy: iptables -t filter KUBE-FIREWALL rule 1: /);
     const whole = await onNode(...argv, "--whole-node");
@@ -109,6 +112,43 @@ describe("a dump", () => {
     const [{ result, ofOtherPrograms }] = JSON.parse((await onNode(...argv, "-o", "json")).out);
     assert.equal(result, "equal");
     assert.match(ofOtherPrograms.examples[0].by, /KUBE-FIREWALL/);
+  });
+
+  test("beside a rule for long datagrams alone: nothing is open, and the packet is shown with its length", async () => {
+    const stranger = [
+      "table ip f {",
+      "chain c {",
+      "type filter hook forward priority 1;",
+      "udp length >= 3000 drop",
+      "tcp flags & (fin | syn | rst | ack) != syn drop",
+      "}",
+      "}",
+    ].join("\n");
+    const dumps = [file("plan.json", await saved("ipv4", "nftables", "json")), file("long.txt", stranger)];
+    const { status, out } = await onNode("--family", "ipv4", ...dumps.flatMap((path) => ["--dump", path]));
+    assert.equal(status, 1, out);
+    assert.doesNotMatch(out, /Not proved/);
+    assert.match(out, /^ {2}udp from .*, of length \d{4,5}\n(?:.*\n)?.*dropped/m);
+    assert.doesNotMatch(out, /^ {2}tcp from /m);
+  });
+
+  test("beside a translation without a port: no class for each port that it keeps", async () => {
+    const stranger = [
+      "table ip f {\n\tchain c {\n\t\ttype nat hook prerouting priority -110; policy accept;",
+      "\t\tip daddr != 10.96.0.0/16 dnat to 10.180.0.99\n\t}\n}\n",
+    ].join("\n");
+    const dumps = [file("plan.json", await saved("ipv4", "nftables", "json")), file("whole.txt", stranger)];
+    const { status, out } = await onNode(
+      "--family",
+      "ipv4",
+      ...dumps.flatMap((path) => ["--dump", path]),
+      "-o",
+      "json",
+    );
+    assert.equal(status, 1, out);
+    const [{ classes, because }] = JSON.parse(out);
+    assert.equal(because, null);
+    assert.ok(classes < 2_000, `${classes} classes`);
   });
 
   test("that differs before a rule is met that is not understood", async () => {
@@ -260,7 +300,7 @@ describe("a dump", () => {
       for (const form of forms ?? [])
         paths.push("--dump", file(`${mode}-${form}.txt`, await saved("ipv4", mode, form)));
       const { out, err } = await onNode("--family", "ipv4", ...paths);
-      if (mode === "userspace") assert.match(err, /rules of userspace mode lead to sockets of the proxy/);
+      if (mode === "userspace") assert.match(err, /rules of userspace mode send packets to the proxy itself/);
       else assert.match(out, /: the rules treat every packet as the Services ask/);
     });
   }
@@ -269,7 +309,7 @@ describe("a dump", () => {
     const path = file("hns.txt", await saved("ipv4", "kernelspace", "text"));
     const { status, out } = await onNode("--family", "ipv4", "--dump", path);
     assert.equal(status, 2);
-    assert.match(out, /cannot be proved: load balancers of HNS are not rules/);
+    assert.match(out, /cannot be proved: on Windows, HNS has load balancers and no rules/);
   });
 
   test("beside another dump", async () => {
@@ -308,7 +348,7 @@ describe("input that cannot be used", () => {
     [["--dump", "x", "--against", "y", "--local", "node"], /--local must be an IP address, got "node"/],
     [["--against", "y"], /--against needs --dump/],
     [["-f", "-", "--kernel", "--dump", "x"], /exclude each other/],
-    [["-f", "-", "--node", "node-a", "--dump", "/nowhere"], /cannot read the dump \/nowhere/],
+    [["-f", "-", "--node", "node-a", "--dump", "/nowhere"], /cannot read the dump in \/nowhere/],
     [["-f", "-", "--dump", "-"], /standard input can be read only once/],
     [["-f", "-", "--as", "ipvs"], /--as is for rules of --dump or --kernel/],
     [["-f", "-", "-o", "yaml"], /--output must be text or json, got "yaml"/],
@@ -351,7 +391,7 @@ test("too little memory is said, with how far it came, before V8 ends the proces
   );
   assert.match(
     `${stdout}${stderr}`,
-    /cannot be proved: there is too little memory \(\d+ MB\): \d+ classes of packets, to \d+ Services, were examined/,
+    /cannot be proved: it needs more memory than \d+ MB: it came through \d+ classes of packets, to \d+ Services/,
   );
   assert.equal(status, 2);
 });

@@ -140,15 +140,18 @@ test("a command line that cannot be used is refused with what is wrong", async (
   );
   const cases: readonly (readonly [args: readonly string[], message: RegExp])[] = [
     [["--kubeconfig", join(folder, "nowhere")], /nowhere/],
-    [["-f"], /argument missing/],
-    [["-f", join(folder, "nowhere")], /cannot read the manifests in \S+nowhere: ENOENT/],
+    [["-f"], /^-f, --filename needs a value$/],
+    [["-f", join(folder, "nowhere")], /cannot read the manifests in \S+nowhere: there is no such file or folder$/m],
     [["-f", EXAMPLES, "--family", "ipv5"], /--family must be ipv4, ipv6 or both, got "ipv5"/],
     [["-f", EXAMPLES, "-o", "xml"], /--output must be .*, got "xml"/],
     [
       ["-f", EXAMPLES, "--mode", "telepathy"],
       /^--mode must be iptables, ipvs, nftables, userspace, kernelspace, ebpf, got "telepathy"$/,
     ],
-    [["-f", EXAMPLES, "--config", join(folder, "nowhere")], /cannot use the configuration \S+nowhere: ENOENT/],
+    [
+      ["-f", EXAMPLES, "--config", join(folder, "nowhere")],
+      /cannot use the configuration \S+nowhere: there is no such file or folder$/m,
+    ],
     [["-f", EXAMPLES, "--config", broken], /cannot use the configuration \S+broken\.yaml: failed to decode: /],
     [
       ["-f", EXAMPLES, "--config", invalid],

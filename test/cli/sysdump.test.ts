@@ -179,6 +179,35 @@ test("what a running daemon says is in it; one without a journal is no hindrance
   assert.ok(JSON.parse(readFileSync(join(dump, "daemon/services.json"), "utf8")).length > 10);
 });
 
+test("explain knows from a sysdump whom the node's daemon left out, and takes a status of any shape", async (t) => {
+  const at = folder(t);
+  const path = join(at, "a.tar.gz");
+  const made = await runCommand(sysdump, ["-o", path, "--node", "node-a", ...NO_DAEMON, "-f", "-"], EXAMPLES);
+  assert.equal(made.status, 0, made.err);
+  const dump = unpacked(path, at);
+  const saidOf = async (families: unknown, node = "node-a") => {
+    mkdirSync(join(dump, "daemon"), { recursive: true });
+    writeFileSync(join(dump, "daemon/status.json"), JSON.stringify({ node, mode: "iptables", families }));
+    const { status, out, err } = await runCommand(explain, ["shop/web", "--dump", dump, ...NODE_A]);
+    assert.notEqual(out, "", `${status}: ${err}`);
+    return out;
+  };
+  const leftOut = [
+    { servicePort: "shop/web:http/TCP", endpoint: "10.180.1.11:8080", why: "6 of 6 connections unanswered" },
+  ];
+  const said = await saidOf([{ family: "IPv4", leftOut }]);
+  assert.match(said, /10\.180\.1\.11:8080.*left out: .*6 of 6 connections unanswered/);
+  assert.match(said, /10\.180\.0\.11:8080.*50 %/);
+  for (const families of [
+    undefined,
+    null,
+    "x",
+    [null, { leftOut: "x" }, { leftOut: [7, { servicePort: "shop/web:http" }] }],
+  ])
+    assert.doesNotMatch(await saidOf(families), /left out/);
+  assert.doesNotMatch(await saidOf([{ leftOut }], "node-b"), /left out/, "another node's daemon");
+});
+
 test("the daemon is asked where its configuration says that it serves, at loopback when that is everywhere", async (t) => {
   const at = folder(t);
   const config = join(at, "config.yaml");
@@ -310,7 +339,15 @@ test("objects as manifests are the same objects again", () => {
   ].map(({ labels = {}, ...own }, index) => {
     return { ...rare, status: {}, ...own, metadata: { namespace: "shop", name: `unserved-${index}`, labels } };
   });
-  const objects = [JSON.parse(EXAMPLES), rare, ...unserved];
+  const slice = {
+    ...{ apiVersion: "discovery.k8s.io/v1", kind: "EndpointSlice", addressType: "IPv4" },
+    metadata: {
+      ...{ namespace: "shop", name: "rare-1", labels: { "kubernetes.io/service-name": "rare" } },
+      annotations: { "kube-proxy-ts/weight": "3" },
+    },
+    endpoints: [{ addresses: ["10.180.0.77"], zone: "zone-1" }],
+  };
+  const objects = [JSON.parse(EXAMPLES), rare, slice, ...unserved];
   const before = projectObjects(objects, "", { keepsPods: true });
   const after = projectObjects([JSON.parse(JSON.stringify(objectsList(before)))], "", { keepsPods: true });
   assert.deepEqual(after.problems, []);

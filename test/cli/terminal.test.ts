@@ -33,6 +33,8 @@ test("colour: on a terminal, not for NO_COLOR, a dumb terminal or a pipe; --colo
   assert.equal(terminalOf(tty, "auto", { TERM: "dumb" }).hasColour, false);
   assert.equal(terminalOf(tty, "never", {}).hasColour, false);
   assert.deepEqual(terminalOf({}, "auto", {}), { hasColour: false, width: undefined });
+  // A terminal that does not say its width.
+  assert.deepEqual(terminalOf({ isTTY: true, columns: 0 }, "auto", {}), { hasColour: true, width: undefined });
   assert.deepEqual(terminalOf({}, "always", { NO_COLOR: "1" }), { hasColour: true, width: undefined });
 });
 

@@ -151,7 +151,7 @@ describe("over the plan", () => {
         [
           "the node itself is not led",
           ["--from", "node", "--to", "10.96.0.10:80"],
-          /→ not asked: HNS does not lead packets of the node itself/,
+          /→ not asked: HNS does not redirect packets of the node itself/,
           [
             "100.0 %  not sent to an endpoint: 10.96.0.10 is an address of shop/web, and nothing takes TCP to its port 80: it leaves by the node's routes",
           ],
@@ -165,7 +165,7 @@ describe("over the plan", () => {
         [
           "a frontend without endpoints has none, and is named",
           ["--from", "pod", "--to", "10.96.0.70:80"],
-          /no load balancer has tcp 10\.96\.0\.70:80: office\/legacy:http has no endpoint that could be led to$/m,
+          /no load balancer has tcp 10\.96\.0\.70:80: office\/legacy:http has no endpoint that HNS can send to$/m,
           [
             "100.0 %  not sent to an endpoint: 10.96.0.70 is an address of office/legacy, and nothing takes TCP to its port 80: it leaves by the node's routes",
           ],
@@ -416,7 +416,10 @@ describe("pods by their names", () => {
   test("an unknown pod: the nearest name; a Service as the client: its cluster IP", async () => {
     const unknown = await ask("--from", "lab/clinet", "--to", "10.96.0.10:80");
     assert.equal(unknown.status, 2);
-    assert.match(unknown.err, /^Error: --from: no pod "lab\/clinet" is known: .*\nDid you mean lab\/client\?\n$/);
+    assert.match(
+      unknown.err,
+      /^Error: --from: there is no pod "lab\/clinet" among the objects\nDid you mean lab\/client\?\n$/,
+    );
     const service = await ask("--from", "shop/web:80", "--to", "10.96.0.10:80");
     assert.match(service.err, /"shop\/web" is a Service, not a pod\nIts cluster IP: --to 10\.96\.0\.10:80\.\n$/);
     const family = await ask("--from", "office/mail-0", "--to", "[fd00:10:96::53]:53");
@@ -531,6 +534,27 @@ describe("input that cannot be used ends with status 2", () => {
       /a known pod, or pod, node, outside; got "node-a"/,
     ],
     ["a Service without a flag", ["shop/web"], "", /got "shop\/web"\nDid you mean --to shop\/web --from pod\?/],
+    [
+      "a port of another protocol",
+      ["--from", "outside", "--to", "shop/web:http/udp", "-f", "-"],
+      EXAMPLES,
+      /has no port "http\/udp", but http\/tcp\n/,
+    ],
+    [
+      "a Service that is pinged",
+      ["--from", "outside", "--to", "shop/web/icmp", "-f", "-"],
+      EXAMPLES,
+      /has no port "icmp", but http\/tcp\n/,
+    ],
+    [
+      "a misspelt Service",
+      ["--from", "outside", "--to", "shop/wbe", "-f", "-"],
+      EXAMPLES,
+      /there is no Service or pod "shop\/wbe" among the objects\nDid you mean shop\/web\?/,
+    ],
+    ["both ends without flags", ["pod", "shop/web"], "", /\nDid you mean --to shop\/web --from pod\? Otherwise see/],
+    ["a Service and its client", ["shop/web", "node"], "", /\nDid you mean --to shop\/web --from node\? Otherwise see/],
+    ["a client alone", ["outside"], "", /got "outside"\nDid you mean --from outside\? Otherwise see/],
     ["its client's flag alone", ["shop/web", "--from", "node"], "", /\nDid you mean --to shop\/web\? Otherwise see/],
     ["a client without a flag", ["shop/a", "--to", "shop/web"], "", /\nDid you mean --from shop\/a\? Otherwise see/],
     [

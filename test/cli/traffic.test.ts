@@ -157,6 +157,15 @@ const COUNTED: Readonly<Record<string, number>> = {
 };
 
 inNetns(import.meta.url, { name: "traffic" }, () => {
+  test("where the kernel has no rules of kube-proxy, its zeros are no counts of the Service", async () => {
+    for (const mode of ["iptables", "nftables", "userspace", "ebpf"]) {
+      const args = ["shop/web", "--mode", mode, "--kernel", "--node", "node-a", ...NODE_A];
+      const { out, err } = await runCommand(explain, args, EXAMPLES);
+      assert.match(err, /^warning: this network namespace has no rules of kube-proxy, so nothing is counted/m, mode);
+      assert.doesNotMatch(out, /open|counted/i, mode);
+    }
+  });
+
   test("the counters of the real rules, and connections of the real table", async () => {
     const rendered = await runCommand(
       render,

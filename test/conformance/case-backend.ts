@@ -29,6 +29,7 @@ export function caseBackend(
       nodeName: model.node.name,
       nodeIP: model.addresses.ips[family],
       masqueradeMark: 2 ** (model.config.masqueradeBit ?? 14),
+      hashSeed: 1,
       masqueradeAll: model.config.masqueradeAll ?? false,
       detector: model.detector,
       release: caseRelease(name),

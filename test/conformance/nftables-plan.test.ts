@@ -24,6 +24,7 @@ function rulesetOf(name: string, family: IpFamily, nftFamily: NftFamily): Json[]
     nodeName: model.node.name,
     nodeIP: addresses.ips[family],
     masqueradeMark: 2 ** (config.masqueradeBit ?? 14),
+    hashSeed: 1,
     masqueradeAll: config.masqueradeAll ?? false,
     detector: model.detector,
     release: caseRelease(name),
@@ -42,7 +43,7 @@ function rulesetOf(name: string, family: IpFamily, nftFamily: NftFamily): Json[]
   const plans = [...state.services.values()].map((port) =>
     planServicePort(port, state.endpoints.get(port.name.key) ?? [], planConfig, facts),
   );
-  const fixed = planStatic(planConfig, facts);
+  const fixed = planStatic(planConfig, facts, new Set());
   const elements = new Map<string, Map<string, NftElement>>();
   const put = (set: string, element: NftElement) => {
     const known = elements.get(set) ?? new Map<string, NftElement>();

@@ -25,9 +25,9 @@ export async function toyCheckout(): Promise<ToyCheckout> {
   const path = (name: string) => join(folder, name);
   for (const name of COPIED) cpSync(join(ROOT, name), path(name), { recursive: true });
   symlinkSync(join(ROOT, "node_modules"), path("node_modules"));
-  mkdirSync(path("src/dataplane/toy"));
+  mkdirSync(path("src/modes/toy"));
   for (const name of readdirSync(TOY)) {
-    cpSync(join(TOY, name), path(`src/dataplane/toy/${name.replace(/\.txt$/, "")}`));
+    cpSync(join(TOY, name), path(`src/modes/toy/${name.replace(/\.txt$/, "")}`));
   }
   register(path("src/modes/registry.ts"));
   await bundle(folder);

@@ -131,7 +131,7 @@ describe("a mode is one folder and its name in the registry", () => {
 
   test("its backend passes the contract of all modes", async () => {
     const { NODE_TEST_CONTEXT: _, ...env } = process.env;
-    const args = ["--test", "--test-reporter=spec", checkout.path("src/dataplane/toy/contract.test.ts")];
+    const args = ["--test", "--test-reporter=spec", checkout.path("src/modes/toy/contract.test.ts")];
     const { stdout } = await exec(process.execPath, args, { cwd: checkout.folder, env }).catch(
       ({ stdout }: { stdout: string }) => assert.fail(stdout),
     );

@@ -107,7 +107,7 @@ describe("the bundled program", { skip: isCurrent ? false : "not built: npm run 
   });
 
   test("has the files of the page beside it, without types", async () => {
-    const [built, sources] = await Promise.all([readAssets(join(CHECKOUT, "dist/page/client/")), readAssets()]);
+    const [built, sources] = await Promise.all([readAssets(join(CHECKOUT, "dist/tools/page/client/")), readAssets()]);
     assert.deepEqual([...built.keys()].sort(), [...sources.keys()].sort());
     for (const [path, { type, bytes }] of sources) {
       assert.deepEqual([path, built.get(path)?.type, String(built.get(path)?.bytes)], [path, type, String(bytes)]);

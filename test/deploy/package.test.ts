@@ -126,12 +126,12 @@ describe("the npm package", () => {
       "dist/bundle/kube-proxy.cjs",
       `dist/bundle/kube-proxy.cjs.${process.platform}-${process.arch}.cache`,
       "dist/bundle/log-places.json",
-      "dist/kernel/bpf/socket-balancer/socket4.o",
-      "dist/kernel/bpf/socket-balancer/socket6.o",
-      "dist/page/client/icon.svg",
-      "dist/page/client/index.html",
-      "dist/page/client/licences.txt",
-      "dist/page/client/style.css",
+      "dist/modes/ebpf/socket-balancer/socket4.o",
+      "dist/modes/ebpf/socket-balancer/socket6.o",
+      "dist/tools/page/client/icon.svg",
+      "dist/tools/page/client/index.html",
+      "dist/tools/page/client/licences.txt",
+      "dist/tools/page/client/style.css",
       "package.json",
     ]);
     assert.ok(paths.includes("dist/bundle/main.js"));
@@ -141,7 +141,7 @@ describe("the npm package", () => {
     // What the browser loads is no module of the library.
     const untyped = modules.filter((path) => !paths.includes(path.replace(/\.js$/, ".d.ts")));
     assert.deepEqual(
-      untyped.filter((path) => !path.startsWith("dist/page/client/")),
+      untyped.filter((path) => !path.startsWith("dist/tools/page/client/")),
       [],
     );
     const forTests = paths.filter((path) => /\.test\.|\/testing\//.test(path));

@@ -128,6 +128,20 @@ async function printedByServices(words: readonly string[]): Promise<string> {
   }
 }
 
+/** What the page needs besides the examples. */
+function writeSamples({ changed = "", mistaken = "", [DUMP]: dump = "" }: Readonly<Record<string, string>>): void {
+  const isNotReady = /("nodeName":"node-b","conditions":\{"ready":)true/g;
+  writeFileSync(mistaken, mistakes(EXAMPLES));
+  writeFileSync(changed, EXAMPLES.replaceAll(isNotReady, "$1false"));
+  for (const part of ["objects", "config"]) mkdirSync(join(dump, part), { recursive: true });
+  writeFileSync(join(dump, "objects/cluster.json"), DUMPED);
+  writeFileSync(join(dump, "index.json"), JSON.stringify({ node: "node-a" }));
+  writeFileSync(
+    join(dump, "config/kube-proxy.json"),
+    JSON.stringify({ mode: "nftables", clusterCIDR: "10.180.0.0/15" }),
+  );
+}
+
 /** Files that stand for the folders of the page. */
 class ExampleFiles implements Disposable {
   readonly #folder = mkdtempSync(join(tmpdir(), "kpts-debugging-"));
@@ -139,18 +153,8 @@ class ExampleFiles implements Disposable {
   };
 
   constructor() {
-    const isNotReady = /("nodeName":"node-b","conditions":\{"ready":)true/g;
-    const { examples = "", changed = "", mistaken = "", [DUMP]: dump = "" } = this.paths;
-    writeFileSync(mistaken, mistakes(EXAMPLES));
-    writeFileSync(examples, EXAMPLES);
-    writeFileSync(changed, EXAMPLES.replaceAll(isNotReady, "$1false"));
-    for (const part of ["objects", "config"]) mkdirSync(join(dump, part), { recursive: true });
-    writeFileSync(join(dump, "objects/cluster.json"), DUMPED);
-    writeFileSync(join(dump, "index.json"), JSON.stringify({ node: "node-a" }));
-    writeFileSync(
-      join(dump, "config/kube-proxy.json"),
-      JSON.stringify({ mode: "nftables", clusterCIDR: "10.180.0.0/15" }),
-    );
+    writeFileSync(this.paths.examples ?? "", EXAMPLES);
+    writeSamples(this.paths);
   }
 
   [Symbol.dispose](): void {
@@ -195,3 +199,6 @@ export function isAsShown(printed: string, shown: string): boolean {
   }
   return `\n${printed.slice(from)}`.endsWith(`\n${last}`) || last === "";
 }
+
+// At the top of a checkout, a reader of the page can paste its commands then.
+if (import.meta.main) writeSamples({ changed: "changed", mistaken: "mistaken", [DUMP]: DUMP });

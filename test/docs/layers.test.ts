@@ -94,8 +94,6 @@ test("production code imports only what its layer may", () => {
   assert.ok(all.length > 1000, "the imports are found at all");
   const wrong = all.filter(({ from, to }) => {
     const [one, other] = [folderOf(from), folderOf(to)];
-    // The types of objects that are still beside the reader of folders.
-    if (to === "src/agent/cluster/manifests/read-manifests.ts") return false;
     return one !== other && STANDS_ON[one] !== other && !(MAY_IMPORT[layerOf(one)] ?? []).includes(layerOf(other));
   });
   assert.deepEqual(

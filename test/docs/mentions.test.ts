@@ -119,6 +119,27 @@ test("commands of kube-proxy that documents name exist", () => {
   );
 });
 
+test("messages that operators find in the log are quoted as the program writes them", () => {
+  const sources = tracked.filter((path) => /^src\/.*\.ts$/.test(path) && !/\.test\.ts$|\/testing\//.test(path));
+  const written = sources.map((path) => readFileSync(join(CHECKOUT, path), "utf8")).join("\n");
+  const quoted = documents
+    .filter((path) => /^docs\/[a-z-]+\.md$/.test(path) && path !== "docs/commands.md")
+    .flatMap((path) =>
+      [...readFileSync(join(CHECKOUT, path), "utf8").matchAll(/`([A-Z][a-z]+\s[^`]*\s[^`]*)`/g)].map(
+        ([, text = ""]) => ({
+          path,
+          text: text.replaceAll(/\s+/g, " "),
+        }),
+      ),
+    );
+  assert.ok(quoted.length >= 10, "the messages are found at all");
+  assert.deepEqual(
+    // Modes say who did what: "Another program" comes from one place, what it did from another.
+    quoted.filter(({ text }) => !written.includes(text.replace(/^Another program /, ""))),
+    [],
+  );
+});
+
 test("the page on configuration names all flags that count beside --config", () => {
   const guide = readFileSync(join(CHECKOUT, "docs/configuration.md"), "utf8");
   const [, named = ""] =

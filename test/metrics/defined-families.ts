@@ -3,17 +3,35 @@
 import { createLastHeard } from "../../src/agent/cluster/apiserver/api-source.ts";
 import { createRestMetrics } from "../../src/agent/cluster/apiserver/connection/rest-metrics.ts";
 import { defineServiceCounters, defineSilentEndpoints } from "../../src/agent/daemon/counted-connections.ts";
+import { defineLeftEndpoints } from "../../src/agent/daemon/left-endpoints.ts";
 import { defineConntrackMetrics } from "../../src/agent/server/metrics/conntrack-metrics.ts";
 import { createMetrics } from "../../src/agent/server/metrics/metrics.ts";
 import { systemClock } from "../../src/async/clock.ts";
 import { NO_CONNTRACK } from "../../src/kernel/conntrack/conntrack.ts";
+import { silentLogger } from "../../src/logging/logger.ts";
 import { createFamilies, type FamilyOptions, type MetricFamilies } from "../../src/metrics/metric-families.ts";
-import { MODES } from "../../src/modes/registry.ts";
+import { defineEbpfMetrics } from "../../src/modes/ebpf/metrics.ts";
+import { defineIptablesMetrics, defineNfacctMetrics } from "../../src/modes/iptables/metrics.ts";
+import { defineKernelspaceMetrics } from "../../src/modes/kernelspace/metrics.ts";
+import { defineLocalhostMetrics, defineNftablesMetrics } from "../../src/modes/nftables/metrics.ts";
+import type { ProxyMode } from "../../src/modes/registry.ts";
+import { defineRestoreMetrics, defineRuleCountMetrics } from "../../src/modes/shared/iptables-metrics.ts";
+import { defineUserspaceMetrics } from "../../src/modes/userspace/metrics.ts";
 import type { MetricFamily } from "./metrics-document.ts";
 
-export async function definedFamilies(): Promise<readonly MetricFamily[]> {
+/** What each mode defines. */
+const OF_MODES: Readonly<Record<ProxyMode, readonly ((families: MetricFamilies) => unknown)[]>> = {
+  iptables: [defineIptablesMetrics, (families) => defineNfacctMetrics(families, () => undefined, silentLogger)],
+  ipvs: [defineRestoreMetrics],
+  nftables: [defineNftablesMetrics, (families) => defineLocalhostMetrics(families, async () => [])],
+  // The nftables mode defines those of the packet path.
+  ebpf: [defineEbpfMetrics],
+  userspace: [defineRestoreMetrics, defineRuleCountMetrics, defineUserspaceMetrics],
+  kernelspace: [defineKernelspaceMetrics],
+};
+
+export function definedFamilies(): readonly MetricFamily[] {
   const defined = new Map<string, MetricFamily>();
-  const runtimes = await Promise.all(MODES.map((mode) => mode.loadRuntime()));
   const common = recording(defined);
   createMetrics(common);
   createRestMetrics(common, systemClock);
@@ -23,7 +41,11 @@ export async function definedFamilies(): Promise<readonly MetricFamily[]> {
   const counters = { isEndpointTracked: true, fill: async () => [] };
   defineServiceCounters(common, 1, [], counters);
   defineSilentEndpoints(common);
-  for (const runtime of runtimes) runtime.defineMetrics(recording(defined));
+  defineLeftEndpoints(common, []);
+  for (const defines of Object.values(OF_MODES)) {
+    const families = recording(defined);
+    for (const define of defines) define(families);
+  }
   return [...defined.values()];
 }
 

@@ -72,11 +72,13 @@ function serviceArbitrary(family: IpFamily): fc.Arbitrary<ServiceRecord> {
       internalTrafficPolicy: policy,
       externalTrafficPolicy: policy,
       healthCheckNodePort: fc.constantFrom(0, 31000, 31001),
+      balancing: fc.constantFrom(undefined, undefined, undefined, "SourceHash", "FlowHash"),
     })
-    .map(({ key, clusterIP, loadBalancerIngress, isProxied, ...rest }) =>
+    .map(({ key, clusterIP, loadBalancerIngress, isProxied, balancing, ...rest }) =>
       makeService({
         ...key,
         ...rest,
+        ...(balancing !== undefined && { balancing }),
         clusterIP,
         clusterIPs: [clusterIP],
         ipFamilies: [family],

@@ -43,6 +43,7 @@ export function configOf(options: HistoryOptions): PlanConfig {
     nodeName: NODE_NAME,
     nodeIP: ip(node),
     masqueradeMark: 1 << 14,
+    hashSeed: 1,
     masqueradeAll,
     detector:
       detector === "cidr"

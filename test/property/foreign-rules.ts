@@ -2,7 +2,7 @@
  * Random rules of other programs beside the proxy's: tables of nft and of both back ends of iptables, made before or after the
  * proxy's, at odd priorities, put to sleep and woken. The same for the same seed.
  */
-import type { ClusterRecords } from "../../src/agent/cluster/manifests/read-manifests.ts";
+import type { ClusterRecords } from "../../src/model/objects.ts";
 import { seededRandom } from "../../src/trace/seeded-random.ts";
 
 /** One command in the node's namespace. */

@@ -208,7 +208,9 @@ export class FaultyNode {
         return;
       }
       case "hold": {
-        const to = pick([...content.chains.keys()].filter(isServiceChain));
+        // A swap may have given such a name to a base chain, to which no kernel lets a rule jump.
+        const regular = [...content.chains].filter(([, { hook }]) => hook === undefined).map(([name]) => name);
+        const to = pick(regular.filter(isServiceChain));
         if (to !== undefined) await this.#do({ kind: "add-jump", chain: FOREIGN, to });
         return;
       }

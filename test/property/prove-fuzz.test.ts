@@ -1,7 +1,7 @@
 /**
  * Random rules of other programs beside the proxy's, in a kernel: no packet meets another fate than a proof gives its class.
- * The same sets in each run, as many as about two minutes of processor time hold: `KPTS_PROVE_FUZZ_SETS` asks for so many
- * others; of these `KPTS_PROPERTY_SEED` is the first seed, which a failure shows.
+ * The same 40 sets in each run, which take more than a minute of processor time; 5,000 others in `test:all`, or as many as
+ * `KPTS_PROVE_FUZZ_SETS` says; of these `KPTS_PROPERTY_SEED` is the first seed, which a failure shows.
  */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
@@ -12,8 +12,13 @@ import { judge } from "./prove-fuzz.ts";
 import { traceLab, type Variant } from "./trace-against-kernel.ts";
 
 const ASKED = process.env.KPTS_PROVE_FUZZ_SETS;
-const SETS = Number(ASKED ?? 14);
-const FIRST = ASKED === undefined ? 7000 : Number(process.env.KPTS_PROPERTY_SEED ?? Date.now() % 1_000_000);
+const IS_LONG = process.env.KPTS_PROPERTY_SCALE !== undefined;
+const SETS = Number(ASKED ?? (IS_LONG ? 5_000 : 40));
+const IS_FIXED = ASKED === undefined && !IS_LONG;
+const FIRST = IS_FIXED ? 9000 : Number(process.env.KPTS_PROPERTY_SEED ?? Date.now() % 1_000_000);
+
+/** Where the order of two programs' chains decides, for example, the rules do not tell. */
+const MOST_UNPROVED = 0.2;
 
 const VARIANTS: readonly Variant[] = [
   { name: "nftables", mode: "nftables", layout: "Compatible" },
@@ -41,6 +46,7 @@ describe("beside rules of other programs", { skip: netnsSkip || skipWithoutTool(
       sent += found.sent;
       if (found.unproved.length > 0) unproved += 1;
     }
+    if (IS_FIXED) assert.ok(unproved <= MOST_UNPROVED * SETS, `${unproved} of ${SETS} sets are not proved whole`);
     t.diagnostic(`${sent} packets; ${unproved} of ${SETS} sets are not proved whole`);
   });
 });

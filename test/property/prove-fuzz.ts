@@ -41,6 +41,8 @@ export interface Judged {
 
 /** A socket for each: a process has a thousand. */
 const MOST_PACKETS = 300;
+/** A datagram of the lab: one byte behind its header. */
+const SENT_LENGTH = 9;
 
 /** Routes of the lab. */
 function factsIn(family: IpFamily): NodeFacts {
@@ -107,8 +109,9 @@ function packetsOf(lab: PacketLab, dumps: readonly Dump[], family: IpFamily, fac
       ({ source, inInterface }) => all.source.has(source) && all.inInterface.has(inInterface),
     );
     const isSendable = (protocol === "tcp" || protocol === "udp") && isUnicast(destination) && destinationPort !== 0;
-    if (one.unproved !== undefined || client === undefined || !isSendable || client.source === destination) continue;
-    packets.push({ family, ...client, destination, destinationPort, protocol });
+    const isMet = one.unproved === undefined && all.udpLength.has(SENT_LENGTH);
+    if (!isMet || client === undefined || !isSendable || client.source === destination) continue;
+    packets.push({ family, ...client, destination, destinationPort, protocol, udpLength: SENT_LENGTH });
   }
   const every = Math.ceil(packets.length / MOST_PACKETS);
   const some = packets.filter((_, at) => at % every === 0);

@@ -80,7 +80,14 @@ function nftablesNode(layout: (typeof LAYOUT_NAMES)[number], family: IpFamily): 
     sync: (isFull) => history.sync(isFull),
     dumps: async () => [{ kind: "nftables", objects: rig.list() }],
     facts: async () => ({
-      ...{ nodeIP, detector, zone: rig.driver.zone, serviceCIDRs: rig.driver.serviceCIDRs, masqueradesAll: false },
+      ...{
+        nodeIP,
+        detector,
+        zone: rig.driver.zone,
+        serviceCIDRs: rig.driver.serviceCIDRs,
+        masqueradesAll: false,
+        hashSeed: 1,
+      },
       addresses: [...new Set([nodeIP, other, LOOPBACK[family]])],
       nodePortAddresses: rig.node.nodePortIPs?.kind === "ips" ? rig.node.nodePortIPs.ips : undefined,
     }),
@@ -99,7 +106,7 @@ function iptablesNode(options: HistoryOptions): LiveNode {
     sync: (isFull) => history.sync(isFull),
     dumps: async () => [{ kind: "iptables", family, text: kernel.dump("filter") + kernel.dump("nat") }],
     facts: async () => ({
-      ...{ nodeIP, detector, zone: history.zone, serviceCIDRs: [], masqueradesAll: masqueradeAll },
+      ...{ nodeIP, detector, zone: history.zone, serviceCIDRs: [], masqueradesAll: masqueradeAll, hashSeed: 1 },
       addresses: [nodeIP, LOOPBACK[family]],
       nodePortAddresses: history.nodePortIPs.kind === "ips" ? history.nodePortIPs.ips : undefined,
     }),
@@ -147,7 +154,7 @@ function ipvsNode(family: IpFamily): LiveNode {
       const found = await node.links.addresses(family);
       const own = found.filter(({ link }) => link !== "kube-ipvs0").map(({ address }): IpAddress => address);
       return {
-        ...{ nodeIP, detector, zone: rig.driver.zone, serviceCIDRs: [], masqueradesAll: false },
+        ...{ nodeIP, detector, zone: rig.driver.zone, serviceCIDRs: [], masqueradesAll: false, hashSeed: 1 },
         ...{ addresses: [...own, LOOPBACK[family]], nodePortAddresses: undefined },
       };
     },

@@ -1,5 +1,5 @@
 /** Random states for tests of `prove`. */
-import type { ClusterRecords } from "../../src/agent/cluster/manifests/read-manifests.ts";
+import type { ClusterRecords } from "../../src/model/objects.ts";
 import { ip } from "../../src/model/testing/records.ts";
 import type { IpFamily } from "../../src/net/ip.ts";
 import { sampledCluster } from "./sampled-cluster.ts";

@@ -1,9 +1,10 @@
 /** Clusters, plans and specifications for tests of `prove`. */
-import type { ClusterRecords } from "../../src/agent/cluster/manifests/read-manifests.ts";
+
 import type { KubeProxyConfig } from "../../src/contract/config/config.ts";
 import type { ProvedVariant } from "../../src/contract/dataplane.ts";
 import { type OfflineNode, offlineNode } from "../../src/contract/inspect/offline-node.ts";
 import { checkedSettings } from "../../src/lib/plan-settings.ts";
+import type { ClusterRecords } from "../../src/model/objects.ts";
 import { MODES } from "../../src/modes/registry.ts";
 import type { IpFamily } from "../../src/net/ip.ts";
 import { plannedRules } from "../../src/tools/explain/planned-rules.ts";

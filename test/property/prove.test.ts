@@ -87,6 +87,21 @@ test("many endpoints have equal shares in every mode, or nearly so as documented
   }
 });
 
+test("of a Service with a hash, when a table of slots is full: no client gets past it", async () => {
+  const ports = [{ name: "p", protocol: "TCP" as const, port: 80, nodePort: 0 }];
+  const service = makeService({
+    clusterIP: ip("10.96.0.1"),
+    clusterIPs: [ip("10.96.0.1")],
+    ports,
+    balancing: "SourceHash",
+  });
+  // One table has 8 slots.
+  const endpoints = Array.from({ length: 9 }, (_, at) => makeEndpointRecord(`10.180.1.${at + 1}`));
+  const cluster = { ...clusterFor("IPv4", 0), services: [service], endpointSlices: [makeSlice({ endpoints })] };
+  const proved = await provedCluster(variantNamed("flat"), cluster, "IPv4", {}, NODE_NAME);
+  assert.deepEqual(differencesIn(provedAgainst(proved, proved.dumps)), []);
+});
+
 test("in ebpf mode, a Service's port at the node's own address goes before a node port of its number", async () => {
   const ingress = { loadBalancerIngress: [{ ip: PLACES.IPv4.node, ipMode: "VIP" as const }] };
   const restricted = { loadBalancerSourceRanges: ["198.51.100.0/24"], ...ingress };
@@ -274,6 +289,7 @@ async function packetsMeetTheirClasses(variant: Variant, family: IpFamily, seed:
       ...{ family, inInterface: sender.inInterface, bridgePort: sender.bridgePort ?? "", origin: sender.origin },
       source: changed(sender.source, addresses, nextTo),
       sourcePort: Math.floor(random() * 65_536),
+      udpLength: 9,
       destination: changed(example.destination, [target.destination, ...addresses], nextTo),
       destinationPort: changed(example.destinationPort ?? 0, ports, (port) => (port + 1) % 65_536),
       protocol: changed(example.protocol, ["tcp", "udp", target.protocol], (protocol) => protocol),

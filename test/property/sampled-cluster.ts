@@ -1,5 +1,5 @@
 /** One random cluster with one node, for tests that look at what packets meet in it. */
-import type { ClusterRecords } from "../../src/agent/cluster/manifests/read-manifests.ts";
+import type { ClusterRecords } from "../../src/model/objects.ts";
 import type { IpAddress, IpFamily } from "../../src/net/ip.ts";
 import fc from "../../testkit/support/fast-check.ts";
 import { NODE_NAME, stepArbitrary } from "./cluster-arbitrary.ts";

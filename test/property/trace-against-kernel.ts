@@ -3,10 +3,10 @@
  * the fates that the trace gives it.
  */
 import assert from "node:assert/strict";
-import type { ClusterRecords } from "../../src/agent/cluster/manifests/read-manifests.ts";
 import type { KubeProxyConfig } from "../../src/contract/config/config.ts";
 import { type OfflineNode, offlineNode } from "../../src/contract/inspect/offline-node.ts";
 import { checkedSettings } from "../../src/lib/plan-settings.ts";
+import type { ClusterRecords } from "../../src/model/objects.ts";
 import { ip, makeEndpointRecord, makeService, makeSlice } from "../../src/model/testing/records.ts";
 import { planNftables } from "../../src/modes/nftables/cluster-plan.ts";
 import type { LayoutName } from "../../src/modes/nftables/layout-name.ts";

@@ -5,10 +5,10 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ClusterRecords } from "../../src/agent/cluster/manifests/read-manifests.ts";
 import { offlineNode } from "../../src/contract/inspect/offline-node.ts";
 import { checkedSettings } from "../../src/lib/plan-settings.ts";
 import { type Frontend, frontendsOf } from "../../src/model/frontend.ts";
+import type { ClusterRecords } from "../../src/model/objects.ts";
 import type { ServicePort } from "../../src/model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../src/model/service-port-routing.ts";
 import { ip } from "../../src/model/testing/records.ts";

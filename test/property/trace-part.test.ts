@@ -4,10 +4,11 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type ClusterRecords, projectObjects } from "../../src/agent/cluster/manifests/read-manifests.ts";
-import { runAtOnce } from "../../src/async/steps.ts";
+import { projectObjects } from "../../src/agent/cluster/manifests/read-manifests.ts";
+import { runAtOnce } from "../../src/async/turns.ts";
 import { type OfflineNode, offlineNode } from "../../src/contract/inspect/offline-node.ts";
 import { checkedSettings } from "../../src/lib/plan-settings.ts";
+import type { ClusterRecords } from "../../src/model/objects.ts";
 import { ip, makeEndpointRecord, makeService, makeSlice } from "../../src/model/testing/records.ts";
 import { MODES, type ProxyMode } from "../../src/modes/registry.ts";
 import { type IpAddress, type IpFamily, parseIpAddress } from "../../src/net/ip.ts";

@@ -27,7 +27,7 @@ const HARMLESS = [
   ...["src/modes/ebpf/socket-balancer/maps.ts", "src/kernel/bpf/layout.ts"],
 ];
 const OF_LINUX =
-  /^src\/kernel\/(?:bpf|conntrack|ipset|iptables|ipvs|netlink|nfacct|nftables|route)\/|^src\/kernel\/sysctl\.ts$/;
+  /^src\/kernel\/(?:bpf|conntrack|iptables|netlink|nfacct|nftables|route)\/|^src\/kernel\/sysctl\.ts$|^src\/modes\/(?:ebpf\/socket-balancer|ipvs\/ipset|ipvs\/kernel)\//;
 
 /** Every module that is loaded with these, but for `import type` and `import()`. */
 function closureOf(entries: readonly string[]): ReadonlySet<string> {

@@ -25,8 +25,8 @@ const NO_EVENTS: EventRecorder = { record() {}, run: async () => {}, idle: async
  */
 export async function connectCluster(daemon: ClusterConnectionOptions): Promise<ClusterConnection> {
   const { nodeName, gates, health, clock, log } = daemon;
-  const { config, manifests, master, version, initOnly, startupTaint, servePage } = daemon.options;
-  const keepsPods = servePage !== undefined;
+  const { config, manifests, master, version, initOnly, startupTaint, inspectBindAddress } = daemon.options;
+  const keepsPods = inspectBindAddress !== "";
   const { families } = daemon.metrics;
   if (manifests !== "") {
     const { createManifestsSource } = await import("../cluster/manifests/manifests-source.ts");

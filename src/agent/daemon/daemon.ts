@@ -11,7 +11,7 @@ import type { ProxyHealth } from "../server/health/proxy-health.ts";
 import type { ServerLimits } from "../server/http/connection-gate.ts";
 import type { ProxyMetrics } from "../server/metrics/metrics.ts";
 import type { SyncJournal } from "../sync/journal/sync-journal.ts";
-import type { ServePage } from "./inspect-report.ts";
+import type { LoadPage } from "./inspect-report.ts";
 import type { NodeKernel } from "./node-kernel.ts";
 
 /** What the command line adds to the configuration; a text is empty if it was not given. */
@@ -24,8 +24,9 @@ export interface RunOptions {
   /** Folder of manifests to use instead of the API server. */
   readonly manifests: string;
   readonly inspectSocket: string;
-  /** Serves the page; undefined: no page. */
-  readonly servePage: ServePage | undefined;
+  /** Where the page is served, besides the socket. */
+  readonly inspectBindAddress: string;
+  readonly loadPage: LoadPage;
   /** Key of the taint to remove from the Node once the rules are in force. */
   readonly startupTaint: string;
   /** `namespace/name:port`, which /healthz connects to. */

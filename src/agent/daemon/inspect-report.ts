@@ -1,12 +1,10 @@
 /** What a running daemon reports over its inspect socket: a status summary and its service table. */
 
-import type { Clock } from "../../async/clock.ts";
 import type { LedConnections } from "../../contract/backend.ts";
 import type { KubeProxyConfig } from "../../contract/config/config.ts";
 import type { ConntrackTable, LedFlow } from "../../kernel/conntrack/conntrack.ts";
 import type { ConntrackStatistics } from "../../kernel/conntrack/statistics.ts";
 import { attempt } from "../../logging/attempt.ts";
-import type { Logger } from "../../logging/logger.ts";
 import type { LoggedProblem, NodeLimit } from "../../logging/problem-memory.ts";
 import { frontendsOf } from "../../model/frontend.ts";
 import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
@@ -15,7 +13,7 @@ import type { ProxyState } from "../../model/proxy-state.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
 import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
 import type { HealthVerdict } from "../server/health/proxy-health.ts";
-import type { ConnectionLimits } from "../server/http/connection-gate.ts";
+import type { HttpHandler } from "../server/http/routes.ts";
 import type { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { ProxierStatus } from "../sync/proxier-options.ts";
 
@@ -27,6 +25,14 @@ export interface InspectedFamily {
   readonly openConnections?: ((key: string) => ReadonlyMap<string, number>) | undefined;
   /** See {@link Backend.led}. */
   readonly led?: LedConnections | undefined;
+}
+
+/** An endpoint that this node leaves out. */
+interface LeftOut {
+  /** {@link ServicePortName.key} */
+  readonly servicePort: string;
+  readonly endpoint: string;
+  readonly why: string;
 }
 
 /** The answer to `/status`. */
@@ -53,6 +59,8 @@ export interface StatusReport {
     readonly endpoints: number;
     /** Milliseconds since the last successful sync; null before the first. */
     readonly lastSyncAgeMs: number | null;
+    /** The endpoints that do not answer, and so get no new connections. */
+    readonly leftOut?: readonly LeftOut[];
   })[];
 }
 
@@ -107,16 +115,8 @@ export interface LiveDaemon extends InspectedDaemon {
   readonly problems: () => readonly LoggedProblem[];
 }
 
-/** What a server of the page gets in addition. */
-export interface PageContext {
-  readonly limits: ConnectionLimits;
-  readonly log: Logger;
-  readonly clock: Clock;
-  readonly signal: AbortSignal;
-}
-
-/** Serves the page until the signal aborts. Never rejects. */
-export type ServePage = (daemon: LiveDaemon, context: PageContext) => Promise<void>;
+/** Loads the page of a daemon, which takes its own samples until the signal aborts. */
+export type LoadPage = (daemon: LiveDaemon, signal: AbortSignal) => Promise<HttpHandler>;
 
 export function statusReport({
   program,
@@ -142,6 +142,9 @@ export function statusReport({
       servicePorts: state.services.size,
       endpoints: state.endpointCount,
       lastSyncAgeMs: health.find((one) => one.family === family)?.syncedAgoMs ?? null,
+      leftOut: [...state.leftOut].flatMap(([servicePort, own]) =>
+        Array.from(own, ([endpoint, why]) => ({ servicePort, endpoint, why })),
+      ),
     })),
   };
 }

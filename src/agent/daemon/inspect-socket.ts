@@ -1,7 +1,6 @@
 /**
  * The inspect socket: a Unix socket, mode 0600, on which a running daemon answers `/status`, `/configuration`, `/services`,
- * `/connections` and `/journal` with JSON.
- * Read-only. Without `--inspect-socket` there is none.
+ * `/connections` and `/journal` with JSON, and serves the page to `kube-proxy page`. Read-only. Without `--inspect-socket` there is none.
  */
 import { once } from "node:events";
 import { existsSync, lstatSync, mkdirSync, readlinkSync, unlinkSync } from "node:fs";
@@ -18,7 +17,7 @@ import { attempt } from "../../logging/attempt.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { DEFAULT_INSPECT_SOCKET } from "../../program/program-identity.ts";
-import { pathOf, queryOf } from "../server/http/routes.ts";
+import { type HttpHandler, pathOf, queryOf } from "../server/http/routes.ts";
 import { toV1Alpha1 } from "../settings/v1alpha1-encode.ts";
 import type { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { SyncRecord } from "../sync/journal/sync-record.ts";
@@ -29,6 +28,8 @@ export type { SyncRecord } from "../sync/journal/sync-record.ts";
 /** Set while the socket is created, so that only its owner can open it from the first moment. */
 const PRIVATE_UMASK = 0o177;
 const IDLE_MS = 5_000;
+/** A page asks every few seconds while it is visible. */
+const KEEP_ALIVE_MS = 60_000;
 const PIECE_LENGTH = 32 * 1024;
 /** Journal readers stay connected. */
 const MAX_CONNECTIONS = 64;
@@ -38,9 +39,14 @@ const MAX_PATH_BYTES = 107;
 const RETRY_MS = 200;
 const WRONG_QUESTION = { error: "ask GET /status, /configuration, /services, /connections or /journal" };
 
+/** The document, its files, and its questions. */
+const PAGE_PATH = /^\/(?:[\w-]+\.\w+|api\/\w+)?$/;
+
 interface InspectSocketOptions {
   readonly log: Logger;
   readonly signal: AbortSignal;
+  /** @default there is none */
+  readonly page?: () => Promise<HttpHandler>;
 }
 
 /**
@@ -51,15 +57,16 @@ interface InspectSocketOptions {
 export async function serveInspectSocket(
   path: string,
   daemon: InspectedDaemon,
-  { log, signal }: InspectSocketOptions,
+  { log, signal, page }: InspectSocketOptions,
 ): Promise<void> {
   const server = createServer(
-    { keepAlive: false, requestTimeout: IDLE_MS, headersTimeout: IDLE_MS },
+    { requestTimeout: IDLE_MS, headersTimeout: IDLE_MS, keepAliveTimeout: KEEP_ALIVE_MS },
     (request, response) => {
       const path = request.method === "GET" ? pathOf(request) : undefined;
       const query = queryOf(request);
       if (path === "/journal") {
-        streamJournal(daemon.journal, response, { last: Number(query.get("last") ?? "0"), signal });
+        const last = Number(query.get("last") ?? "0");
+        streamJournal(daemon.journal, response, { last, follows: query.get("follow") !== "false", signal });
         return;
       }
       const end = (status: number, answer: unknown): void => {
@@ -85,6 +92,10 @@ export async function serveInspectSocket(
         end(200, { ...toV1Alpha1(config), hostnameOverride: node });
       } else if (path === "/status") {
         wholeStatus(daemon).then((status) => end(200, status), refuse);
+      } else if (path !== undefined && page !== undefined && PAGE_PATH.test(path)) {
+        page()
+          .then((handler) => handler(request, response))
+          .catch((error: unknown) => (response.headersSent ? response.destroy() : refuse(error)));
       } else end(404, WRONG_QUESTION);
     },
   );
@@ -196,21 +207,26 @@ const AT_ONCE = 64;
 interface JournalStreamOptions {
   /** Number of earlier records to send first. */
   readonly last: number;
+  /** Whether later records come, too. */
+  readonly follows: boolean;
   readonly signal: AbortSignal;
 }
 
 /** Streams the journal until the reader disconnects or the signal aborts. */
-function streamJournal(journal: SyncJournal, response: ServerResponse, { last, signal }: JournalStreamOptions): void {
+function streamJournal(journal: SyncJournal, response: ServerResponse, options: JournalStreamOptions): void {
+  const { last, follows, signal } = options;
+  const until = follows ? Number.POSITIVE_INFINITY : journal.last;
   let place = Math.max(0, journal.last - (Number.isFinite(last) ? Math.max(0, last) : 0));
   let timer: NodeJS.Timeout | undefined;
   const write = (): void => {
     timer = undefined;
     if (response.writableNeedDrain) return;
-    const { records, missed } = journal.after(place, AT_ONCE);
+    const { records, missed } = journal.after(place, Math.min(AT_ONCE, until - place));
     const lines: JournalLine[] = missed > 0 ? [{ missed }, ...records] : [...records];
     place += missed + records.length;
     if (lines.length > 0) response.write(lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
-    if (place < journal.last) gather();
+    if (place >= until) end();
+    else if (place < journal.last) gather();
   };
   const gather = (): void => {
     timer ??= setTimeout(write, GATHER_MS);

@@ -2,7 +2,10 @@
 
 import type { Backend } from "../../contract/backend.ts";
 import type { ConntrackTable } from "../../kernel/conntrack/conntrack.ts";
+import { joinHostPort } from "../../net/ip.ts";
 import { identityLine, programIdentity } from "../../program/program-identity.ts";
+import { answeringAt, type HttpEndpointOptions, startHttpEndpoint } from "../server/http/http-endpoint.ts";
+import type { HttpHandler } from "../server/http/routes.ts";
 import type { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { Proxier } from "../sync/proxier.ts";
 import type { Daemon } from "./daemon.ts";
@@ -35,11 +38,44 @@ export async function serveInspection(
   const live = liveDaemon(daemon, journal, setup, proxiers, conntrack);
   const total = Math.min(PAGE_CONNECTIONS, limits.health.total);
   const pageLimits = { total, perPeer: Math.ceil(total / 2) };
-  const page = options.servePage?.(live, { limits: pageLimits, log, clock, signal });
+  let loaded: Promise<HttpHandler> | undefined;
+  const page = (): Promise<HttpHandler> => {
+    loaded ??= options.loadPage(live, signal).catch((error: unknown) => {
+      loaded = undefined;
+      throw error;
+    });
+    return loaded;
+  };
+  const { inspectSocket, inspectBindAddress: address } = options;
+  const serving = address === "" ? undefined : servePage(address, page, { limits: pageLimits, log, clock, signal });
   await Promise.all([
-    options.inspectSocket === "" ? undefined : serveSocket(options.inspectSocket, live, { log, signal }),
-    page?.catch((error: unknown) => log.error("Cannot serve the page", error)),
+    inspectSocket === "" ? undefined : serveSocket(inspectSocket, live, { log, signal, page }),
+    serving?.catch((error: unknown) => log.error("Cannot serve the page", error)),
   ]);
+}
+
+/** Serves the page at `IP:port`. Resolves once the signal has aborted and everything is closed. */
+async function servePage(
+  address: string,
+  page: () => Promise<HttpHandler>,
+  context: Pick<HttpEndpointOptions, "limits" | "log" | "clock" | "signal">,
+): Promise<void> {
+  const { log } = context;
+  const endpoint = startHttpEndpoint({
+    address,
+    handler: await page(),
+    ...context,
+    isBindHardFail: false,
+    onListenFailure: (error) =>
+      log.error("Cannot serve the page; it will be tried again", error, { address, cannot: answeringAt(address) }),
+    onHardFail() {},
+  });
+  const bound = await endpoint.listening;
+  if (bound !== undefined) {
+    const host = bound.address === "::" || bound.address === "0.0.0.0" ? "localhost" : bound.address;
+    log.info("Serving the page", { url: `http://${joinHostPort(host, bound.port)}/` });
+  }
+  await endpoint.closed;
 }
 
 const serveSocket: typeof serveInspectSocket = async (...inspected) =>

@@ -12,7 +12,7 @@ function mode(name: string, worksAt: number) {
   let attempts = 0;
   return {
     name,
-    loadRuntime: async () => ({ cleanUp: async () => ++attempts >= worksAt }),
+    loadCleanUp: async () => async () => ++attempts >= worksAt,
     get attempts() {
       return attempts;
     },
@@ -52,13 +52,11 @@ test("a clean-up that throws ends nothing: the modes after it have their turn, a
   let attempts = 0;
   const broken = {
     name: "ebpf",
-    loadRuntime: async () => ({
-      async cleanUp() {
-        attempts += 1;
-        if (attempts === 1) throw new Error("EMFILE: too many open files, open '/proc/self/mountinfo'");
-        return true;
-      },
-    }),
+    loadCleanUp: async () => async () => {
+      attempts += 1;
+      if (attempts === 1) throw new Error("EMFILE: too many open files, open '/proc/self/mountinfo'");
+      return true;
+    },
   };
   const other = mode("iptables", 1);
   const removing = removeAllLeftovers([broken, other], { config: CONFIG, log, clock }, new AbortController().signal);

@@ -1,14 +1,24 @@
 /** Rules of modes that ran here before must not stay beside ours (reference operation.md §11). */
 import type { Clock } from "../../async/clock.ts";
 import type { KubeProxyConfig } from "../../contract/config/config.ts";
-import type { ModeRuntime } from "../../contract/dataplane.ts";
+import type { CleanUp } from "../../contract/dataplane.ts";
 import type { Logger } from "../../logging/logger.ts";
 
 /** A mode, as far as its cleanup goes. */
 interface ReplacedMode {
   readonly name: string;
-  loadRuntime(): Promise<Pick<ModeRuntime, "cleanUp">>;
+  loadCleanUp(): Promise<CleanUp>;
 }
+
+/** What reports endpoints that do not answer, in any mode: a process that is killed leaves it. */
+const unanswered: ReplacedMode = {
+  name: "connections.leaveUnanswered",
+  async loadCleanUp() {
+    const { deleteTables, UNANSWERED_TABLE } = await import("../../kernel/nftables/delete-tables.ts");
+    return (log) => deleteTables(UNANSWERED_TABLE, log);
+  },
+};
+export const UNANSWERED_LEFT: readonly ReplacedMode[] = process.platform === "linux" ? [unanswered] : [];
 
 interface LeftoversOptions {
   readonly config: KubeProxyConfig;
@@ -26,7 +36,8 @@ export async function removeLeftovers<M extends ReplacedMode>(
   const left: M[] = [];
   for (const mode of modes) {
     try {
-      if (await (await mode.loadRuntime()).cleanUp(log, config)) continue;
+      const cleanUp = await mode.loadCleanUp();
+      if (await cleanUp(log, config)) continue;
     } catch (error) {
       log.error("Error cleaning up after another mode", error, { mode: mode.name });
     }

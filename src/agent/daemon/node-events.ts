@@ -28,7 +28,7 @@ export function serviceHealthFailure(nodeName: string, service: string, port: nu
 
 /** A Service took long to program; other changes may have had to wait for it. */
 export function costlyService(nodeName: string, { service, servicePorts, milliseconds }: CostlyService): EventFacts {
-  const cost = `programming ${servicePorts} service ports of this Service took ${(milliseconds / 1000).toFixed(1)} s`;
+  const cost = `programming this Service (service ports: ${servicePorts}) took ${(milliseconds / 1000).toFixed(1)} s`;
   const note = `node ${nodeName}: ${cost}; every change to it costs as much on every node: give it fewer ports`;
   return serviceWarning(service, "CostlyService", "ProgramService", note);
 }
@@ -41,6 +41,11 @@ export function misreadAnnotation(nodeName: string, service: string, problem: st
 /** An endpoint answered none of its connections from this node, while others did. @param text a sentence. */
 export function silentEndpoint(nodeName: string, service: string, text: string): EventFacts {
   return serviceWarning(service, "EndpointNeverAnswers", "Connect", `node ${nodeName}: ${text}`);
+}
+
+/** This node leaves out an endpoint of a Service, as it does not answer. @param text a sentence. */
+export function leftEndpoint(nodeName: string, service: string, text: string): EventFacts {
+  return serviceWarning(service, "EndpointLeftOut", "Connect", `node ${nodeName}: ${text}`);
 }
 
 /** A Service declares a frontend that belongs to another one. */

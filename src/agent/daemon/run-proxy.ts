@@ -38,7 +38,7 @@ import { applyEngineOptions } from "./engine-options.ts";
 import { startServers } from "./http-servers.ts";
 import { collectWhenIdle } from "./idle-memory.ts";
 import { type FamilyProxier, serveInspection } from "./inspection.ts";
-import { removeAllLeftovers, removeLeftovers } from "./leftovers.ts";
+import { removeAllLeftovers, removeLeftovers, UNANSWERED_LEFT } from "./leftovers.ts";
 import { followNodeAddresses } from "./node-address-follower.ts";
 import { costlyService, frontendConflict, misreadAnnotation, nodeEvent, serviceHealthFailure } from "./node-events.ts";
 import { type NodeKernel, nodeKernel } from "./node-kernel.ts";
@@ -67,9 +67,9 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const nodes = nodeManagerFor(options, nodeName, fatal);
     const health = new ProxyHealth({ clock, syncPeriodMs: config.syncPeriodMs });
     const nodeSinks = [nodes, nodeHealth(health, nodeName)];
-    const onMisread = (service: string, problem: string) =>
-      events.record(misreadAnnotation(nodeName, service, problem));
-    const dispatcher = new DualStackDispatcher({ nodeName, nodeSinks, onMisread, log });
+    const onMisread = (...misread: [string, string]) => events.record(misreadAnnotation(nodeName, ...misread));
+    const { asked, onLeaving } = leavingAsked(options, mode);
+    const dispatcher = new DualStackDispatcher({ nodeName, nodeSinks, onMisread, onLeaving, mode, log });
     const metrics = createMetrics();
     const connection = { options, nodeName, gates, health, metrics, clock, log };
     const { source, events, removeStartupTaint } = await connectCluster(connection);
@@ -79,18 +79,18 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     // Meanwhile the lists are being fetched.
     const runtime = await mode.loadRuntime();
     const kernel = await nodeKernel();
-    const limits = serverLimits(kernel.raiseFileLimit());
-    const isInspected = options.inspectSocket !== "" || options.servePage !== undefined;
+    const isInspected = options.inspectSocket !== "" || options.inspectBindAddress !== "";
     const journal = isInspected ? new SyncJournal() : undefined;
-    const parts = { mode, gates, nodeName, kernel, limits, health, metrics, journal, clock, events };
-    const daemon: Daemon = { options, ...parts, log, ended, fatal };
+    const parts = { mode, gates, nodeName, kernel, health, metrics, journal, clock, events, log };
+    const daemon: Daemon = { options, ...parts, limits: serverLimits(kernel.raiseFileLimit()), ended, fatal };
     metrics.setBuildInfo(buildInfo(options.version), { ...programIdentity(), mode: mode.name });
     metrics.setFeatures(gates.list().map(featureState));
     // Started before the wait for the Node, which may never end: they show why.
     const sendingEvents = options.initOnly ? undefined : events.run(ended);
     const servers = options.initOnly ? undefined : await startServers(daemon);
     const { beforeFirstSync, afterFirstSync } = modesReplacedBy(mode);
-    const [facts] = await Promise.all([startNode(nodes, daemon), removeLeftovers(beforeFirstSync, options)]);
+    const leftovers = [...UNANSWERED_LEFT, ...beforeFirstSync];
+    const [facts] = await Promise.all([startNode(nodes, daemon), removeLeftovers(leftovers, options)]);
     await runtime.awaitHost?.({ config, clock, log, signal: ended, onWaiting: (reason) => health.setWaiting(reason) });
     const setup = await setUpNode(config, facts, { ...mode, ...runtime }, log);
     if (usesNetfilter(mode, config)) await kernel.tuneConntrack(config.conntrack, log);
@@ -108,7 +108,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     }
     applyEngineOptions();
     const collecting = collectWhenIdle({ clock, log }, ended);
-    const removing = whenInForce(proxiers, ended, async () => {
+    const removing = unlessOver(ended, Promise.all(proxiers.map(({ proxier }) => proxier.inForce)), async () => {
       await probeFrom(daemon, proxiers);
       const removed = removeAllLeftovers(afterFirstSync, { config, log, clock }, ended).then(() => {
         for (const { proxier } of proxiers) proxier.onLeftoversRemoved();
@@ -116,7 +116,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
       await Promise.all([removeStartupTaint(ended), removed]);
     });
     watch?.updated.then((message) => fatal(new Error(message)), fatal);
-    await serve(daemon, setup, proxiers, dispatcher, conntrack);
+    await serve(daemon, setup, proxiers, dispatcher, conntrack, asked);
     await openMode.close();
     await Promise.all(proxiers.map(({ serviceHealth }) => serviceHealth.close()));
     await servers?.closed;
@@ -126,6 +126,16 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     stop.abort(new Finished());
   }
   if (stop.signal.reason instanceof Error && !(stop.signal.reason instanceof Finished)) throw stop.signal.reason;
+}
+
+/** Resolves `asked` when the configuration, or by `onLeaving` a Service, first asks to leave out endpoints that do not answer. */
+function leavingAsked({ config, log }: RunOptions, mode: RegisteredMode) {
+  const { promise: asked, resolve } = Promise.withResolvers<void>();
+  if (config.connections.leaveUnanswered) {
+    if (mode.leavesUnanswered !== undefined) resolve();
+    else log.warn("connections.leaveUnanswered does not count in this mode", { mode: mode.name });
+  }
+  return { asked, onLeaving: () => resolve() };
 }
 
 function nodeManagerFor(
@@ -169,15 +179,13 @@ export function nodeHealth(health: ProxyHealth, nodeName: string): NodeSink {
   };
 }
 
-/** Acts once the rules of every family serve; not at all if the program ends before that. */
-async function whenInForce(
-  proxiers: readonly ServedFamily[],
-  ended: AbortSignal,
-  act: () => Promise<void>,
-): Promise<void> {
-  const all = Promise.all(proxiers.map(({ proxier }) => proxier.inForce)).then(() => true);
-  const over = (ended.aborted ? Promise.resolve() : once(ended, "abort")).then(() => false);
-  if (await Promise.race([all, over])) await act();
+/** Acts once it is due; not at all if the program ends before that. */
+async function unlessOver(ended: AbortSignal, due: Promise<unknown>, act: () => Promise<void>): Promise<void> {
+  if (await Promise.race([due.then(() => true), over(ended).then(() => false)])) await act();
+}
+
+async function over(ended: AbortSignal): Promise<void> {
+  if (!ended.aborted) await once(ended, "abort");
 }
 
 async function probeFrom(daemon: Daemon, proxiers: readonly ServedFamily[]): Promise<void> {
@@ -334,6 +342,9 @@ async function listenAddresses(addresses: ReturnType<typeof nodePortAddresses>, 
   }
 }
 
+/** The longest that the end waits for endpoints that were left out: a kernel may hang. */
+const PUT_BACK_MS = 5_000;
+
 /** Lets the events in, and runs the sync loops until the end. */
 async function serve(
   daemon: Daemon,
@@ -341,8 +352,9 @@ async function serve(
   proxiers: readonly ServedFamily[],
   dispatcher: DualStackDispatcher,
   conntrack: ConntrackTable,
+  asked: Promise<void>,
 ): Promise<void> {
-  const { options, ended, nodeName, events, log } = daemon;
+  const { options, ended, nodeName, events, clock, log } = daemon;
   log.info("Version info", { version: options.version });
   log.info("Runtime settings", { node: process.version, execArgv: process.execArgv.join(" ") });
   const settingOomScore = applyOomScore(options.config.oomScoreAdj, { log });
@@ -353,8 +365,16 @@ async function serve(
   const { countedServices, answerCheckPeriodMs } = options.config.connections;
   const isCounting = countedServices + answerCheckPeriodMs > 0;
   const counting = isCounting && (await import("./counted-connections.ts")).count(daemon, proxiers, conntrack);
-  const running = proxiers.map(({ proxier }) => proxier.run(ended));
-  await Promise.all([settingOomScore, ...running, inspecting, counting, ...following]);
+  // What is left out when the program ends is put back by syncs, so these end after it.
+  const stop = new AbortController();
+  const left = unlessOver(ended, asked, async () =>
+    (await import("./left-endpoints.ts")).leaveUnanswered(daemon, proxiers, conntrack),
+  );
+  const stopping = over(ended)
+    .then(() => Promise.race([left, clock.sleep(PUT_BACK_MS, stop.signal)]))
+    .finally(() => stop.abort(ended.reason));
+  const running = proxiers.map(({ proxier }) => proxier.run(stop.signal));
+  await Promise.all([settingOomScore, stopping, ...running, inspecting, counting, ...following]);
   await Promise.all(
     proxiers.map(async ({ backend, serviceHealth }) => {
       // The mode accepts no new connections while the last ones end: load balancers must not send any.

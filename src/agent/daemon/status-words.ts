@@ -29,6 +29,8 @@ export function statusLines(report: Partial<StatusReport>): readonly string[] {
       `${one.family}: ${numbered(one.servicePorts, "service port")}, ${numbered(one.endpoints, "endpoint")}, ${age}${doing}`,
     );
     for (const remark of one.remarks ?? []) lines.push(`  ${remark}`);
+    for (const { endpoint, servicePort, why } of one.leftOut ?? [])
+      lines.push(`  ${endpoint} of ${servicePort} is left out ${why}`);
   }
   lines.push(...trackingLines(connectionTracking));
   if (typeof report.silentMs === "number") {

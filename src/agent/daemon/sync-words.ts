@@ -9,6 +9,7 @@ const WHOLE: Readonly<Record<string, string>> = {
   zone: "the node is in another zone",
   "node-addresses": "a node has other addresses",
   "service-cidrs": "the ServiceCIDRs have changed",
+  "left-endpoints": "endpoints that do not answer are left out, or are back",
   requested: "a sync was asked for",
 };
 

@@ -15,6 +15,7 @@ import {
 } from "../../contract/config/config.ts";
 import { emptyObject, type Struct } from "../../contract/config/document-fields.ts";
 import {
+  BALANCING,
   CLIENT_CONNECTION,
   CONNECTIONS,
   CONNTRACK,
@@ -72,6 +73,7 @@ export function resolveDocument(document: ConfigurationDocument): DraftConfig {
     detectLocal: { ...detectLocal, clusterCIDRs: document.clusterCIDR === "" ? [] : document.clusterCIDR.split(",") },
     conntrack: CONNTRACK.resolve(conntrack),
     connections: CONNECTIONS.resolve(document.connections),
+    balancing: BALANCING.resolve(document.balancing),
   };
 }
 

@@ -108,6 +108,8 @@ describe("decodeConfiguration: types", () => {
       ],
       ["oomScoreAdj: 1.5", wrong("number 1.5", "KubeProxyConfiguration.oomScoreAdj", "int32")],
       ["oomScoreAdj: 2147483648", wrong("number 2147483648", "KubeProxyConfiguration.oomScoreAdj", "int32")],
+      ["balancing: {seed: 4294967296}", wrong("number 4294967296", "BalancingConfiguration.balancing.seed", "uint32")],
+      ["balancing: {seed: -1}", wrong("number -1", "BalancingConfiguration.balancing.seed", "uint32")],
       ["clientConnection: {qps: x}", wrong("string", "ClientConnectionConfiguration.clientConnection.qps", "float32")],
       ["nodePortAddresses: a", wrong("string", "KubeProxyConfiguration.nodePortAddresses", "[]string")],
       ["nodePortAddresses: [a, 1]", wrong("number", "KubeProxyConfiguration.nodePortAddresses", "string")],

@@ -198,6 +198,7 @@ const READERS: { readonly [K in FieldKind]: Reader<FieldTypes[K]> } = {
   int32: readInt32,
   optionalInt32: readInt32,
   verbosity: integerOf("v1.VerbosityLevel", 0, 2 ** 32 - 1),
+  uint32: integerOf("uint32", 0, 2 ** 32 - 1),
   float32: (value, at) =>
     typeof value === "number" && Number.isFinite(Math.fround(value))
       ? toFloat32(value)

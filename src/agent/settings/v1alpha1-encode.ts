@@ -4,7 +4,6 @@
  *
  * The resolved configuration has no periods for inactive modes: their sections get `0s`.
  */
-
 import {
   API_VERSION,
   type DraftConfig,
@@ -14,6 +13,7 @@ import {
 } from "../../contract/config/config.ts";
 import type { PlainObject } from "../../contract/config/document-fields.ts";
 import {
+  BALANCING,
   CLIENT_CONNECTION,
   CONNECTIONS,
   CONNTRACK,
@@ -22,6 +22,7 @@ import {
   SELDOM,
 } from "../../contract/config/v1alpha1-document.ts";
 import type { WrittenPeriods } from "../../contract/dataplane.ts";
+import { attempt } from "../../logging/attempt.ts";
 import { MODES, sectionNameOf } from "../../modes/registry.ts";
 import { durationFromMs, formatMs } from "../../text/duration.ts";
 import { ownerOf } from "./defaults.ts";
@@ -33,6 +34,7 @@ export function toV1Alpha1(config: DraftConfig): PlainObject {
   const { featureGates, detectLocalMode, nodePortAddresses, oomScoreAdj, configSyncPeriod, ...general } =
     GENERAL.encode(config);
   const connections = CONNECTIONS.encodeSet(config.connections);
+  const balancing = BALANCING.encodeSet(config.balancing);
   return {
     kind: KIND,
     apiVersion: API_VERSION,
@@ -52,6 +54,7 @@ export function toV1Alpha1(config: DraftConfig): PlainObject {
     // Upstream does not know most of these, and does not need the others to be present.
     ...SELDOM.encodeSet(config),
     ...(Object.keys(connections).length > 0 && { connections }),
+    ...(Object.keys(balancing).length > 0 && { balancing }),
   };
 }
 
@@ -117,9 +120,5 @@ export async function encodeYaml(config: DraftConfig): Promise<string> {
 function readsAsOtherType(text: string, parse: (text: string) => unknown): boolean {
   if (text === "") return true;
   if (/\s/.test(text)) return false;
-  try {
-    return !["string", "object"].includes(typeof parse(text)) || parse(text) === null;
-  } catch {
-    return false;
-  }
+  return attempt(() => !["string", "object"].includes(typeof parse(text)) || parse(text) === null) ?? false;
 }

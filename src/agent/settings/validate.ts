@@ -27,7 +27,7 @@ import { RELEASES, type Release, releaseOf } from "../../contract/config/release
 import { defaultModeOn, isProxyMode, MODES, modeNamed, modesOn, type RegisteredMode } from "../../modes/registry.ts";
 import { END_TCP, isEndTcp } from "../../net/flow.ts";
 import { INTERFACE_NAME_RULE, isInterfaceName, isInterfaceNamePrefix } from "../../net/interface-name.ts";
-import { type Cidr, familyOf, parseCidr, parseIpAddress, toPort } from "../../net/ip.ts";
+import { familyOf, parseCidr, parseIpAddress, toPort } from "../../net/ip.ts";
 import { formatMs } from "../../text/duration.ts";
 import { joinErrors } from "../../text/go-text.ts";
 
@@ -87,6 +87,7 @@ function compatibilityErrors({ compatibility }: DraftConfig): readonly string[] 
 
 function connectionsErrors({ connections }: DraftConfig): readonly string[] {
   const { endTCP, endTCPAfterMs, count, countedServices, answerCheckPeriodMs } = connections;
+  const { leaveAtMost, leaveForMs, leaveForAtMostMs } = connections;
   const path = `${ROOT}.Connections`;
   return [
     ...(isEndTcp(endTCP) ? [] : [unsupported(`${path}.EndTCP`, endTCP, END_TCP)]),
@@ -94,6 +95,13 @@ function connectionsErrors({ connections }: DraftConfig): readonly string[] {
     ...(COUNTED.some((known) => known === count) ? [] : [unsupported(`${path}.Count`, count, COUNTED)]),
     ...negative(`${path}.CountedServices`, countedServices),
     ...negativeMs(`${path}.AnswerCheckPeriod`, answerCheckPeriodMs),
+    ...(leaveAtMost >= 1 && leaveAtMost <= 100
+      ? []
+      : [invalid(`${path}.LeaveAtMost`, leaveAtMost, "must be 1 to 100")]),
+    ...notPositive(`${path}.LeaveFor`, leaveForMs),
+    ...(leaveForAtMostMs >= leaveForMs
+      ? []
+      : [invalid(`${path}.LeaveForAtMost`, formatMs(leaveForAtMostMs), "must not be below LeaveFor")]),
   ];
 }
 
@@ -237,13 +245,9 @@ function clusterCidrErrors(texts: readonly string[], path: string): readonly str
   const errors = cidrs.flatMap((cidr, index) =>
     cidr === undefined ? [invalid(`${path}[${index}]`, texts[index] ?? "", NOT_A_CIDR)] : [],
   );
-  if (errors.length === 0 && cidrs.length === 2 && !isDualStackPair(cidrs))
-    errors.push(invalid(path, texts, NOT_A_PAIR));
+  const families = new Set(cidrs.map((cidr) => cidr && familyOf(cidr)));
+  if (errors.length === 0 && cidrs.length === 2 && families.size !== 2) errors.push(invalid(path, texts, NOT_A_PAIR));
   return errors;
-}
-
-function isDualStackPair(cidrs: readonly (Cidr | undefined)[]): boolean {
-  return new Set(cidrs.map((cidr) => cidr && familyOf(cidr))).size === 2;
 }
 
 const { priority } = constants;

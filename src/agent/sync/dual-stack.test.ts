@@ -105,6 +105,45 @@ describe("dual-stack dispatcher: reference node.md §11", () => {
   });
 });
 
+it("says once of each Service that the mode does not know its hash", () => {
+  const told: string[] = [];
+  const log = new RecordingLogger();
+  const onMisread = (...said: readonly string[]): number => told.push(said.join(": "));
+  const mode = { name: "toy", ignoresBalancing: true } as const;
+  const dispatcher = new DualStackDispatcher({ nodeName: "node", log, onMisread, mode });
+  dispatcher.attach([new RecordingProxier("IPv4", []), new RecordingProxier("IPv6", [])]);
+  const object = { ...serviceRecord("a"), balancing: "SourceHash" as const };
+  dispatcher.onEvent("services", { kind: "add", object: serviceRecord("b") });
+  dispatcher.onEvent("services", { kind: "add", object });
+  dispatcher.onEvent("services", { kind: "update", old: object, object: { ...object, ports: [] } });
+  assert.deepEqual(told, ["ns/a: balancing SourceHash does not count: toy mode chooses endpoints without a hash"]);
+  dispatcher.onEvent("services", { kind: "update", old: object, object: { ...object, balancing: "FlowHash" } });
+  dispatcher.onEvent("services", { kind: "delete", object });
+  assert.deepEqual([told.length, log.lines.length], [2, 2]);
+  const [line] = log.lines;
+  assert.equal(
+    line,
+    'W A Service\'s balancing does not count in this mode {"service":"ns/a","balancing":"SourceHash","mode":"toy"}',
+  );
+});
+
+it("Services that ask to leave out silent endpoints are passed on, or hear that the mode cannot", () => {
+  const told: string[] = [];
+  let asked = 0;
+  const onMisread = (service: string, problem: string) => told.push(`${service}: ${problem}`);
+  const options = { nodeName: "node", log: new RecordingLogger(), onMisread, onLeaving: () => (asked += 1) };
+  const asking = { ...serviceRecord("a"), leaveUnanswered: true };
+  for (const mode of [{ name: "toy" }, { name: "able", leavesUnanswered: "translated" }]) {
+    const dispatcher = new DualStackDispatcher({ ...options, mode });
+    dispatcher.attach([new RecordingProxier("IPv4", [])]);
+    dispatcher.onEvent("services", { kind: "add", object: { ...asking, name: "b", leaveUnanswered: false } });
+    dispatcher.onEvent("services", { kind: "add", object: asking });
+    dispatcher.onEvent("services", { kind: "update", old: asking, object: { ...asking, ports: [] } });
+    dispatcher.onEvent("services", { kind: "delete", object: asking });
+  }
+  assert.deepEqual([told, asked], [["ns/a: leave-unanswered does not count: toy mode leaves out no endpoint"], 1]);
+});
+
 describe("dual-stack dispatcher: topology (node.md §8.5)", () => {
   it("tells of the zone when it appears, changes or disappears, and of an empty one", () => {
     const { dispatcher, take } = setUp(["IPv4"]);

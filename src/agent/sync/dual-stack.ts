@@ -38,6 +38,10 @@ interface DualStackOptions {
   /** @default none */
   readonly nodeSinks?: readonly NodeSink[];
   readonly onMisread?: NonNullable<ObjectSink["onMisread"]>;
+  /** Called for each Service that asks to leave out endpoints that do not answer. @default not needed */
+  readonly onLeaving?: () => void;
+  /** What to say of Services that ask for what the mode cannot do. @default nothing */
+  readonly mode?: { readonly name: string; readonly ignoresBalancing?: true; readonly leavesUnanswered?: string };
   readonly log: Logger;
 }
 
@@ -65,6 +69,7 @@ export class DualStackDispatcher implements ObjectSink {
   readonly #kinds: { readonly [K in ObjectKind]: KindSink<ObjectKinds[K]> } = {
     services: {
       onEvent: (event) => {
+        this.#tellIgnored(event);
         for (const proxier of this.#proxiers) proxier.onService(event);
       },
       onSynced: () => {
@@ -117,6 +122,22 @@ export class DualStackDispatcher implements ObjectSink {
       if (this.#synced.has(kind)) this.#kinds[kind].onSynced();
     }
     this.#held.clear();
+  }
+
+  #tellIgnored(event: ObjectEvent<ServiceRecord>): void {
+    const { mode, log } = this.#options;
+    if (event.kind === "delete" || mode === undefined) return;
+    const { balancing, leaveUnanswered } = event.object;
+    const before: Partial<ServiceRecord> = event.kind === "update" ? event.old : {};
+    const service = objectKeyText(event.object);
+    if (mode.ignoresBalancing === true && balancing !== undefined && before.balancing !== balancing) {
+      log.warn("A Service's balancing does not count in this mode", { service, balancing, mode: mode.name });
+      const why = `${mode.name} mode chooses endpoints without a hash`;
+      this.onMisread(service, `balancing ${balancing} does not count: ${why}`);
+    }
+    if (leaveUnanswered !== true || before.leaveUnanswered === true) return;
+    if (mode.leavesUnanswered !== undefined) this.#options.onLeaving?.();
+    else this.onMisread(service, `leave-unanswered does not count: ${mode.name} mode leaves out no endpoint`);
   }
 
   /** Slices of a family without a proxier are ignored. */

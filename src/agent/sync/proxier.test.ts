@@ -42,6 +42,28 @@ describe("proxier: which event causes which sync (endpoints.md §6.3)", () => {
     assert.deepEqual(told(), ["ns/a:p to ns/b:p"]);
   });
 
+  it("leaves endpoints out at once, only where that changes something, and says when that is done", async () => {
+    const bench = new ProxierBench();
+    addService(bench, "a");
+    bench.proxier.onEndpointSlice({ kind: "add", object: sliceRecord("a", ["10.1.0.1", "10.1.0.2"]) });
+    await bench.start();
+    bench.backend.script = () => ({ durationMs: 300 });
+    const [one] = bench.proxier.state.endpoints.get("ns/a:p/TCP") ?? [];
+    const left = new Map([["ns/a:p/TCP", new Map([[one?.text ?? "", "no answer"]])]]);
+    const done: number[] = [];
+    void bench.proxier.leaveOut(left).then(() => done.push(bench.clock.monotonicMs()));
+    await bench.clock.advance(299);
+    assert.equal(done.length, 0);
+    await bench.clock.advance(1);
+    assert.deepEqual(done, [300]);
+    const { isFullSync, changedPorts } = bench.backend.calls.at(-1) ?? {};
+    assert.deepEqual([isFullSync, changedPorts], [false, ["ns/a:p/TCP"]]);
+    bench.backend.script = () => ({ durationMs: 300, error: new Error("no kernel") });
+    void bench.proxier.leaveOut(new Map()).then(() => done.push(bench.clock.monotonicMs()));
+    await bench.clock.advance(300);
+    assert.deepEqual(done, [300, 600]);
+  });
+
   it("syncs a changed service alone, once for many events, when the shortest period allows", async () => {
     const bench = new ProxierBench();
     await bench.start();

@@ -9,7 +9,7 @@
 
 import { BoundedRunner } from "../../async/bounded-runner.ts";
 import { Mutex } from "../../async/mutex.ts";
-import { runInTurns } from "../../async/steps.ts";
+import { runInTurns } from "../../async/turns.ts";
 import type { OnLostRules, SyncFailure, SyncOutcome } from "../../contract/backend.ts";
 import { NO_CONNTRACK } from "../../kernel/conntrack/conntrack.ts";
 import type { Logger } from "../../logging/logger.ts";
@@ -182,6 +182,13 @@ export class Proxier {
   onOtherNodes(otherNodes: ReadonlyMap<IpAddress, string>): void {
     this.#otherNodes = otherNodes;
     if (this.#options.backend.usesOtherNodes === true) this.#requestFullSync("node-addresses");
+  }
+
+  /** Leaves out these endpoints, and no others: {@link ProxyState.leaveOut}. Resolves after the sync that does so, however it ends. */
+  leaveOut(left: ReadonlyMap<string, ReadonlyMap<string, string>>): Promise<void> {
+    this.state.leaveOut(left);
+    this.#recorder.note({ kind: "left-endpoints" });
+    return new Promise((resolve) => this.#runner.runNow(resolve));
   }
 
   #requestFullSync(kind: WholeCause["kind"]): void {

@@ -80,6 +80,19 @@ export const CONNECTIONS_FIELDS = {
   countedServices: "int32",
   /** How often to look for endpoints that never answer; 0: never. */
   answerCheckPeriod: "duration",
+  /** Whether new connections avoid endpoints that do not answer, unless the Service's annotation says otherwise. */
+  leaveUnanswered: "bool",
+  /** Percentage of a service port's endpoints that are left out at most; above ten endpoints, two thirds of it. */
+  leaveAtMost: "int32",
+  /** How long an endpoint is left out at first, and after relapses. */
+  leaveFor: "duration",
+  leaveForAtMost: "duration",
+} as const satisfies SectionFields;
+
+/** How endpoints are chosen where Services ask for a hash. */
+export const BALANCING_FIELDS = {
+  /** Of all hashes: the same on every node. */
+  seed: "uint32",
 } as const satisfies SectionFields;
 
 export interface VModuleItem {
@@ -147,6 +160,7 @@ export interface DraftConfig
   readonly detectLocal: SettingsOf<typeof DETECT_LOCAL_FIELDS> & { readonly clusterCIDRs: readonly string[] };
   readonly conntrack: SettingsOf<typeof CONNTRACK_FIELDS>;
   readonly connections: SettingsOf<typeof CONNECTIONS_FIELDS>;
+  readonly balancing: SettingsOf<typeof BALANCING_FIELDS>;
 }
 
 /** A configuration that has passed every check. */

@@ -22,6 +22,7 @@ export interface FieldTypes {
   readonly int32: number;
   readonly optionalInt32: number;
   readonly verbosity: number;
+  readonly uint32: number;
   readonly float32: number;
   /** Nanoseconds. */
   readonly duration: bigint;
@@ -98,6 +99,7 @@ const ZEROES: { readonly [K in FieldKind]: K extends OptionalKind ? undefined : 
   int32: 0,
   optionalInt32: undefined,
   verbosity: 0,
+  uint32: 0,
   float32: 0,
   duration: 0n,
   optionalDuration: undefined,

@@ -1,5 +1,7 @@
 /** The fields of a `KubeProxyConfiguration`, except the modes' sections, which the modes declare. Reference configuration.md §3.2. */
+import { DEFAULT_HASH_SEED } from "../../net/balancing.ts";
 import {
+  BALANCING_FIELDS,
   CLIENT_FIELDS,
   CONNECTIONS_FIELDS,
   CONNTRACK_FIELDS,
@@ -49,7 +51,10 @@ export const CONNTRACK = new Section("conntrack", CONNTRACK_FIELDS, {
 
 export const CONNECTIONS = new Section("connections", CONNECTIONS_FIELDS, {
   ...{ endTCP: "Never", endTCPAfterMs: 5 * SECOND_MS, count: "None", countedServices: 0, answerCheckPeriodMs: 0 },
+  ...{ leaveUnanswered: false, leaveAtMost: 50, leaveForMs: 10 * SECOND_MS, leaveForAtMostMs: 5 * 60 * SECOND_MS },
 });
+
+export const BALANCING = new Section("balancing", BALANCING_FIELDS, { seed: DEFAULT_HASH_SEED });
 
 const OUTPUT = { splitStream: "bool", infoBufferSize: "quantity" } as const;
 
@@ -86,6 +91,7 @@ export const DOCUMENT_FIELDS = {
   ...SELDOM_FIELDS,
   // Not upstream's.
   connections: { goType: "v1alpha1.ConnectionsConfiguration", fields: CONNECTIONS_FIELDS },
+  balancing: { goType: "v1alpha1.BalancingConfiguration", fields: BALANCING_FIELDS },
 } as const satisfies Fields;
 
 /** A decoded `KubeProxyConfiguration` before defaults. */

@@ -1,6 +1,7 @@
 /** The pods' networks where no configuration names them: those of the Nodes, or what holds the endpoints. */
-import type { ClusterRecords } from "../../agent/cluster/manifests/read-manifests.ts";
+
 import { nodeIPsOf } from "../../model/node-identity.ts";
+import type { ClusterRecords } from "../../model/objects.ts";
 import {
   type Cidr,
   cidrContains,

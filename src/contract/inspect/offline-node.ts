@@ -3,7 +3,6 @@
  * compare results.
  */
 import { hostname } from "node:os";
-import type { ClusterRecords } from "../../agent/cluster/manifests/read-manifests.ts";
 import { detectorFor } from "../../model/local-traffic-detector.ts";
 import {
   addressesOf,
@@ -14,7 +13,7 @@ import {
 } from "../../model/node-identity.ts";
 import type { PlannedNode } from "../../model/node-plan-config.ts";
 import { type NodePortIPs, nodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
-import type { NodeRecord } from "../../model/objects.ts";
+import type { ClusterRecords, NodeRecord } from "../../model/objects.ts";
 import { logConflicts, summariesOf } from "../../model/owned-services.ts";
 import type { ServedState } from "../../model/proxy-state.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../../net/ip.ts";

@@ -1,5 +1,5 @@
 /** The Services and endpoints of a whole cluster, read at once, as one family of a node must serve them. */
-import type { ClusterRecords } from "../../agent/cluster/manifests/read-manifests.ts";
+import type { ClusterRecords } from "../../model/objects.ts";
 import type { FrontendConflict } from "../../model/owned-services.ts";
 import { ProxyState, type ProxyStateOptions } from "../../model/proxy-state.ts";
 
@@ -11,7 +11,7 @@ interface OfflineState {
 
 /** The times of changes do not matter here, so the clock stands still. */
 export function offlineState(
-  cluster: Pick<ClusterRecords, "services" | "endpointSlices">,
+  cluster: Pick<ClusterRecords, "services" | "endpointSlices" | "leftOut">,
   options: Omit<ProxyStateOptions, "now">,
 ): OfflineState {
   const state = new ProxyState({ ...options, now: () => 0 });
@@ -19,5 +19,6 @@ export function offlineState(
   for (const object of cluster.endpointSlices) {
     if (object.addressType === options.family) state.onEndpointSlice({ kind: "add", object });
   }
+  if (cluster.leftOut?.node === options.nodeName) state.leaveOut(cluster.leftOut.ports);
   return { state, conflicts: state.applyChanges().conflicts };
 }

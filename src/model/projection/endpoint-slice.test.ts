@@ -53,6 +53,20 @@ test("names of pods are kept for those who ask, and never for the daemon", () =>
   assert.ok(accepted(raw).record.endpoints.every((endpoint) => !("pod" in endpoint)));
 });
 
+test("zones are kept for those who ask, and a new one makes a new endpoint", () => {
+  const zoned = (...zones: unknown[]) => slice({ endpoints: zones.map((zone) => ({ addresses: ["10.1.0.1"], zone })) });
+  const asked = projectEndpointSlice(zoned("zone-1", "", 7, "no zone", undefined), undefined, true);
+  assert.ok(asked.ok);
+  assert.deepEqual(
+    asked.record.endpoints.map(({ zone }) => zone),
+    ["zone-1", undefined, undefined, undefined, undefined],
+  );
+  assert.ok(!("zone" in (accepted(zoned("zone-1")).record.endpoints[0] ?? {})));
+  const moved = projectEndpointSlice(zoned("zone-2"), undefined, true, asked.record);
+  assert.ok(moved.ok);
+  assert.equal(moved.record.endpoints[0]?.zone, "zone-2");
+});
+
 test("a slice gets the defaults and the nil rules of conditions", () => {
   const { record } = accepted(slice({ ports: [{ port: 8080 }] }));
   assert.deepEqual(record, {

@@ -1,5 +1,5 @@
 /** discovery.k8s.io/v1 EndpointSlice → {@link EndpointSliceRecord}. */
-import { exactList } from "../../net/exact-list.ts";
+import { exactList } from "../../net/compact.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress, specialAddress } from "../../net/ip.ts";
 import { PROTOCOLS } from "../../net/protocol.ts";
 import {
@@ -80,9 +80,10 @@ export function projectEndpointSlice(
   };
   const meantFor = keepsPods && record.serviceName === "" ? foreignServiceName(object) : undefined;
   const weight = readWeight(found, object);
+  const isCutShort = metadataEntry(object, "annotations", OVER_CAPACITY_ANNOTATION) === "truncated";
   const notes = {
     ...(weight !== undefined && { weight }),
-    ...(isCutShort(object) && { isCutShort: true as const }),
+    ...(isCutShort && { isCutShort }),
     ...(meantFor !== undefined && { meantFor }),
   };
   return conclude(found, Object.freeze({ ...record, ...notes }));
@@ -114,10 +115,6 @@ function readWeight(found: Findings, object: JsonObject): number | undefined {
     return undefined;
   }
   return undefined;
-}
-
-function isCutShort(object: JsonObject): boolean {
-  return metadataEntry(object, "annotations", OVER_CAPACITY_ANNOTATION) === "truncated";
 }
 
 /** The label's value may be no valid Service name: such a slice belongs to no Service, and leaves its previous one. */
@@ -229,7 +226,13 @@ function readEndpoint(
   if (podNamespace === undefined) return Object.freeze(record);
   const pod = podOfTargetRef(item.targetRef, podNamespace);
   const unused = Array.isArray(item.addresses) ? item.addresses.slice(1).filter((one) => typeof one === "string") : [];
-  return Object.freeze({ ...record, ...(pod !== undefined && { pod }), ...(unused.length > 0 && { unused }) });
+  const zone = typeof item.zone === "string" ? sharedZone(item.zone) : undefined;
+  return Object.freeze({
+    ...record,
+    ...(pod !== undefined && { pod }),
+    ...(unused.length > 0 && { unused }),
+    ...(zone !== undefined && { zone }),
+  });
 }
 
 /** Reads the first address, without which the endpoint is dropped. The others are unused, but checked. */

@@ -2,7 +2,7 @@
  * Readers for single fields of decoded JSON. Each records problems and always returns a usable value, so that all
  * problems of an object are reported at once.
  */
-import { exactList } from "../../net/exact-list.ts";
+import { exactList } from "../../net/compact.ts";
 import { type Findings, refuse } from "./findings.ts";
 
 export type JsonObject = Readonly<Record<string, unknown>>;

@@ -7,15 +7,8 @@ export const sharedDnsLabel = sharedStrings(isDnsLabel);
 export const sharedDnsSubdomain = sharedStrings(isDnsSubdomain);
 const NAMESPACE_BY_DEFAULT = "default";
 
-/** An object whose fields are about to be read; a missing `metadata` is already recorded. */
-interface BegunObject {
-  readonly found: Findings;
-  readonly object: JsonObject;
-  readonly metadata: JsonObject;
-}
-
-/** Begins to read an object. */
-export function beginObject(raw: unknown): BegunObject {
+/** Begins to read an object; a missing `metadata` is recorded. */
+export function beginObject(raw: unknown) {
   const found = newFindings();
   const object = objectField(found, raw, "");
   if (isAbsent(object.metadata)) refuse(found, "metadata", "is required", undefined);

@@ -2,16 +2,22 @@
  * Any Kubernetes object → its records. Knows the kinds, their API groups and the `…List` kinds; the projections know
  * the fields.
  */
+import { attempt } from "../../logging/attempt.ts";
+import { editDistance } from "../../text/edit-distance.ts";
 import type { ObjectKind, ObjectKinds } from "../object-source.ts";
 import type { PodRecord, ServiceNotes } from "../objects.ts";
 import { contentDigest } from "./content-digest.ts";
 import { isJsonObject, type JsonObject } from "./fields.ts";
 import { describeValue, type FieldProblem, type Projection } from "./findings.ts";
 import { ENDPOINT_SLICE, type KindOfObject, NODE, SERVICE, SERVICE_CIDR } from "./kinds.ts";
-import { meantType, type TypeMeta } from "./meant-type.ts";
 import { isDnsLabel, isDnsSubdomain } from "./names.ts";
 import { projectPod } from "./pod.ts";
 import { readServiceNotes } from "./service.ts";
+
+interface TypeMeta {
+  readonly apiVersion: string;
+  readonly kind: string;
+}
 
 /** One record of kind `K`; without `K`, of any kind. */
 export type KindRecord<K extends ObjectKind = ObjectKind> = {
@@ -117,7 +123,7 @@ export function projectObject(
   if (id !== undefined && !projector.isSelected(raw)) {
     return { status: "accepted", title, id, records: [], warnings: [], ...notes };
   }
-  const text = textOf(raw);
+  const text = attempt(() => JSON.stringify(raw), RangeError);
   if (text === undefined) return refusedAs(title, id, "", "must be nested less deeply", raw);
   if (text.length > MAX_OBJECT_CHARACTERS) {
     return refusedAs(title, id, "", `must have at most ${MAX_OBJECT_CHARACTERS} characters of JSON`, text.length);
@@ -132,7 +138,7 @@ export function projectObject(
 
 /** Ignores an object of a foreign type, and refuses one that is probably meant to be read. */
 function notRead(raw: JsonObject, typeMeta: TypeMeta): ProjectedObject {
-  const meant = meantType(typeMeta, KNOWN);
+  const meant = meantType(typeMeta);
   const isNamespaced = PROJECTORS.get(`${meant?.apiVersion}/${meant?.kind}`)?.isNamespaced ?? true;
   const title = titleOf(raw, typeMeta, isNamespaced);
   if (meant === undefined) return { status: "ignored", title };
@@ -243,12 +249,30 @@ function mapped<T, U>(projection: Projection<T>, toU: (record: T) => U): Project
   return projection.ok ? { ok: true, record: toU(projection.record), warnings: projection.warnings } : projection;
 }
 
-/** The object as JSON; undefined if it is nested too deeply. @throws TypeError for values that JSON cannot hold. */
-function textOf(raw: JsonObject): string | undefined {
-  try {
-    return JSON.stringify(raw);
-  } catch (error) {
-    if (error instanceof RangeError) return undefined;
-    throw error;
-  }
+/** Farther away, in letters, is another kind. */
+const MOST_EDITS = 2;
+/** Kubernetes' own kinds that are as near to one of the proxy's. */
+const OTHERS: ReadonlySet<string> = new Set(["pod", "podlist", "endpointslist"]);
+
+/** The type that is probably meant: an object of a mistyped one would vanish without a word. */
+function meantType({ apiVersion, kind }: TypeMeta): TypeMeta | undefined {
+  const group = groupOf(apiVersion);
+  const given = kind.toLowerCase();
+  if (OTHERS.has(given) || !isKubernetes(group)) return undefined;
+  const byDistance = KNOWN.map((type) => {
+    const edits = editDistance(given, type.kind.toLowerCase());
+    // Between equally near kinds, that of the same group is meant.
+    return { type, edits, distance: edits + editDistance(group, groupOf(type.apiVersion)) / 100 };
+  }).filter(({ edits }) => edits <= MOST_EDITS);
+  return byDistance.sort((one, other) => one.distance - other.distance)[0]?.type;
+}
+
+/** Whether a group is Kubernetes' own, or one letter or two from one that the proxy reads. Others may have a Service, too. */
+function isKubernetes(group: string): boolean {
+  if (!group.includes(".")) return true;
+  return KNOWN.some(({ apiVersion }) => editDistance(group, groupOf(apiVersion)) <= MOST_EDITS);
+}
+
+function groupOf(apiVersion: string): string {
+  return apiVersion.includes("/") ? apiVersion.replace(/\/[^/]*$/, "") : "";
 }

@@ -69,6 +69,42 @@ test("the annotation that says whether connections are ended is kept, and one th
   );
 });
 
+test("the hash that a Service asks for is read from our annotation, then from Cilium's; a bad one is reported", () => {
+  const ours = "kube-proxy-ts/balancing";
+  const cilium = "service.cilium.io/lb-algorithm";
+  const read = (annotations: Json) => {
+    const { record, warnings } = accepted(service({}, { annotations }));
+    return [record.balancing, warnings.map(formatProblem).join("; ")] as const;
+  };
+  assert.deepEqual(read({ [ours]: "SourceHash" }), ["SourceHash", ""]);
+  assert.deepEqual(read({ [ours]: "FlowHash" }), ["FlowHash", ""]);
+  assert.deepEqual(read({ [cilium]: "maglev" }), ["FlowHash", ""]);
+  assert.deepEqual(read({ [ours]: "SourceHash", [cilium]: "maglev" }), ["SourceHash", ""]);
+  for (const random of [{}, { [ours]: "" }, { [ours]: "Random", [cilium]: "maglev" }, { [cilium]: "random" }]) {
+    assert.deepEqual(read(random), [undefined, ""]);
+  }
+  for (const bad of ["sourceHash", "maglev", "toString", 7, true]) {
+    const [balancing, said] = read({ [ours]: bad, [cilium]: "maglev" });
+    assert.equal(balancing, undefined, String(bad));
+    assert.match(said, /^metadata\.annotations\["kube-proxy-ts\/balancing"\] must be Random or SourceHash or FlowHash/);
+  }
+  assert.match(
+    read({ [cilium]: "Maglev" })[1],
+    /lb-algorithm"\] must be random or maglev; endpoints are chosen at random/,
+  );
+});
+
+test("whether endpoints that do not answer are left out is read from an annotation; a bad one is reported", () => {
+  const read = (value: unknown) => {
+    const { record, warnings } = accepted(service({}, { annotations: { "kube-proxy-ts/leave-unanswered": value } }));
+    return [record.leaveUnanswered, ...warnings.map(formatProblem)];
+  };
+  assert.deepEqual([read("true"), read("false"), read("")], [[true], [false], [undefined]]);
+  const rule = 'metadata.annotations["kube-proxy-ts/leave-unanswered"] must be true or false; it is left out, got';
+  for (const bad of ["True", "yes", true, 1])
+    assert.deepEqual(read(bad), [undefined, `${rule} ${JSON.stringify(bad)}`]);
+});
+
 test("a full object keeps every field that counts", () => {
   const { record } = accepted(
     service(

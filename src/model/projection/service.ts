@@ -1,6 +1,7 @@
 /** core/v1 Service → {@link ServiceRecord}. */
-import { exactList } from "../../net/exact-list.ts";
-import { END_TCP, type EndTcp, isEndTcp } from "../../net/flow.ts";
+import type { Balancing, Hashing } from "../../net/balancing.ts";
+import { exactList } from "../../net/compact.ts";
+import { END_TCP } from "../../net/flow.ts";
 import { familyOf, IP_FAMILIES, type IpFamily, parseIpAddress, specialAddress } from "../../net/ip.ts";
 import { PROTOCOLS } from "../../net/protocol.ts";
 import type { LoadBalancerIngress, ServiceNotes, ServicePortSpec, ServiceRecord } from "../objects.ts";
@@ -30,6 +31,13 @@ const AFFINITY_SECONDS = { byDefault: 10_800, max: 86_400 } as const;
 const PRESERVE_DESTINATION = "preserve-destination";
 /** This program's own annotation: `Gone` or `Never`. */
 const END_TCP_ANNOTATION = "kube-proxy-ts/end-tcp";
+/** This program's own annotation: `true` or `false`. */
+const LEAVE_ANNOTATION = "kube-proxy-ts/leave-unanswered";
+/** This program's own annotation, and Cilium's, whose Maglev hashes flows. */
+const BALANCING_ANNOTATIONS: readonly (readonly [name: string, values: Readonly<Record<string, Balancing>>])[] = [
+  ["kube-proxy-ts/balancing", { Random: "Random", SourceHash: "SourceHash", FlowHash: "FlowHash" }],
+  ["service.cilium.io/lb-algorithm", { random: "Random", maglev: "FlowHash" }],
+];
 const NO_PORTS: readonly ServicePortSpec[] = Object.freeze([]);
 const NO_INGRESS: readonly LoadBalancerIngress[] = Object.freeze([]);
 
@@ -45,7 +53,9 @@ export function projectService(raw: unknown): Projection<ServiceRecord> {
   const addresses = readClusterIps(found, spec);
   const type = choiceField(found, spec.type, "spec.type", TYPES, "ClusterIP");
   const sessionAffinity = choiceField(found, spec.sessionAffinity, "spec.sessionAffinity", AFFINITIES, "None");
-  const endTCP = readEndTcp(found, raw);
+  const endTCP = readWord(found, raw, END_TCP_ANNOTATION, END_TCP);
+  const balancing = readBalancing(found, raw);
+  const leaving = readWord(found, raw, LEAVE_ANNOTATION, ["true", "false"]);
   const mayLackPorts = type === "ExternalName" || addresses.clusterIP === "None";
   const record: ServiceRecord = {
     namespace: readNamespace(found, metadata),
@@ -66,15 +76,36 @@ export function projectService(raw: unknown): Projection<ServiceRecord> {
     healthCheckNodePort: portField(found, spec.healthCheckNodePort, "spec.healthCheckNodePort", true),
     ...(metadataEntry(raw, "annotations", PRESERVE_DESTINATION) === "true" && { preservesDestination: true }),
     ...(endTCP !== undefined && { endTCP }),
+    ...(balancing !== undefined && { balancing }),
+    ...(leaving !== undefined && { leaveUnanswered: leaving === "true" }),
   };
   return conclude(found, Object.freeze(record));
 }
 
-function readEndTcp(found: Findings, raw: unknown): EndTcp | undefined {
-  const value = metadataEntry(raw, "annotations", END_TCP_ANNOTATION) ?? "";
-  if (isEndTcp(value)) return value;
-  const rule = `must be ${END_TCP.join(" or ")}; it is left out`;
-  if (value !== "") warn(found, `metadata.annotations["${END_TCP_ANNOTATION}"]`, rule, value);
+/** An annotation that is one of these words. */
+function readWord<Word extends string>(
+  found: Findings,
+  raw: unknown,
+  annotation: string,
+  words: readonly Word[],
+): Word | undefined {
+  const value = metadataEntry(raw, "annotations", annotation) ?? "";
+  const word = words.find((one) => one === value);
+  const rule = `must be ${words.join(" or ")}; it is left out`;
+  if (word === undefined && value !== "") warn(found, `metadata.annotations["${annotation}"]`, rule, value);
+  return word;
+}
+
+/** The hash that a Service asks for. */
+function readBalancing(found: Findings, raw: unknown): Hashing | undefined {
+  for (const [name, values] of BALANCING_ANNOTATIONS) {
+    const value = metadataEntry(raw, "annotations", name) ?? "";
+    if (value === "") continue;
+    const balancing = typeof value === "string" && Object.hasOwn(values, value) ? values[value] : undefined;
+    const rule = `must be ${Object.keys(values).join(" or ")}; endpoints are chosen at random`;
+    if (balancing === undefined) warn(found, `metadata.annotations["${name}"]`, rule, value);
+    return balancing === "Random" ? undefined : balancing;
+  }
   return undefined;
 }
 
@@ -187,12 +218,6 @@ export function readServiceNotes(raw: unknown): ServiceNotes {
   };
 }
 
-interface ClusterIps {
-  readonly clusterIP: string;
-  readonly clusterIPs: readonly string[];
-  readonly ipFamilies: readonly IpFamily[];
-}
-
 const NO_FAMILIES: readonly IpFamily[] = Object.freeze([]);
 /** Shared lists: nearly every Service has one of these four. */
 const COMMON_FAMILIES = new Map<string, readonly IpFamily[]>([
@@ -207,7 +232,7 @@ const COMMON_FAMILIES = new Map<string, readonly IpFamily[]>([
  * `ipFamilies` to the families of the addresses. If `ipFamilies` contradicts an address, the address wins with a
  * warning, so the Service keeps working in the family of its address.
  */
-function readClusterIps(found: Findings, spec: JsonObject): ClusterIps {
+function readClusterIps(found: Findings, spec: JsonObject) {
   const single = stringField(found, spec.clusterIP, "spec.clusterIP");
   const listed = stringListField(found, spec.clusterIPs, "spec.clusterIPs");
   const declared = readFamilies(found, spec);

@@ -1,5 +1,5 @@
 /** Service ports that tests of proxy modes declare one by one, with the frontend owners that the model computes. */
-import { runAtOnce } from "../../async/steps.ts";
+import { runAtOnce } from "../../async/turns.ts";
 import { OwnedServices } from "../owned-services.ts";
 import type { ServicePort } from "../service-port.ts";
 

@@ -8,7 +8,7 @@ import { ip } from "../../model/testing/records.ts";
 import { AT_SOCKET } from "./socket-news.ts";
 import { type BpfFaults, CGROUP, EbpfRig, rig } from "./testing/ebpf-rig.ts";
 
-const NO_SOCKETS = "Nothing is decided at the socket; the nftables rules lead all packets";
+const NO_SOCKETS = "Nothing is decided at the socket; the nftables rules handle all packets";
 
 const attached = ({ bpf }: EbpfRig) =>
   ["connect4", "connect6"].map((hook) => bpf.attached(hook as "connect4", CGROUP).length);
@@ -346,7 +346,7 @@ describe("what status says", () => {
     cluster.set(port("dns", "10.96.0.1", { protocol: "UDP", port: 53 }), [remote("10.180.1.1")]);
     await sync();
     subject.connectUdp(7n, "10.96.0.1", 53);
-    const said = "decided at the socket in /cgroup for the node and 0 pods; 1 service ports, 1 connected UDP sockets";
+    const said = "decided at the socket in /cgroup for the node and no pod; service ports: 1, connected UDP sockets: 1";
     assert.equal(subject.backend.remarks[0], said);
     await subject.backend.close();
   });
@@ -386,7 +386,7 @@ describe("what status says", () => {
       subject: "connected UDP takes the rules",
       reason: "no capability",
     });
-    assert.match(subject.backend.remarks.at(-1) ?? "", /^1 service ports take the rules: bpf: .*ENOMEM$/);
+    assert.match(subject.backend.remarks.at(-1) ?? "", /^service ports that take the rules: 1: bpf: .*ENOMEM$/);
     // The backend reloads the programs.
     subject.faults.update = () => "EPERM";
     subject.changeAddresses([ip("192.168.0.2")]);

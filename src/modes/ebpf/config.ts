@@ -1,5 +1,4 @@
 /** Settings of the eBPF mode. The section is our own: upstream has no such mode. */
-import type { DraftConfig } from "../../contract/config/config.ts";
 import type { SettingsOf } from "../../contract/config/document-fields.ts";
 import { CONFIG_ROOT, invalid } from "../../contract/config/field-error.ts";
 import { flag } from "../../contract/config/flag.ts";
@@ -9,7 +8,6 @@ import { Section } from "../../contract/config/section.ts";
 import type { ModeConfig } from "../../contract/dataplane.ts";
 import { formatMs } from "../../text/duration.ts";
 import { DEFAULT_MASQUERADE_BIT, masqueradeBitErrors } from "../shared/masquerade-bit.ts";
-import { REMEMBERED } from "./socket-balancer/maps.ts";
 
 const FIELDS = {
   /** For the packet path. */
@@ -35,6 +33,9 @@ const FIELDS = {
 const GONE_FIELDS = { packetPath: "text", packetInterfaces: "texts" } as const;
 
 export type EbpfConfig = SettingsOf<typeof FIELDS>;
+
+/** The default of `rememberedSockets`. */
+export const REMEMBERED = 32_768;
 
 const section = new Section("ebpf", FIELDS, {
   ...{ masqueradeBit: DEFAULT_MASQUERADE_BIT, cgroupRoot: "", pinFolder: "", hostNamespaceOnly: false },
@@ -66,11 +67,6 @@ function fieldErrors({ cgroupRoot, pinFolder, validForMs, rememberedSockets }: E
   ];
 }
 
-/** Whether the section has any settings; an empty one is omitted, so that upstream can read the rest. */
-function saysSomething({ mode, ebpf }: DraftConfig): boolean {
-  return mode === "ebpf" || Object.keys(section.encodeSet(ebpf)).length > 0;
-}
-
 const USES_RULES = "packets of other machines take the nftables rules";
 /** Flags of earlier versions, without effect. */
 const GONE_FLAG = { isExtension: true, help: "Removed.", deprecated: `It has no effect: ${USES_RULES}.` };
@@ -87,7 +83,9 @@ export const ebpfConfig: ModeConfig<typeof FIELDS & typeof GONE_FIELDS, EbpfConf
     mode === "ebpf" ? [...masqueradeBitErrors(GO_TYPE, ebpf.masqueradeBit), ...fieldErrors(ebpf)] : [],
   notice: ({ ebpf }) =>
     ebpf.packetPath.toLowerCase() === "tcx" ? `ebpf.packetPath: Tcx has been removed: ${USES_RULES}` : undefined,
-  encode: (draft, shared) => (saysSomething(draft) ? section.encode(draft.ebpf, shared) : undefined),
+  // An empty section is omitted, so that upstream can read the rest.
+  encode: ({ mode, ebpf }, shared) =>
+    mode === "ebpf" || Object.keys(section.encodeSet(ebpf)).length > 0 ? section.encode(ebpf, shared) : undefined,
   flags: [
     ...section.flags(
       {

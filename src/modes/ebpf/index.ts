@@ -17,6 +17,7 @@ declare module "../../contract/config/config.ts" {
 export const ebpf: ModeDescriptor<"ebpf", typeof ebpfConfig, NftablesPlanData> = {
   name: "ebpf",
   isUpstream: false,
+  leavesUnanswered: "direct",
   config: ebpfConfig,
   startMessage: "Using eBPF Proxier",
   unavailableText: "nftables, which ebpf mode stands on, is not available on this host ",
@@ -33,16 +34,17 @@ export const ebpf: ModeDescriptor<"ebpf", typeof ebpfConfig, NftablesPlanData> =
         "shares-by-slots",
         ...(["decided-at-socket", "other-ports-refused", "unallocated-dropped", "sources-first"] as const),
         ...(config.ebpf.hostNamespaceOnly ? (["pods-not-at-socket"] as const) : []),
-        "cluster-address-masqueraded",
+        ...(["cluster-address-masqueraded", "hashed-by-tables"] as const),
       ],
     },
   ],
   loadTraceStages: async () => {
     const { plannedSockets } = await import("./live-sockets.ts");
-    const { plannedLocalhostRelay } = await import("../nftables/localhost-node-ports.ts");
+    const { plannedLocalhostRelay } = await import("../nftables/planned-localhost-relay.ts");
     return (node, config) => [plannedSockets(node, config), ...plannedLocalhostRelay(node, config)];
   },
   loadRenderer: async () => (await import("./render.ts")).renderEbpf,
   loadInspection: async () => (await import("./inspect.ts")).inspectEbpf,
   loadRuntime: async () => (await import("./runtime.ts")).ebpfRuntime,
+  loadCleanUp: async () => (await import("./cleanup.ts")).cleanUp,
 };

@@ -12,7 +12,10 @@ export const inspectEbpf: ModeInspection = {
     loopback(facts) {
       const { led, notLed } = under.words.loopback(facts);
       return {
-        led: facts.port.protocol === "TCP" ? `decided at the socket; for other TCP clients, ${led}` : led,
+        led:
+          facts.port.protocol === "TCP" && facts.port.balancing === undefined
+            ? `decided at the socket; for other TCP clients, ${led}`
+            : led,
         notLed,
       };
     },
@@ -26,7 +29,8 @@ export const inspectEbpf: ModeInspection = {
 
 function sources(facts: SourceFacts): readonly string[] {
   const { masqueradeAll, ebpf } = facts.config;
-  if (masqueradeAll || ebpf.hostNamespaceOnly || facts.port.protocol === "SCTP") return TRANSLATING.sources(facts);
+  if (masqueradeAll || ebpf.hostNamespaceOnly || facts.port.protocol === "SCTP" || facts.port.balancing !== undefined)
+    return TRANSLATING.sources(facts);
   const hairpin =
     "An endpoint that reaches itself through its Service sees its own address. Where rules decide (UDP at node ports, externalTrafficPolicy Local), it sees the node's.";
   return [...masqueradingOf(facts), ...(facts.hasLocal ? [hairpin] : [])];

@@ -9,11 +9,6 @@ import type { Flow } from "../../net/flow.ts";
 import { type IpAddress, type IpFamily, ipFromBytes } from "../../net/ip.ts";
 import { TCP_PEER, UDP_FLOW, UDP_FLOW_KEY } from "./socket-balancer/maps.ts";
 
-interface PeerMaps {
-  readonly tcpPeers: BpfMap;
-  readonly flows: BpfMap;
-}
-
 /** The requested frontend and the endpoint that answers. */
 interface Led {
   readonly frontend: IpAddress;
@@ -25,7 +20,7 @@ interface Led {
 /** Reads one family's connections. The maps may be closed meanwhile. @throws BpfError, NetlinkError */
 export async function readLedSockets(
   family: IpFamily,
-  maps: () => PeerMaps | undefined,
+  maps: () => { readonly tcpPeers: BpfMap; readonly flows: BpfMap } | undefined,
   visit: (flow: LedFlow) => void,
 ): Promise<void> {
   const peerOf = ({ cookie, remote, remotePort }: DiagSocket): Led | undefined => {

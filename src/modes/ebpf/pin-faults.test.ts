@@ -21,7 +21,7 @@ import {
   type ProxyProcess,
 } from "./testing/pinned-node.ts";
 
-const NO_SOCKETS = "Nothing is decided at the socket; the nftables rules lead all packets";
+const NO_SOCKETS = "Nothing is decided at the socket; the nftables rules handle all packets";
 const OWN = `${PIN_FOLDER}/IPv4`;
 const FOREIGN_MAP = { name: "theirs", type: "hash", keySize: 4, valueSize: 4, maxEntries: 1 } as const;
 const LEADS = { "10.96.0.1:80": ["10.180.1.1:8080", "10.180.1.2:8080"] };

@@ -68,7 +68,7 @@ function rig({
   return { pods, state, maps, endpoints, judged, report, led, log, clock, reads: () => reads };
 }
 
-const NO_DEVICE = "no device of this node leads there: through one of their own such as SR-IOV they reach no Service";
+const NO_DEVICE = "this node has no device to them: by their own devices such as SR-IOV they reach no Service";
 
 const ROWS: readonly [string, Parameters<typeof rig>[0], Partial<ReturnType<typeof rig>["state"]>, string][] = [
   ["a pod at a bridge", {}, {}, "led"],
@@ -116,7 +116,7 @@ test("where no pod network is known, kubelet's cgroup tells a pod, and what was 
 test("what cannot be entered is not led, which is said once, and its end", async () => {
   const { judged, pods, state, log } = rig();
   state.obstacle = "EPERM";
-  for (let looks = 0; looks < 2; looks++) assert.equal(await judged(), "for the node and 0 pods");
+  for (let looks = 0; looks < 2; looks++) assert.equal(await judged(), "for the node and no pod");
   assert.equal(pods.problem, "EPERM");
   state.obstacle = undefined;
   assert.equal(await judged(), "led");

@@ -9,6 +9,7 @@ import { hasBpfCode } from "../../kernel/bpf/bpf-error.ts";
 import { takeWide, u64 } from "../../kernel/bpf/layout.ts";
 import type { LinkedDevice, OtherNamespace } from "../../kernel/linked-namespaces.ts";
 import { Listeners } from "../../kernel/netlink/subscription.ts";
+import { counted } from "../../logging/counted.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
@@ -64,7 +65,7 @@ const MOST_SKIPPED = 15;
 const LOOKS_FOR_OTHERS = 10;
 
 const [NO_DEVICE, OTHER_DEVICE, NO_POD, NOT_KUBELET] = [
-  "no device of this node leads there: through one of their own such as SR-IOV they reach no Service",
+  "this node has no device to them: by their own devices such as SR-IOV they reach no Service",
   "the route to its address leaves by another device",
   "it has no address of a pod",
   "it is neither an endpoint nor in kubelet's cgroup, and no pod network is known",
@@ -110,7 +111,7 @@ export class PodNamespaces {
     if (this.#options.isForHostOnly) return "for the node alone";
     const others = [...this.#reasons].map(([reason, count]) => `${count} because ${reason}`);
     const left = others.length === 0 ? "" : ` (other network namespaces take the rules: ${others.join(", ")})`;
-    return `for the node and ${this.#led.size} pods${left}`;
+    return `for the node and ${counted(this.#led.size, "pod")}${left}`;
   }
 
   /** Judges all network namespaces, and tells the programs. @returns whether another one is led. */

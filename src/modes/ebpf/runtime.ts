@@ -1,7 +1,7 @@
 /** Assembles the eBPF mode: the packet path of the nftables mode, and programs at the sockets of the node's processes. */
 import { readFileSync } from "node:fs";
 import type { Timer } from "../../async/clock.ts";
-import { COUNTED, type KubeProxyConfig } from "../../contract/config/config.ts";
+import { COUNTED } from "../../contract/config/config.ts";
 import type { ModeRuntime, NodeContext, OpenMode } from "../../contract/dataplane.ts";
 import type { Bpf } from "../../kernel/bpf/bpf.ts";
 import { kernelBpf } from "../../kernel/bpf/kernel-bpf.ts";
@@ -13,19 +13,19 @@ import { AddressWatch } from "../../kernel/route/address-watch.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
 import { udpPeers } from "../../kernel/sock-diag/client-sockets.ts";
 import { udpDisconnector } from "../../kernel/sock-diag/disconnect-udp.ts";
-import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { detectorFor } from "../../model/local-traffic-detector.ts";
 import { parseCidr } from "../../net/ip.ts";
 import { nftablesRuntime } from "../nftables/runtime.ts";
 import { EbpfBackend } from "./backend.ts";
+import { detaching, identity, removePins } from "./cleanup.ts";
 import { defineEbpfMetrics } from "./metrics.ts";
-import { detachStale, endPins, pinFolderOf } from "./node-pins.ts";
+import { detachStale, pinFolderOf } from "./node-pins.ts";
 import { leadsLocalhost, packetPathConfig } from "./packet-path.ts";
 import { PodNamespaces } from "./pod-namespaces.ts";
 import { powerOfTwo } from "./socket-balancer/free-list.ts";
 import { SocketMaps } from "./socket-maps.ts";
-import { NOT_KEPT, SocketNews, STUCK } from "./socket-news.ts";
+import { NOT_KEPT, SocketNews } from "./socket-news.ts";
 import { SocketPath } from "./socket-path.ts";
 import { SocketPins } from "./socket-pins.ts";
 import { SocketPrograms } from "./socket-programs.ts";
@@ -113,13 +113,8 @@ function podsOf({ config, podCIDRs, clock, log }: NodeContext, cgroup: string): 
   });
 }
 
-/** The number of this process's start. */
-const START = process.hrtime.bigint();
 /** After that, another process of this network namespace has reported again, or is dead. */
 const LOOK_AGAIN_MS = 30_000;
-
-const identity = () => ({ owner: ownNetnsCookie(), start: START });
-const detaching = () => ({ ...identity(), nowNs: process.hrtime.bigint() });
 
 /** Why programs cannot be used here; for demo and tests. */
 function missingForSockets(bpf: Bpf): string | undefined {
@@ -156,21 +151,6 @@ function pinFolderFor({ config, log }: NodeContext): string | undefined {
   }
 }
 
-/** @returns whether nothing is left of them. */
-async function removePins(
-  bpf: Bpf,
-  { config, log }: { readonly config?: KubeProxyConfig | undefined; readonly log: Logger },
-  own?: Parameters<typeof endPins>[3],
-): Promise<boolean> {
-  try {
-    await endPins(bpf, config, ownNetnsCookie, own);
-    return true;
-  } catch (error) {
-    log.error(STUCK, error);
-    return false;
-  }
-}
-
 function cgroupFor({ config }: NodeContext): ReturnType<typeof findCgroupRoot> {
   if (config.masqueradeAll) {
     return {
@@ -185,11 +165,4 @@ export const ebpfRuntime: ModeRuntime = {
   unsupported: async () => undefined,
   missingInKernel: async () => missingForSockets(kernelBpf()),
   open,
-  // Removes the programs; the nftables mode removes the rules, which are its own.
-  async cleanUp(log, config) {
-    const isRemoved = await removePins(kernelBpf(), { log, config });
-    return !detachStale(kernelBpf(), log, detaching) && isRemoved;
-  },
-  // The nftables mode defines those of the packet path.
-  defineMetrics: (families) => void defineEbpfMetrics(families),
 };

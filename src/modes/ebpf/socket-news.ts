@@ -12,7 +12,7 @@ export const NOT_KEPT = "Nothing is decided at the socket while this process is 
 export const STUCK = "Programs that decide at the socket could not be removed and may lead to endpoints that are gone";
 
 /** Logged at the end of a mode or of a version, if sockets cannot be told that nothing looks after them any more. */
-export const UNTOLD = "Could not disconnect UDP sockets that were led at the socket";
+export const UNTOLD = "Could not disconnect UDP sockets: they keep their endpoint also when it is gone";
 
 /** Logged, and part of `status` while it lasts. */
 export const KNOWN_ADDRESSES = "The node's addresses cannot be read; the last known ones stay in use at the socket";
@@ -80,7 +80,7 @@ export class SocketNews {
   /** Logs why the rules decide everything. */
   tellOff(error: unknown): void {
     if (!this.isNews("all", messageOf(error))) return;
-    this.#log.error("Nothing is decided at the socket; the nftables rules lead all packets", error, {
+    this.#log.error("Nothing is decided at the socket; the nftables rules handle all packets", error, {
       cannot: AT_SOCKET,
     });
   }

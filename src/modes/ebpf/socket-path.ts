@@ -20,10 +20,11 @@ import type { Endpoint } from "../../model/endpoint.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
 import { type IpAddress, type IpFamily, isLoopback } from "../../net/ip.ts";
 import { ClosedSockets } from "./closed-sockets.ts";
+import { REMEMBERED } from "./config.ts";
 import { endLedSockets, readLedSockets } from "./led-sockets.ts";
 import type { EbpfMetrics } from "./metrics.ts";
 import type { PodNamespaces } from "./pod-namespaces.ts";
-import { type BalancerCapacity, REMEMBERED } from "./socket-balancer/maps.ts";
+import type { BalancerCapacity } from "./socket-balancer/maps.ts";
 import type { SocketProgramOptions, socketPrograms } from "./socket-balancer/programs.ts";
 import { SocketMaps, type Validity } from "./socket-maps.ts";
 import { KNOWN_ADDRESSES, SocketNews, STUCK, UNTOLD } from "./socket-news.ts";
@@ -81,6 +82,7 @@ interface Sockets {
 
 export class SocketPath {
   readonly #options: SocketPathOptions;
+  readonly #cgroup: string | undefined;
   readonly #waits: KernelWaits;
   /** Undefined before the first sync, and while the socket path is off. */
   #sockets: Sockets | undefined;
@@ -96,6 +98,7 @@ export class SocketPath {
 
   constructor(options: SocketPathOptions) {
     this.#waits = new KernelWaits(() => options.clock.monotonicMs());
+    this.#cgroup = options.cgroup.ok ? options.cgroup.path : undefined;
     const bpf = this.#waits.timed(options.bpf);
     this.#options = { ...options, bpf };
     this.#news = new SocketNews(options.log);
@@ -127,7 +130,7 @@ export class SocketPath {
     if (this.#sockets === undefined || !this.isAttached) return undefined;
     const { keys, connections } = this.#sockets.maps;
     const lesser = this.#news.last("refusals") ?? "";
-    return `decided at the socket in ${this.#cgroup} ${this.#options.pods.text}; ${keys.length} service ports, ${connections.count} connected UDP sockets${lesser && `. ${lesser}`}`;
+    return `decided at the socket in ${this.#cgroup} ${this.#options.pods.text}; service ports: ${keys.length}, connected UDP sockets: ${connections.count}${lesser && `. ${lesser}`}`;
   }
 
   /** Connections that programs redirected. */
@@ -151,7 +154,7 @@ export class SocketPath {
     return [
       ...way("connected UDP takes the rules", this.#news.last("connected UDP")),
       ...way("pods take the rules", this.#options.pods.problem),
-      ...way(`${refusals.length} service ports take the rules`, refusals[0]),
+      ...way(`service ports that take the rules: ${refusals.length}`, refusals[0]),
       ...way(KNOWN_ADDRESSES, this.#news.last("addresses")),
       ...way("nothing is decided while this process is away", problem === undefined ? undefined : messageOf(problem)),
     ];
@@ -387,11 +390,6 @@ export class SocketPath {
       // Another process owns the folder, and its programs stay.
       if (!(error instanceof FolderInUse)) log.error(STUCK, error);
     }
-  }
-
-  get #cgroup(): string | undefined {
-    const { cgroup } = this.#options;
-    return cgroup.ok ? cgroup.path : undefined;
   }
 
   #isThere(cgroup: string): boolean {

@@ -82,6 +82,8 @@ export function planSocket(port: ServicePort, endpoints: readonly Endpoint[], fa
     // A datagram to a node port may be an answer to a client with that source port: conntrack can tell, a socket cannot.
     const isAmbiguous = kind === "node-port" && port.protocol === "UDP";
     if (fate === "refuse" || isAmbiguous) treatments[kind] = "refuse";
+    // So does the endpoint, if a hash of the source chooses it.
+    else if (port.balancing !== undefined) continue;
     // Whether an external Local policy applies to a pod depends on its address, which the socket does not have yet.
     else if (kind !== "cluster-ip") treatments[kind] = isLocal ? "cluster-for-host" : "cluster";
     else if (fate === "serve") treatments[kind] = isLocal ? "local" : "cluster";

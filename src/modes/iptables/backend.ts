@@ -7,8 +7,16 @@ import { isDeepStrictEqual } from "../../async/node-util.ts";
 import { sortedKeys } from "../../async/sorted-keys.ts";
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type { Backend, FormerEndpoint, LostRules, SyncInput, SyncOutcome } from "../../contract/backend.ts";
-import type { Iptables, Presence } from "../../kernel/iptables/iptables.ts";
-import { ruleArguments } from "../../kernel/iptables/rule-text.ts";
+import { hashProgramText } from "../../kernel/iptables/hash-program.ts";
+import { type Iptables, isAttributable, type Presence } from "../../kernel/iptables/iptables.ts";
+import type { Rule } from "../../kernel/iptables/rule.ts";
+import {
+  chainLines,
+  deletionLines,
+  ruleArguments,
+  ruleLines,
+  transactionText,
+} from "../../kernel/iptables/rule-text.ts";
 import { KernelWaits } from "../../kernel/kernel-waits.ts";
 import type { Nfacct } from "../../kernel/nfacct/nfacct.ts";
 import type { Logger } from "../../logging/logger.ts";
@@ -32,6 +40,8 @@ import { planServicePort } from "./plan-service-port.ts";
 import { planStatic } from "./plan-static.ts";
 
 const LOGGED_CHAINS = 10;
+/** There while a rule with a hash is tried; like other chains of Services, a full sync deletes what is left of it. */
+const HASH_TRIAL = "KUBE-SVC-HASHTRIAL";
 /**
  * The fastest for iptables-nft-restore at 10,000 Services (docs/performance.md): `first` while nothing jumps to our chains,
  * `again` over existing rules, where the kernel checks all paths at each commit. Smaller syncs are one transaction.
@@ -80,6 +90,8 @@ export class IptablesBackend implements Backend {
   #turns = 0;
   #onLost: (lost?: LostRules) => void = () => {};
   #counters = { ctStateInvalid: false, localhostNodePorts: false };
+  /** Undefined until a Service asks for a hash. */
+  #canHash: boolean | undefined;
   #isLargeCluster = false;
   /** The last sync's facts; the same object as long as nothing changes. */
   #facts: PlanFacts | undefined;
@@ -147,6 +159,7 @@ export class IptablesBackend implements Backend {
       zone: input.zone,
       nodePortIPs: nodePortIPs ?? this.#facts?.nodePortIPs ?? { kind: "ips", ips: [] },
       counters: this.#counters,
+      canHash: this.#canHash,
       isLargeCluster: this.#isLargeCluster,
     };
     if (this.#facts === undefined || !isDeepStrictEqual(this.#facts, facts)) this.#facts = facts;
@@ -156,6 +169,7 @@ export class IptablesBackend implements Backend {
   /** Sends only the changed ports. Resolves to undefined if a full sync is needed instead. */
   async #partialSync(input: SyncInput, installed: StaticPlan): Promise<SyncOutcome | undefined> {
     const before = this.#facts;
+    await this.#tryHashes(Array.from(input.changedPorts, (owner) => input.services.get(owner)));
     const facts = await this.#factsFor(input);
     if (facts !== before && !equalStaticRules(planStatic(this.#options.config, facts), installed)) return undefined;
     const desired = (owner: string): DesiredPort | UnplannedPort | undefined => {
@@ -191,6 +205,7 @@ export class IptablesBackend implements Backend {
     );
     await ensureJumps(iptables, { filter: savedFilter, natChains }, JUMP_RULES);
     await this.#ensureCounters();
+    await this.#tryHashes(input.services.values());
     const facts = await this.#factsFor(input);
     const existing = new Set(natChains?.filter(isServiceChain));
     const isNew = existing.size === 0;
@@ -276,6 +291,26 @@ export class IptablesBackend implements Backend {
       ctStateInvalid: await counters.ensure(COUNTERS.ctStateInvalid),
       localhostNodePorts: await counters.ensure(COUNTERS.localhostNodePorts),
     };
+  }
+
+  /** Tries a rule with a hash where a port asks for one: a refused rule would take the others of its transaction with it. */
+  async #tryHashes(ports: Iterable<ServicePort | undefined>): Promise<void> {
+    if (this.#canHash !== undefined || ![...ports].some((port) => port?.balancing !== undefined)) return;
+    const { config, iptables, log } = this.#options;
+    const code = hashProgramText({ family: config.family, isFlow: true, seed: config.hashSeed, below: 1 });
+    const rule: Rule = { chain: HASH_TRIAL, matches: [{ kind: "bytecode", code }], target: { kind: "return" } };
+    const added = chainLines([HASH_TRIAL]) + ruleLines("append", [rule]);
+    const removed = chainLines([HASH_TRIAL]) + deletionLines([HASH_TRIAL]);
+    try {
+      await iptables.restore([transactionText("nat", added), transactionText("nat", removed)]);
+      this.#canHash = true;
+    } catch (error) {
+      if (!isAttributable(error)) throw error;
+      this.#canHash = false;
+      log.error("No rule can match a hash: Services that ask for one have their endpoints at random", error, {
+        remedy: "load the kernel module xt_bpf, and install the bpf extension of iptables; then start again",
+      });
+    }
   }
 
   /** Whether the static rules are still in the kernel. Detects a flush that keeps the chains, including canaries. */

@@ -55,11 +55,6 @@ function restoreInput({ fixed, ports }: IptablesPlan): string {
   return [...textsOf(fullPayload({ plan: fixed, ports: spelled }).transactions)].join("");
 }
 
-/** The output of `iptables-save` after a full sync. */
-function savedInput(plan: IptablesPlan, family: IpFamily): string {
-  return savedText(tableContents({ ...plan, ports: plan.ports.map((one) => one.plan) }), family, plan.extent);
-}
-
 /**
  * A whole cluster's tables, for the tracer.
  *
@@ -106,8 +101,10 @@ export const renderIptables: ModeRenderer<IptablesPlanData> = async (node, reque
   switch (form) {
     case "json":
       return planAsData(node, request, planData(plan));
-    case "iptables-save":
-      return { kind: "text", text: savedInput(plan, node.family), tool: toolName(node, "save") };
+    case "iptables-save": {
+      const contents = tableContents({ ...plan, ports: plan.ports.map((one) => one.plan) });
+      return { kind: "text", text: savedText(contents, node.family, plan.extent), tool: toolName(node, "save") };
+    }
     default:
       return { kind: "text", text: restoreInput(plan), tool: toolName(node, "restore") };
   }

@@ -13,6 +13,8 @@ declare module "../../contract/config/config.ts" {
 export const iptables: ModeDescriptor<"iptables", typeof iptablesConfig, IptablesPlanData> = {
   name: "iptables",
   isUpstream: true,
+  leavesUnanswered: "translated",
+  hashes: "in-turn",
   config: iptablesConfig,
   startMessage: "Using iptables Proxier",
   unavailableText: "iptables is not available on this host ",
@@ -25,6 +27,7 @@ export const iptables: ModeDescriptor<"iptables", typeof iptablesConfig, Iptable
       deviations: ({ iptables: { localhostNodePorts } }) => [
         ...(localhostNodePorts ? (["loopback-node-ports"] as const) : []),
         ...([
+          "hashed-in-order",
           "refused-at-every-address",
           "own-external-serves",
           "own-not-refused",
@@ -38,4 +41,5 @@ export const iptables: ModeDescriptor<"iptables", typeof iptablesConfig, Iptable
   loadRenderer: async () => (await import("./cluster-plan.ts")).renderIptables,
   loadInspection: async () => (await import("./inspect.ts")).inspectIptables,
   loadRuntime: async () => (await import("./runtime.ts")).iptablesRuntime,
+  loadCleanUp: async () => (await import("./cleanup.ts")).cleanUp,
 };

@@ -21,6 +21,8 @@ export interface PlanFacts {
   readonly nodePortIPs: NodePortIPs;
   /** Counters known to exist; rules must not name others (iptables-operation.md §12.2). */
   readonly counters: { readonly ctStateInvalid: boolean; readonly localhostNodePorts: boolean };
+  /** Rules can match a hash of the client; without, a Service that asks for one has its endpoints at random. @default true */
+  readonly canHash?: boolean | undefined;
   /** Large-cluster mode: no comments in endpoint rules (iptables.md §8). */
   readonly isLargeCluster: boolean;
 }
@@ -57,6 +59,7 @@ export function planInput(
       zone: node.zone,
       nodePortIPs: node.nodePortIPs,
       counters: { ctStateInvalid: hasCounters, localhostNodePorts: hasCounters },
+      canHash: !missing.has("xt_bpf"),
       isLargeCluster: node.state.endpointCount > LARGE_CLUSTER_ENDPOINTS,
     },
   };

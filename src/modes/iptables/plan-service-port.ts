@@ -2,10 +2,12 @@
  * All rules of one service port: its entries in the shared chains and the chains it owns. Reference iptables.md §6, §7.
  * The same input gives the same plan, in the same order.
  */
+import { hashProgramText } from "../../kernel/iptables/hash-program.ts";
 import type { ChainName, Rule, RuleMatch, RuleTarget } from "../../kernel/iptables/rule.ts";
 import { cellsOf } from "../../model/cells.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import { type Frontend, frontendsOf } from "../../model/frontend.ts";
+import { ALL_HASHES, hashTurns } from "../../model/hash-order.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
 import { type Cidr, cidrContains, type IpAddress, LOOPBACK } from "../../net/ip.ts";
@@ -44,7 +46,7 @@ export function planServicePort(
   planInternalMasquerade(own, decisions, config);
   planExternalChain(own, decisions, config);
   planFirewallChain(own, decisions, config);
-  planEndpointChains(own, decisions, facts);
+  planEndpointChains(own, decisions, config, facts);
   return {
     shared: sharedRules(decisions, config, facts),
     ownChains: own.chains,
@@ -214,13 +216,13 @@ function planFirewallChain(own: OwnChains, d: Decisions, config: PlanConfig): vo
 }
 
 /** Blocks 4 to 6: endpoint choice in SVC and SVL, and one chain for each endpoint that either uses. */
-function planEndpointChains(own: OwnChains, d: Decisions, facts: PlanFacts): void {
+function planEndpointChains(own: OwnChains, d: Decisions, config: PlanConfig, facts: PlanFacts): void {
   const { port, chains } = d;
   const { cluster, local, categories } = d.routing;
   const names = new Map<string, ChainName>();
   for (const endpoint of categories.reachable) names.set(endpoint.text, endpointChain(port.name, endpoint));
-  if (cluster.length > 0) planChoice(own, d, chains.cluster, cluster, names, facts);
-  if (local.length > 0) planChoice(own, d, chains.local, local, names, facts);
+  if (cluster.length > 0) planChoice(own, d, chains.cluster, cluster, names, config, facts);
+  if (local.length > 0) planChoice(own, d, chains.local, local, names, config, facts);
   const note = facts.isLargeCluster ? undefined : comment(port.name.text);
   const isSticky = port.sessionAffinity === "ClientIP";
   for (const endpoint of categories.reachable) {
@@ -239,6 +241,7 @@ function planChoice(
   chain: ChainName,
   endpoints: readonly Endpoint[],
   names: ReadonlyMap<string, ChainName>,
+  config: PlanConfig,
   facts: PlanFacts,
 ): void {
   const { port } = d;
@@ -253,17 +256,35 @@ function planChoice(
       own.add(chain, noted(noteOf(endpoint), recent), jump(target));
     }
   }
+  const turns =
+    port.balancing !== undefined && facts.canHash !== false ? byHash(port, endpoints, config) : byChance(endpoints);
+  for (const [endpoint, match] of turns) {
+    const target = names.get(endpoint.text);
+    const note = noteOf(endpoint);
+    if (target !== undefined) own.add(chain, match === undefined ? noted(note) : noted(note, match), jump(target));
+  }
+}
+
+/** An endpoint, and what sends a connection to it that no endpoint before has got; the last one gets all. */
+type Turn = readonly [endpoint: Endpoint, match: RuleMatch | undefined];
+
+function byChance(endpoints: readonly Endpoint[]): Turn[] {
   const cells = cellsOf(endpoints);
   let remaining = cells.reduce((sum, count) => sum + count, 0);
-  endpoints.forEach((endpoint, index) => {
-    const target = names.get(endpoint.text);
+  return endpoints.map((endpoint, index) => {
     const count = cells[index] ?? 1;
     const probability = oneInText(remaining / count);
     remaining -= count;
-    if (target === undefined) return;
-    const note = noteOf(endpoint);
-    const matches = remaining === 0 ? noted(note) : noted(note, { kind: "random", probability });
-    own.add(chain, matches, jump(target));
+    return [endpoint, remaining === 0 ? undefined : { kind: "random", probability }];
+  });
+}
+
+/** In the order of {@link hashTurns}, so that a client has the same endpoint through every node. */
+function byHash({ balancing }: ServicePort, endpoints: readonly Endpoint[], { family, hashSeed }: PlanConfig): Turn[] {
+  const isFlow = balancing === "FlowHash";
+  return hashTurns(endpoints, hashSeed).map(({ endpoint, seed, below }) => {
+    const code = hashProgramText({ family, isFlow, seed, below });
+    return [endpoint, below === ALL_HASHES ? undefined : { kind: "bytecode", code }];
   });
 }
 

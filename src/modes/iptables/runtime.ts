@@ -4,10 +4,9 @@ import type { ModeRuntime, NodeContext, OpenMode } from "../../contract/dataplan
 import { monitorCanaries } from "../../kernel/iptables/canary-monitor.ts";
 import { openNfacct } from "../../kernel/nfacct/nfacct.ts";
 import { fileSysctls, type Sysctls } from "../../kernel/sysctl.ts";
-import { type Logger, silentLogger } from "../../logging/logger.ts";
+import type { Logger } from "../../logging/logger.ts";
 import { CHAINS } from "../shared/iptables-rules/chain-names.ts";
-import { cleanUpIptables, isIptablesChain } from "../shared/iptables-rules/remove-rules.ts";
-import { cleanUpFamilies, missingIptables, openIptables } from "../shared/iptables-tools.ts";
+import { missingIptables, openIptables } from "../shared/iptables-tools.ts";
 import { nodePortDestinations } from "../shared/node-port-destinations.ts";
 import { IptablesBackend } from "./backend.ts";
 import { defineIptablesMetrics, defineNfacctMetrics } from "./metrics.ts";
@@ -27,13 +26,9 @@ async function routeLocalhost(sysctls: Sysctls, log: Logger): Promise<void> {
 
 /** Liberal connection tracking marks no packet INVALID, so nothing needs dropping. */
 async function isConntrackLiberal(sysctls: Sysctls, log: Logger): Promise<boolean> {
-  try {
-    const isLiberal = (await sysctls.read(TCP_BE_LIBERAL)) !== 0;
-    if (isLiberal) log.info("nf_conntrack_tcp_be_liberal set, not installing DROP rules for INVALID packets");
-    return isLiberal;
-  } catch {
-    return false;
-  }
+  const isLiberal = (await sysctls.read(TCP_BE_LIBERAL).catch(() => 0)) !== 0;
+  if (isLiberal) log.info("nf_conntrack_tcp_be_liberal set, not installing DROP rules for INVALID packets");
+  return isLiberal;
 }
 
 /**
@@ -86,9 +81,4 @@ async function open(node: NodeContext): Promise<OpenMode> {
 export const iptablesRuntime: ModeRuntime = {
   unsupported: (family) => missingIptables(family, "tools"),
   open,
-  cleanUp: (log) => cleanUpFamilies(isIptablesChain, (iptables) => cleanUpIptables(iptables, log), log),
-  defineMetrics(families) {
-    defineIptablesMetrics(families);
-    defineNfacctMetrics(families, () => undefined, silentLogger);
-  },
 };

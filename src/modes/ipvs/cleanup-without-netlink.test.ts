@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { NetlinkError } from "../../kernel/netlink/errors.ts";
 import { NetlinkSocket } from "../../kernel/netlink/socket.ts";
 import { silentLogger } from "../../logging/logger.ts";
-import { ipvsRuntime } from "./runtime.ts";
+import { cleanUp } from "./cleanup.ts";
 
 for (const code of ["EPROTONOSUPPORT", "EMFILE"] as const) {
   test(`cleaning up where no socket can be had (${code}) does not reject`, async (t) => {
@@ -11,6 +11,6 @@ for (const code of ["EPROTONOSUPPORT", "EMFILE"] as const) {
       throw new NetlinkError(code, `socket: ${code}`);
     });
     const errors: string[] = [];
-    await assert.doesNotReject(ipvsRuntime.cleanUp({ ...silentLogger, error: (message) => void errors.push(message) }));
+    await assert.doesNotReject(cleanUp({ ...silentLogger, error: (message) => void errors.push(message) }));
   });
 }

@@ -3,15 +3,22 @@
  * neither the mode's sets nor kube-ipvs0 identify as the mode's own, and it deletes the IPv6 sets.
  */
 
+import type { CleanUp } from "../../contract/dataplane.ts";
+import { createIptables, findIptables } from "../../kernel/iptables/exec-iptables.ts";
 import { type Iptables, IptablesError } from "../../kernel/iptables/iptables.ts";
 import type { ChainName } from "../../kernel/iptables/rule.ts";
 import { chainLines, ruleArguments, transactionText } from "../../kernel/iptables/rule-text.ts";
+import { NetlinkError } from "../../kernel/netlink/errors.ts";
 import type { Links } from "../../kernel/route/links.ts";
-import type { Logger } from "../../logging/logger.ts";
+import { openLinks } from "../../kernel/route/netlink-links.ts";
+import { type Logger, silentLogger } from "../../logging/logger.ts";
 import { IP_FAMILIES, type IpFamily, joinHostPort } from "../../net/ip.ts";
 import { TOP_LEVEL_CHAINS } from "../shared/iptables-rules/top-level-rules.ts";
+import { iptablesTools } from "../shared/iptables-tools.ts";
 import type { Ipset } from "./ipset/ipset.ts";
-import { type Ipvs, type VirtualServer, virtualServerText } from "./kernel/ipvs.ts";
+import { openIpset } from "./ipset/netlink-ipset.ts";
+import { type Ipvs, IpvsUnavailableError, type VirtualServer, virtualServerText } from "./kernel/ipvs.ts";
+import { openIpvs } from "./kernel/open-ipvs.ts";
 import { DUMMY_DEVICE, SET_IDS, type SetId, setDefinition } from "./names.ts";
 import { CHAINS_OF, JUMP_RULES } from "./plan-rules.ts";
 
@@ -23,6 +30,39 @@ export interface CleanUpOptions {
   /** For the families that the host has tools for. Called only if something of the mode is left. */
   readonly iptables: () => Promise<readonly Iptables[]>;
   readonly log: Logger;
+}
+
+export const cleanUp: CleanUp = async (log) => {
+  try {
+    await using ipset = openIpset();
+    await using links = openLinks();
+    const openAny = () => openIpvsIfAny(log);
+    return await cleanUpIpvs({ openIpvs: openAny, ipset, links, iptables: () => presentIptables(log), log });
+  } catch (error) {
+    // A kernel without nfnetlink has no IP sets.
+    if (error instanceof NetlinkError && error.code === "EPROTONOSUPPORT") return true;
+    log.error("Error cleaning up the ipvs mode", error);
+    return false;
+  }
+};
+
+async function presentIptables(log: Logger): Promise<readonly Iptables[]> {
+  const present: Iptables[] = [];
+  for (const family of IP_FAMILIES) {
+    const tools = await findIptables(iptablesTools(family, silentLogger), "tools");
+    if (tools.problem === undefined) present.push(await createIptables(iptablesTools(family, log), tools));
+  }
+  return present;
+}
+
+/** A kernel without IPVS has no virtual servers either. */
+async function openIpvsIfAny(log: Logger): Promise<Ipvs | undefined> {
+  try {
+    return await openIpvs({ log });
+  } catch (error) {
+    if (error instanceof IpvsUnavailableError) return undefined;
+    throw error;
+  }
 }
 
 /**

@@ -14,6 +14,7 @@ declare module "../../contract/config/config.ts" {
 export const ipvs: ModeDescriptor<"ipvs", typeof ipvsConfig, IpvsPlanData> = {
   name: "ipvs",
   isUpstream: true,
+  hashes: "in-kernel",
   gate: "KubeProxyIPVS",
   config: ipvsConfig,
   startMessage: "Using ipvs Proxier",
@@ -52,4 +53,5 @@ export const ipvs: ModeDescriptor<"ipvs", typeof ipvsConfig, IpvsPlanData> = {
   loadRenderer: async () => (await import("./cluster-plan.ts")).renderIpvs,
   loadInspection: async () => (await import("./inspect.ts")).inspectIpvs,
   loadRuntime: async () => (await import("./runtime.ts")).ipvsRuntime,
+  loadCleanUp: async () => (await import("./cleanup.ts")).cleanUp,
 };

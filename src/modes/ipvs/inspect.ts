@@ -1,5 +1,4 @@
 /** What a service port owns in ipvs mode, and the purpose of the shared sets and chains: reference ipvs.md §2, §3, §6. */
-
 import type { OfflineNode } from "../../contract/inspect/offline-node.ts";
 import type { KernelPart, ModeInspection } from "../../contract/inspection.ts";
 import { TRANSLATING } from "../../contract/mode-words.ts";
@@ -23,7 +22,7 @@ const SHARED_CHAINS: ReadonlyMap<string, string> = new Map([
   [CHAINS.sourceRangesFirewall, "drops clients outside of loadBalancerSourceRanges"],
   [CHAINS.ipvsFilter, "refuses other ports of service addresses, which are the node's own"],
   [CHAINS.ipvsOutFilter, "drops what the node sends to load-balancer addresses that it may not use"],
-  [DUMMY_DEVICE, "the device that has the service addresses, so that the kernel takes packets to them for its own"],
+  [DUMMY_DEVICE, "has the service addresses, so that the kernel takes packets to them for its own"],
 ]);
 
 /** External addresses that other Nodes have: on kube-ipvs0, they would make those Nodes unreachable from here. */
@@ -44,7 +43,7 @@ export const inspectIpvs: ModeInspection = {
     localPolicy: "",
     notTaken: () => "another-nodes",
     sources: (facts) => [...TRANSLATING.sources(facts), ...leftToNodes(facts.node, facts.port)],
-    loopback: () => ({ led: "IPVS leads there", notLed: "IPVS has virtual servers at no loopback address" }),
+    loopback: () => ({ led: "IPVS serves it", notLed: "IPVS has no virtual server at loopback addresses" }),
   },
   warnings: (node, port) => leftToNodes(node, port).map((sentence) => `${port.name.text}: ${sentence}`),
   choice: ({ ipvs }) => `by the kernel's scheduler ${schedulerOf(ipvs)}`,

@@ -14,6 +14,7 @@ const CONFIG: PlanConfig = {
   nodeName: "node-a",
   nodeIP: ip("192.168.0.2"),
   masqueradeMark: 0x4000,
+  hashSeed: 1,
   masqueradeAll: false,
   detector: { kind: "cidr", cidr: "10.1.0.0/16" as Cidr },
   scheduler: "rr",

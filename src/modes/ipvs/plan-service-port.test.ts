@@ -17,6 +17,7 @@ const CONFIG: PlanConfig = {
   nodeName: "node-a",
   nodeIP: ip("192.168.0.2"),
   masqueradeMark: 0x4000,
+  hashSeed: 1,
   masqueradeAll: false,
   detector: { kind: "none" },
   scheduler: "rr",
@@ -194,6 +195,20 @@ test("the scheduler mh has its flags", () => {
   assert.deepEqual([plain?.virtualServer.scheduler, plain?.virtualServer.flags], ["mh", 0x18]);
   const sticky = port("a", "10.96.0.1", { sessionAffinity: "ClientIP", stickyMaxAgeSeconds: 5 });
   assert.equal(plan(sticky, [], { config: { scheduler: "mh" } }).virtualServers[0]?.virtualServer.flags, 0x19);
+});
+
+test("a Service that asks for a hash gets the scheduler mh beside any other", () => {
+  for (const scheduler of ["rr", "lc", "mh"]) {
+    const config = { config: { scheduler } };
+    const of = (balancing: "SourceHash" | "FlowHash", affinity = {}) => {
+      const [only] = plan(port("a", "10.96.0.1", { balancing, ...affinity }), [], config).virtualServers;
+      return [only?.virtualServer.scheduler, only?.virtualServer.flags];
+    };
+    assert.deepEqual(of("SourceHash"), ["mh", 0x8]);
+    assert.deepEqual(of("FlowHash"), ["mh", 0x18]);
+    const sticky = { sessionAffinity: "ClientIP", stickyMaxAgeSeconds: 5 };
+    assert.deepEqual(of("SourceHash", sticky), ["mh", 0x9]);
+  }
 });
 
 test("a virtual server without endpoints stays, and refuses", () => {

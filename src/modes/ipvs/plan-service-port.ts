@@ -148,15 +148,17 @@ export function planServicePort(
 }
 
 function schedulingOf(
-  { sessionAffinity, stickyMaxAgeSeconds }: ServicePort,
+  { sessionAffinity, stickyMaxAgeSeconds, balancing }: ServicePort,
   config: PlanConfig,
   offered: readonly Endpoint[],
 ) {
   // `rr` ignores weights above 0.
-  const scheduler = config.scheduler === "rr" && inCells(offered) !== offered ? "wrr" : config.scheduler;
+  const byChance = config.scheduler === "rr" && inCells(offered) !== offered ? "wrr" : config.scheduler;
+  const scheduler = balancing === undefined ? byChance : "mh";
   const isPersistent = sessionAffinity === "ClientIP";
   // Without the first, connections fail whose hash is that of an endpoint that ends (weight 0).
-  const ofMaglev = IPVS_SERVICE_SCHEDULER_FLAG_1 | IPVS_SERVICE_SCHEDULER_FLAG_2;
+  const withPort = balancing === "SourceHash" ? 0 : IPVS_SERVICE_SCHEDULER_FLAG_2;
+  const ofMaglev = IPVS_SERVICE_SCHEDULER_FLAG_1 | withPort;
   const flags = (isPersistent ? IPVS_SERVICE_PERSISTENT : 0) | (scheduler === "mh" ? ofMaglev : 0);
   return { scheduler, flags, timeoutSeconds: isPersistent ? stickyMaxAgeSeconds : 0 };
 }

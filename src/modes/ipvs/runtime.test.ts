@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { skipWithoutIpvs } from "../../../testkit/support/kernel-modules.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
-import { ipvsRuntime } from "./runtime.ts";
+import { cleanUp } from "./cleanup.ts";
 
 const MAIN = fileURLToPath(new URL("../../tools/cli/main.ts", import.meta.url));
 
@@ -46,7 +46,7 @@ inNetns(import.meta.url, { name: "ipvsmode" }, () => {
       warn: (message) => errors.push(message),
       error: (message) => errors.push(message),
     };
-    assert.equal(await ipvsRuntime.cleanUp(log), true);
+    assert.equal(await cleanUp(log), true);
     assert.deepEqual(errors, []);
   });
 });

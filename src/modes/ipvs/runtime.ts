@@ -4,26 +4,22 @@
  */
 
 import type { ModeRuntime, NodeContext, OpenMode } from "../../contract/dataplane.ts";
-import { createIptables, findIptables } from "../../kernel/iptables/exec-iptables.ts";
-import type { Iptables, IptablesTable } from "../../kernel/iptables/iptables.ts";
+import type { IptablesTable } from "../../kernel/iptables/iptables.ts";
 import { kernelRelease, parseKernelVersion } from "../../kernel/kernel-version.ts";
-import { NetlinkError } from "../../kernel/netlink/errors.ts";
 import type { Links } from "../../kernel/route/links.ts";
 import { openLinks } from "../../kernel/route/netlink-links.ts";
 import { fileSysctls } from "../../kernel/sysctl.ts";
 import { withLoggedCalls } from "../../logging/logged-calls.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
-import { IP_FAMILIES } from "../../net/ip.ts";
 import { defineRestoreMetrics } from "../shared/iptables-metrics.ts";
 import { isIptablesChain } from "../shared/iptables-rules/remove-rules.ts";
-import { iptablesTools, missingIptables, openIptables } from "../shared/iptables-tools.ts";
+import { missingIptables, openIptables } from "../shared/iptables-tools.ts";
 import { IpvsBackend } from "./backend.ts";
-import { cleanUpIpvs } from "./cleanup.ts";
 import { excludedPrefixes, schedulerOf } from "./config.ts";
 import type { Ipset } from "./ipset/ipset.ts";
 import { openIpset } from "./ipset/netlink-ipset.ts";
-import { type Ipvs, IpvsUnavailableError } from "./kernel/ipvs.ts";
+import type { Ipvs } from "./kernel/ipvs.ts";
 import { openIpvs } from "./kernel/open-ipvs.ts";
 import { planConfigOf } from "./node-facts.ts";
 import { probeScheduler, setIpvsSysctls, setSysctls, setTimeouts } from "./node-settings.ts";
@@ -118,39 +114,6 @@ function isOwnChain(table: IptablesTable, chain: string): boolean {
   return own.includes(chain) || isIptablesChain(table, chain);
 }
 
-async function presentIptables(log: Logger): Promise<readonly Iptables[]> {
-  const present: Iptables[] = [];
-  for (const family of IP_FAMILIES) {
-    const tools = await findIptables(iptablesTools(family, silentLogger), "tools");
-    if (tools.problem === undefined) present.push(await createIptables(iptablesTools(family, log), tools));
-  }
-  return present;
-}
-
-/** A kernel without IPVS has no virtual servers either. */
-async function openIpvsIfAny(log: Logger): Promise<Ipvs | undefined> {
-  try {
-    return await openIpvs({ log });
-  } catch (error) {
-    if (error instanceof IpvsUnavailableError) return undefined;
-    throw error;
-  }
-}
-
-async function cleanUp(log: Logger): Promise<boolean> {
-  try {
-    await using ipset = openIpset();
-    await using links = openLinks();
-    const openAny = () => openIpvsIfAny(log);
-    return await cleanUpIpvs({ openIpvs: openAny, ipset, links, iptables: () => presentIptables(log), log });
-  } catch (error) {
-    // A kernel without nfnetlink has no IP sets.
-    if (error instanceof NetlinkError && error.code === "EPROTONOSUPPORT") return true;
-    log.error("Error cleaning up the ipvs mode", error);
-    return false;
-  }
-}
-
 async function missingInKernel(): Promise<string | undefined> {
   try {
     await (await openIpvs({ log: silentLogger })).close();
@@ -164,6 +127,4 @@ export const ipvsRuntime: ModeRuntime = {
   unsupported: (family) => missingIptables(family, "tables", isOwnChain),
   missingInKernel,
   open,
-  cleanUp,
-  defineMetrics: (families) => void defineRestoreMetrics(families),
 };

@@ -2,6 +2,7 @@
  * IPVS virtual servers as base chains: when a packet for one of them enters or leaves the node, IPVS picks a real
  * server and forwards the packet itself (reference ipvs.md §2). Read from the output of `ipvsadm -S -n`.
  */
+import { counted } from "../../logging/counted.ts";
 import { type IpAddress, parseHostPort } from "../../net/ip.ts";
 
 import type { Dump, DumpReader } from "../../trace/dump/recognise.ts";
@@ -106,7 +107,7 @@ function serverName(option: string | undefined, end: string | undefined): Virtua
 }
 
 function serverRule(server: VirtualServer, facts: NodeFacts, clients: RememberedLists | undefined): Rule {
-  const text = `${server.text}, and ${server.servers.length} real servers`;
+  const text = `${server.text}, and ${counted(server.servers.length, "real server")}`;
   const run = (packet: Packet): StepResult => choice(server, packet, facts, clients);
   return { text, steps: [{ text, asks: [], isAction: true, run }] };
 }

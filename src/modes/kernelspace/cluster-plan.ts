@@ -62,7 +62,7 @@ function planKernelspace(node: OfflineNode, config: KubeProxyConfig, service?: s
     for (const frontend of ownedFrontends(port)) {
       const place = frontendKey(port.protocol, frontend);
       if (plan.loadBalancers.some((planned) => planned.key === place)) continue;
-      unserved.set(place, `${port.name.text} has no endpoint that could be led to`);
+      unserved.set(place, `${port.name.text} has no endpoint that HNS can send to`);
     }
   }
   const { endpoints, loadBalancers } = wanted.of;

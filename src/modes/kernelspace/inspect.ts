@@ -11,18 +11,18 @@ const WORDS: ModeWords = {
   localPolicy: "",
   sourceRanges: () => "loadBalancerSourceRanges has no effect: load balancers of the host do not tell clients apart.",
   affinity: () =>
-    "A client keeps its endpoint, for as long as the host pleases: the timeout cannot be set (sessionAffinity ClientIP).",
+    "A client keeps its endpoint for as long as Windows chooses: HNS takes no timeout (sessionAffinity ClientIP).",
   sources: ({ config, port }) => [
     config.winkernel.enableDSR
       ? "Endpoints answer clients of the cluster IP directly (winkernel.enableDSR), and see their addresses."
       : "Without winkernel.enableDSR, endpoints see this node or the source VIP as the client of the cluster IP.",
     ...(port.externalPolicyLocal
       ? [
-          "The Local policy of the outside needs direct server return in HNS (9.3 to 9.x, or 10.2 on); without it, it counts as Cluster.",
+          "externalTrafficPolicy Local needs direct server return in HNS (9.3 to 9.x, or from 10.2 on); without it, Local counts as Cluster.",
         ]
       : []),
   ],
-  loopback: () => ({ led: "HNS leads there", notLed: "HNS does not lead the node's own packets" }),
+  loopback: () => ({ led: "HNS serves it", notLed: "HNS does not redirect the node's own packets" }),
   otherSource: "host-or-source-vip",
   notTaken: (position) => (position === "node" ? "host-not-led" : "no-load-balancer"),
 };
@@ -36,7 +36,7 @@ export const inspectKernelspace: ModeInspection = {
   ownerTest: () => undefined,
   loadCounters: async () => ({
     isEndpointTracked: false,
-    fill: async () => ["HNS keeps no counts that can be asked."],
+    fill: async () => ["HNS does not count connections."],
   }),
   partsOf(node, kubeProxyConfig, port, endpoints) {
     const { config, facts } = planInput(kubeProxyConfig, node);
@@ -46,7 +46,7 @@ export const inspectKernelspace: ModeInspection = {
         kind: "load balancer",
         name: planned.key,
         where: "HNS",
-        purpose: `leads to ${endpointsOf(planned, rootEndpointNameOf(kubeProxyConfig))}`,
+        purpose: `sends to ${endpointsOf(planned, rootEndpointNameOf(kubeProxyConfig))}`,
       }),
     );
   },

@@ -96,7 +96,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
   };
 }
 
-async function cleanUp(log: Logger, config?: KubeProxyConfig): Promise<boolean> {
+export async function cleanUp(log: Logger, config?: KubeProxyConfig): Promise<boolean> {
   if (process.platform !== "win32") return true;
   try {
     // In another mode there need not be a network.
@@ -122,12 +122,10 @@ export const kernelspaceRuntime: ModeRuntime = {
   },
   singleFamilyReason: async (config, log) => singleFamilyReason(await hostOf(config, log)),
   open,
-  cleanUp,
   checkHost: async (options) => {
     const { testHost } = await import("./self-test.ts");
     return await testHost({ ...options, calls: openHcn(), nowMs: () => performance.now() });
   },
-  defineMetrics: (families) => void defineKernelspaceMetrics(families),
 };
 
 interface CleanUpOptions {

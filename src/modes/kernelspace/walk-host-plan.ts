@@ -87,7 +87,7 @@ function atPlace(plan: HostPlan, packet: Packet, place: Place, facts: NodeFacts,
   };
   if (packet.inInterface === "") {
     match(
-      "not asked: HNS does not lead packets of the node itself, which go on as they are (kubernetes/website #26465)",
+      "not asked: HNS does not redirect packets of the node itself, which go on as they are (kubernetes/website #26465)",
     );
     return { events, end: passedBy };
   }

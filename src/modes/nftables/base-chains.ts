@@ -25,10 +25,8 @@ export const BASE_CHAINS = [
   "nat-postrouting",
 ] as const;
 
-type BaseChainName = (typeof BASE_CHAINS)[number];
-
 function baseChain(
-  name: BaseChainName,
+  name: (typeof BASE_CHAINS)[number],
   type: NftHook["type"],
   hook: NftHook["hook"],
   priority: number,

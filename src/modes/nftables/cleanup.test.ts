@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { beforeEach, test } from "node:test";
 import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
-import { nftablesRuntime } from "./runtime.ts";
+import { cleanUp } from "./cleanup.ts";
 
 inNetns(import.meta.url, { name: "nftmode" }, () => {
   const nft = (input: string) => execFileSync("nft", ["-f", "-"], { input });
@@ -13,7 +13,7 @@ inNetns(import.meta.url, { name: "nftmode" }, () => {
 
   test("cleaning up removes the tables of both families, and no other", async () => {
     nft("add table ip kube-proxy\nadd table ip6 kube-proxy\nadd table inet kube-proxy\nadd table ip other\n");
-    assert.equal(await nftablesRuntime.cleanUp(silentLogger), true);
+    assert.equal(await cleanUp(silentLogger), true);
     assert.deepEqual(list().trim().split("\n").sort(), ["table inet kube-proxy", "table ip other"]);
   });
 
@@ -21,8 +21,8 @@ inNetns(import.meta.url, { name: "nftmode" }, () => {
     nft("add table ip6 kube-proxy\n");
     const errors: string[] = [];
     const log: Logger = { ...silentLogger, error: (message) => errors.push(message) };
-    assert.equal(await nftablesRuntime.cleanUp(log), true);
-    assert.equal(await nftablesRuntime.cleanUp(log), true);
+    assert.equal(await cleanUp(log), true);
+    assert.equal(await cleanUp(log), true);
     assert.equal(list(), "");
     assert.deepEqual(errors, []);
   });

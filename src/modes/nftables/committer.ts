@@ -203,11 +203,6 @@ const MOST_REFUSALS = 8;
 /** How long after the transaction that removed the last reference every kernel lets a chain be deleted. */
 const RELEASED_AFTER_MS = 1000;
 
-interface Deferred {
-  readonly deletion: Deletion;
-  readonly sinceMs: number;
-}
-
 function nameOf(deletion: Deletion): string {
   return deletion.kind === "delete-chain" ? deletion.chain : deletion.set;
 }
@@ -219,7 +214,7 @@ function nameOf(deletion: Deletion): string {
  */
 class DeferredDeletions {
   // Chain and set names never collide: affinity sets have a prefix of their own.
-  readonly #deletions = new Map<string, Deferred>();
+  readonly #deletions = new Map<string, { readonly deletion: Deletion; readonly sinceMs: number }>();
 
   /** Moves it to the end of the queue. @param nowMs monotonic. */
   add(deletion: Deletion, nowMs: number): void {

@@ -8,7 +8,7 @@ import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
 import { openNftables } from "../../kernel/nftables/wire/nftables-client.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { protocolName } from "../../net/protocol.ts";
-import { ALLOWED_SOURCES, ENDPOINT_MAPS, endpointMapOf, FLAT_SETS, numberIn, STICKY_SETS } from "./flat/names.ts";
+import { ALLOWED_SOURCES, endpointMapOf, FLAT_SETS, isOfNodePorts, numberIn, STICKY_SETS } from "./flat/names.ts";
 import { flatSet } from "./flat/sets.ts";
 import { TABLE } from "./names.ts";
 
@@ -94,7 +94,7 @@ export function fillFromSets(sets: CountedSets, ports: readonly CountedPort[]): 
   for (const [name, elements] of sets) {
     const meaning = meaningOf(name);
     const map = endpointMapOf(name)?.map;
-    const isNodePort = map === ENDPOINT_MAPS.nodePort || map === ENDPOINT_MAPS.nodePortCluster;
+    const isNodePort = map !== undefined && isOfNodePorts(map);
     for (const { key, target, packets = 0 } of elements) {
       const place = places.get(elementKey(key.slice(0, isNodePort ? FRONTEND_VALUES - 1 : FRONTEND_VALUES)));
       if (place === undefined) continue;

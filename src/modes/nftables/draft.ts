@@ -42,7 +42,8 @@ export class TransactionDraft {
   readonly #phases = new Map<Phase, Step[]>();
   /** By set, in the order of first use. */
   readonly #changes = new Map<string, SetChanges>();
-  #filling: Filling | undefined;
+  /** All elements of sets that are empty. */
+  #filling: { readonly sets: ReadonlyMap<string, NftSet>; readonly wanted: () => Iterable<WantedElement> } | undefined;
 
   add(phase: Phase, operation: NftOperation, owner?: string): void {
     const steps = this.#phases.get(phase);
@@ -244,12 +245,6 @@ interface SetChanges {
   readonly set: NftSet;
   /** By key. */
   readonly changes: Map<string, OwnedChange>;
-}
-
-/** All elements of sets that are empty. */
-interface Filling {
-  readonly sets: ReadonlyMap<string, NftSet>;
-  readonly wanted: () => Iterable<WantedElement>;
 }
 
 /** Groups the picked items: consecutive ones of the same set and owner form a run. */

@@ -15,11 +15,6 @@ export interface Wants {
   readonly isFound?: boolean;
 }
 
-/** What an owner wanted before, and wants now, at one key of a set. */
-interface Replaced extends ElementChange {
-  readonly key: string;
-}
-
 export class ElementOwners {
   readonly #isTracked: (set: string) => boolean;
   readonly #sets = new Map<string, KeyOwners<NftElement>>();
@@ -70,7 +65,7 @@ export class ElementOwners {
    */
   replace(owner: string, before: Wants, after: Wants): ElementChange[] {
     const changes: ElementChange[] = [];
-    const replaced = new Map<string, Replaced>();
+    const replaced = new Map<string, ElementChange & { readonly key: string }>();
     const isPlanned = before.isFound !== true && after.isFound !== true;
     // Most elements keep their value and their place in the plan, and need no key.
     const stays = (index: number) => isPlanned && isSame(before.elements[index], after.elements[index]);

@@ -14,6 +14,7 @@ declare module "../../contract/config/config.ts" {
 export const nftables: ModeDescriptor<"nftables", typeof nftablesConfig, NftablesPlanData> = {
   name: "nftables",
   isUpstream: true,
+  leavesUnanswered: "translated",
   config: nftablesConfig,
   startMessage: "Using nftables Proxier",
   unavailableText: "nftables is not available on this host ",
@@ -29,10 +30,12 @@ export const nftables: ModeDescriptor<"nftables", typeof nftablesConfig, Nftable
       ...loopbackDeviations(config),
       ...(layout === "Flat" ? (["shares-by-slots"] as const) : []),
       ...(["other-ports-refused", "unallocated-dropped", "sources-first", "cluster-address-masqueraded"] as const),
+      "hashed-by-tables",
     ],
   })),
-  loadTraceStages: async () => (await import("./localhost-node-ports.ts")).plannedLocalhostRelay,
+  loadTraceStages: async () => (await import("./planned-localhost-relay.ts")).plannedLocalhostRelay,
   loadRenderer: async () => (await import("./cluster-plan.ts")).renderNftables,
   loadInspection: async () => (await import("./inspect.ts")).inspectNftables,
   loadRuntime: async () => (await import("./runtime.ts")).nftablesRuntime,
+  loadCleanUp: async () => (await import("./cleanup.ts")).cleanUp,
 };

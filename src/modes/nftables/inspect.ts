@@ -10,12 +10,13 @@ import { layoutOf } from "./config.ts";
 import {
   ALLOWED_SOURCES,
   CLIENTS,
-  ENDPOINT_MAPS,
   type EndpointMap,
   endpointMapOf,
   FLAT_CHAINS,
   FLAT_SETS,
+  hashClassOf,
   isChainOnDemand,
+  isOfNodePorts,
   numberIn,
   STICKY_SETS,
 } from "./flat/names.ts";
@@ -128,12 +129,10 @@ export const inspectNftables: ModeInspection = {
   },
 };
 
-const ENDPOINT_MAP_PURPOSES: Readonly<Record<EndpointMap, string>> = {
-  [ENDPOINT_MAPS.frontend]: "service addresses",
-  [ENDPOINT_MAPS.frontendCluster]: "service addresses of the Local policy, for clients on this node,",
-  [ENDPOINT_MAPS.nodePort]: "node ports",
-  [ENDPOINT_MAPS.nodePortCluster]: "node ports of the Local policy, for clients on this node,",
-};
+function frontendsOf(map: EndpointMap): string {
+  const narrowed = map.includes("cluster") ? " of the Local policy, for clients on this node," : "";
+  return `${isOfNodePorts(map) ? "node ports" : "service addresses"}${narrowed}`;
+}
 
 /** The purpose of flat-layout chains and sets whose names end in a number. */
 function numberedPurpose(name: string): string | undefined {
@@ -143,8 +142,10 @@ function numberedPurpose(name: string): string | undefined {
   const endpoints = endpointMapOf(name);
   if (endpoints !== undefined) {
     const { map, slots } = endpoints;
-    return `leads ${ENDPOINT_MAP_PURPOSES[map]} with ${slots} slots to the endpoint in a random slot (flat layout)`;
+    return `leads ${frontendsOf(map)} with ${slots} slots to the endpoint in a random slot (flat layout), or in that of a client's hash`;
   }
+  const hashed = hashClassOf(name);
+  if (hashed !== undefined) return `holds the ${frontendsOf(hashed.map)} that choose by ${hashed.hashing}`;
   const clients = numberIn(name, CLIENTS);
   if (clients !== undefined) return `remembers each client's endpoint for ${clients} seconds (flat layout)`;
   for (const [base, what] of STICKY_PURPOSES) {
@@ -163,7 +164,8 @@ function purposeOf(set: string): string {
   const known = ELEMENTS_OF[set];
   if (known !== undefined) return known;
   if (numberIn(set, ALLOWED_SOURCES) !== undefined) return "admits these clients";
-  return sharedSet(set).hasTargets === true ? "leads to an endpoint" : "gives clients session affinity";
+  if (hashClassOf(set) !== undefined) return "lets a hash of the client choose";
+  return endpointMapOf(set) !== undefined ? "leads to an endpoint" : "gives clients session affinity";
 }
 
 function isMap({ isMap: hasVerdicts, hasTargets }: NftSet): boolean {

@@ -9,7 +9,7 @@ import { BASE_CHAINS } from "./base-chains.ts";
 import { planServicePort as planCompatiblePort } from "./compatible/plan-service-port.ts";
 import { planStatic as planCompatibleStatic, SHARED_SETS } from "./compatible/plan-static.ts";
 import { clientMaps, clientMapsInDoubt } from "./flat/clients.ts";
-import { ALLOWED_SOURCES, FLAT_CHAINS, isChainOnDemand } from "./flat/names.ts";
+import { ALLOWED_SOURCES, endpointMapOf, FLAT_CHAINS, hashClassOf, isChainOnDemand } from "./flat/names.ts";
 import { changedSlots, planServicePort as planFlatPort } from "./flat/plan-service-port.ts";
 import { planStatic as planFlatStatic } from "./flat/plan-static.ts";
 import { flatSet, isTrackedSet } from "./flat/sets.ts";
@@ -69,12 +69,17 @@ export interface Layout {
 
 const COMPATIBLE_SETS: ReadonlyMap<string, NftSet> = new Map(SHARED_SETS.map((set) => [set.name, set]));
 
+/** The sets and maps of choices by hash are those of the flat layout. */
+function hashedSet(name: string): NftSet | undefined {
+  return (endpointMapOf(name) ?? hashClassOf(name)) === undefined ? undefined : flatSet(name);
+}
+
 export const LAYOUTS: Readonly<Record<LayoutName, Layout>> = {
   Compatible: {
     name: "Compatible",
     planStatic: planCompatibleStatic,
     planServicePort: planCompatiblePort,
-    sharedSet: (name) => COMPATIBLE_SETS.get(name),
+    sharedSet: (name) => COMPATIBLE_SETS.get(name) ?? hashedSet(name),
     hasPortChains: true,
     fixedChains: new Set([...Object.values(CHAINS), ...BASE_CHAINS]),
   },

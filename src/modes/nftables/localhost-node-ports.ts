@@ -4,19 +4,16 @@
  */
 import type { KubeProxyConfig } from "../../contract/config/config.ts";
 import { gatesOf, LOCALHOST_NODE_PORTS_GATE } from "../../contract/config/feature-gates.ts";
-import type { OfflineNode } from "../../contract/inspect/offline-node.ts";
 import type { SourceFacts } from "../../contract/mode-words.ts";
-import { type PlannedRelay, relayChain } from "../../contract/relay-chain.ts";
 import type { NftChain, NftElement, NftRule, NftSet, NftStatement } from "../../kernel/nftables/ruleset.ts";
 import { ownedFrontends } from "../../model/frontend.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import { type IpFamily, joinHostPort, LOOPBACK } from "../../net/ip.ts";
+import { type IpFamily, LOOPBACK } from "../../net/ip.ts";
 import { PROTOCOLS, type Protocol, protocolName } from "../../net/protocol.ts";
-import type { Dump } from "../../trace/dump/recognise.ts";
 import { rule } from "./base-chains.ts";
 import { map, NODE_PORT, NODE_PORT_IPS } from "./common-rules.ts";
-import { LOCALHOST, wantedOf } from "./localhost-relay.ts";
+import { LOCALHOST } from "./localhost-relay.ts";
 import { CHAINS, SETS } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import type { SharedElement, StaticPlan } from "./table-plan.ts";
@@ -35,24 +32,6 @@ export function localhostServiceOf(
 ): LocalhostService | undefined {
   if (!gatesOf(config).isEnabled(LOCALHOST_NODE_PORTS_GATE)) return undefined;
   return { isRelayed: namesLoopback, rejected: PROTOCOLS.filter((one) => one !== "TCP" || !namesLoopback) };
-}
-
-/** The relay's listeners on a node, for `trace`; empty if there is no relay. */
-export function plannedLocalhostRelay(node: OfflineNode, config: KubeProxyConfig): Dump[] {
-  const { family, state, name: nodeName, zone } = node;
-  if (localhostServiceOf(config, node.nodePortAddresses)?.isRelayed !== true) return [];
-  const relays = new Map<string, PlannedRelay>();
-  for (const [key, port] of state.services) {
-    const wanted = wantedOf(port, state.endpoints.get(key) ?? [], { nodeName, zone });
-    if (wanted === undefined) continue;
-    const place = joinHostPort(LOCALHOST[family], port.nodePort);
-    relays.set(`${protocolName(port.protocol)} ${place}`, {
-      port,
-      looksAtClient: false,
-      endpointsFor: () => wanted.endpoints,
-    });
-  }
-  return [relayChain(relays, false)];
 }
 
 /** What `explain` says about node ports on loopback addresses. */

@@ -54,11 +54,6 @@ interface Wanted {
   readonly endpoints: readonly Endpoint[];
 }
 
-interface Listener {
-  readonly node: LocalhostNodePort;
-  readonly relay: Relay;
-}
-
 /** The node port that the relay serves for a service port; undefined if none. */
 export function wantedOf(
   port: ServicePort,
@@ -78,7 +73,7 @@ export class LocalhostRelay {
   /** By the key of the service port. */
   readonly #wanted = new Map<string, Wanted>();
   /** By node port. */
-  readonly #listeners = new Map<number, Listener>();
+  readonly #listeners = new Map<number, { readonly node: LocalhostNodePort; readonly relay: Relay }>();
   /** Likewise, why listening failed: logged once, while syncs come by the hundred. */
   readonly #refused = new Map<number, string>();
 

@@ -1,13 +1,15 @@
 /** Names of the table and its objects: reference nftables.md §2, §3, §5. */
 
 import { hash } from "node:crypto";
-import type { NftSet } from "../../kernel/nftables/ruleset.ts";
+import type { NftFamily, NftSet } from "../../kernel/nftables/ruleset.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import { type ServicePortName, servicePortKey } from "../../model/service-port-name.ts";
 import { base32FromHex } from "../../net/base32.ts";
 import { flatText } from "../../net/compact.ts";
+import type { IpFamily } from "../../net/ip.ts";
 import { PROTOCOLS, protocolName } from "../../net/protocol.ts";
 
+export const FAMILIES: Readonly<Record<IpFamily, NftFamily>> = { IPv4: "ip", IPv6: "ip6" };
 export const TABLE = "kube-proxy";
 export const TABLE_COMMENT = "rules for kube-proxy";
 

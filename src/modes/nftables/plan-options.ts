@@ -13,6 +13,8 @@ export interface PlanConfig extends NodePlanConfig {
   readonly rejectedAtLocalhost?: readonly Protocol[];
   /** What is counted in the flat layout. @default nothing */
   readonly counted?: Counted;
+  /** Services that ask for a hash are served at random. @default the kernel can hash */
+  readonly lacksHash?: boolean;
 }
 
 /** May differ from sync to sync. */

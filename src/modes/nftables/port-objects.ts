@@ -4,7 +4,7 @@ import { ruleDigest } from "../../kernel/nftables/rule-digest.ts";
 import type { NftChain, NftSet } from "../../kernel/nftables/ruleset.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import { exactList } from "../../net/exact-list.ts";
+import { exactList } from "../../net/compact.ts";
 import type { ServicePortPlan, SharedElement } from "./table-plan.ts";
 
 export interface InstalledPort {
@@ -49,10 +49,6 @@ export function digestOf(chain: NftChain): string {
 const NO_SETS: ReadonlyMap<string, number> = new Map();
 const NO_CHAINS: ReadonlyMap<string, string> = new Map();
 const NOTHING: readonly never[] = Object.freeze([]);
-
-function timeoutsOf(sets: readonly NftSet[]): ReadonlyMap<string, number> {
-  return sets.length === 0 ? NO_SETS : new Map(sets.map((set) => [set.name, set.timeoutSeconds ?? 0]));
-}
 
 /**
  * Plans a service port; all ports use the same function.
@@ -125,7 +121,8 @@ export function desiredPort(plan: PlanPort, port: ServicePort, endpoints: readon
   if (chains.length + affinitySets.length === 0) return new ReplannedPort(plan, port, endpoints, planned);
   return {
     chains: new Map(chains.map((chain) => [chain.name, digestOf(chain)])),
-    affinitySets: timeoutsOf(affinitySets),
+    affinitySets:
+      affinitySets.length === 0 ? NO_SETS : new Map(affinitySets.map((set) => [set.name, set.timeoutSeconds ?? 0])),
     elements,
     lacksLocal,
     chainObjects: chains,

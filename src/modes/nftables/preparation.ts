@@ -105,6 +105,8 @@ async function prepare(
   const filled = new Map(isNew ? missing.filter(isFilled).map((set) => [set.name, set]) : []);
   const chains = new Map<string, NftChainContent>();
   const sets = new Map(missing.map((set) => [set.name, made(set, filled.has(set.name))]));
+  // Chains of ports may lead to these; their rules come with the transaction that follows.
+  const fixed = new Set(plan.chains.map(({ name }) => name).filter((name) => !content?.chains.has(name)));
   const portions = new Portions(commit, portsAtOnce);
   try {
     for (let start = 0; start < absent.length; ) {
@@ -112,6 +114,7 @@ async function prepare(
       const draft = new TransactionDraft();
       if (isNew) draft.add("table", { kind: "add-table", comment: TABLE_COMMENT });
       for (const set of missing) draft.add("add-sets", { kind: "add-set", set });
+      const targets = new Set<string>();
       for (const owner of portion) {
         const desired = ports.get(owner);
         for (const set of desired?.setObjects ?? []) {
@@ -122,7 +125,12 @@ async function prepare(
           const digest = desired?.chains.get(chain.name);
           draft.writeChain(chain, "absent", owner, digest);
           chains.set(chain.name, { hook: undefined, ruleDigests: digest ? [digest] : [], targets: targetsOf(chain) });
+          for (const target of targetsOf(chain)) if (fixed.has(target)) targets.add(target);
         }
+      }
+      for (const name of targets) {
+        draft.add("add-chains", { kind: "add-chain", chain: { name } });
+        chains.set(name, { hook: undefined, ruleDigests: [] });
       }
       // The first portion also has the elements of no service port.
       const owners = start === 0 ? [undefined, ...portion] : portion;

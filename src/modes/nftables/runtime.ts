@@ -6,7 +6,7 @@ import type { Release } from "../../contract/config/release.ts";
 import type { FamilyContext, ModeRuntime, NodeContext, OpenMode } from "../../contract/dataplane.ts";
 import { raiseFileLimit } from "../../kernel/file-limit.ts";
 import { isAtLeast, kernelRelease, parseKernelVersion } from "../../kernel/kernel-version.ts";
-import { probeFlatLayout, probeKernel } from "../../kernel/nftables/kernel-probe.ts";
+import { probeFlatLayout, probeHash, probeKernel } from "../../kernel/nftables/kernel-probe.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../../kernel/nftables/netlink-nftables.ts";
 import { type Nftables, NftError } from "../../kernel/nftables/nftables.ts";
 import type { NftFamily } from "../../kernel/nftables/ruleset.ts";
@@ -16,7 +16,6 @@ import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { type NodePortIPs, withoutLoopback } from "../../model/node-port-addresses.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import { NodeRelays } from "../../relay/node-relays.ts";
 import type { RelayOptions, Relays } from "../../relay/relay.ts";
 import { nodePortDestinations } from "../shared/node-port-destinations.ts";
 import { NftablesBackend } from "./backend.ts";
@@ -25,10 +24,9 @@ import type { LayoutName } from "./layout-name.ts";
 import { localhostServiceOf, protocolCounted } from "./localhost-node-ports.ts";
 import { type LocalhostMetrics, LocalhostRelay } from "./localhost-relay.ts";
 import { defineLocalhostMetrics, defineNftablesMetrics } from "./metrics.ts";
-import { TABLE } from "./names.ts";
+import { FAMILIES, TABLE } from "./names.ts";
 import { planConfigOf } from "./plan-input.ts";
 
-const FAMILIES: Readonly<Record<IpFamily, NftFamily>> = { IPv4: "ip", IPv6: "ip6" };
 /** Upstream's minimum, which there only implied a recent enough `nft` program; older kernels are untested. */
 const LEAST_KERNEL = { major: 5, minor: 13 } as const;
 const SKIP_KERNEL_CHECK = "KUBE_PROXY_NFTABLES_SKIP_KERNEL_VERSION_CHECK";
@@ -80,15 +78,16 @@ async function open(node: NodeContext): Promise<OpenMode> {
   const users = clientUsers();
   const userOf: RelayOptions["userOf"] = (client, { address, port }) =>
     users({ sourceIP: client.address, sourcePort: client.port, destinationIP: address, destinationPort: port });
-  const localhostRelay = (metrics: LocalhostMetrics, { family, log }: FamilyContext) => {
-    relays ??= openRelays(node.log);
+  const localhostRelay = async (metrics: LocalhostMetrics, { family, log }: FamilyContext) => {
+    relays ??= await openRelays(node.log);
     return new LocalhostRelay({ family, nodeName, relays, userOf, metrics, log });
   };
   return {
     async backendFor(context) {
       const { family, nodePortAddresses, log } = context;
       const kernel = await rulesetFor(family);
-      const planConfig = planConfigOf(config, context);
+      const lacksHash = !(await canHash(kernel, FAMILIES[family], log));
+      const planConfig = { ...planConfigOf(config, context), lacksHash };
       log.v(2, "Using nftables mark for masquerade", {
         mark: `0x${planConfig.masqueradeMark.toString(16).padStart(8, "0")}`,
       });
@@ -102,7 +101,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
         config: planConfig,
         layout: await chooseLayout(layoutOf(config.nftables), { ruleset: kernel, family: FAMILIES[family], log }),
         nft,
-        ...(localhost?.isRelayed && metrics && { localhost: localhostRelay(metrics, context) }),
+        ...(localhost?.isRelayed && metrics && { localhost: await localhostRelay(metrics, context) }),
         nodePortIPs: async () =>
           reachable(
             await nodePortDestinations(
@@ -125,7 +124,9 @@ async function open(node: NodeContext): Promise<OpenMode> {
   };
 }
 
-function openRelays(log: Logger): Relays {
+/** Few nodes need them, so they are loaded on demand. */
+async function openRelays(log: Logger): Promise<Relays> {
+  const { NodeRelays } = await import("../../relay/node-relays.ts");
   const { limit } = raiseFileLimit();
   return new NodeRelays({ log, fileLimit: limit - shareOfServers(limit) });
 }
@@ -147,40 +148,10 @@ async function rejectedPackets(tables: ReadonlyMap<IpFamily, Nftables>, log: Log
   return perFamily.flat();
 }
 
-/** Deletes the tables of both families. Succeeds on a kernel without nf_tables. */
-async function cleanUp(log: Logger): Promise<boolean> {
-  let ruleset: NetlinkRuleset;
-  try {
-    ruleset = openNetlinkRuleset({ log });
-  } catch {
-    return true;
-  }
-  let succeeded = true;
-  try {
-    for (const family of Object.values(FAMILIES)) {
-      try {
-        await ruleset.open({ family, table: TABLE }).transact([{ kind: "delete-table" }]);
-      } catch (error) {
-        if (error instanceof NftError && error.code === "not_found") continue;
-        log.error("Error cleaning up nftables rules", error, { family });
-        succeeded = false;
-      }
-    }
-  } finally {
-    await ruleset.close();
-  }
-  return succeeded;
-}
-
 export const nftablesRuntime: ModeRuntime = {
   // backendFor probes the kernel.
   unsupported: async () => undefined,
   open,
-  cleanUp,
-  defineMetrics(families) {
-    defineNftablesMetrics(families);
-    defineLocalhostMetrics(families, async () => []);
-  },
 };
 
 interface ChooseLayoutOptions {
@@ -205,5 +176,25 @@ export async function chooseLayout(
       cannot: `the flat layout of table ${family}`,
     });
     return "Compatible";
+  }
+}
+
+/** If the kernel cannot choose endpoints by hash, logs what is missing. */
+export async function canHash(
+  ruleset: Pick<NetlinkRuleset, "check">,
+  family: NftFamily,
+  log: Logger,
+): Promise<boolean> {
+  try {
+    await probeHash(ruleset, family);
+    return true;
+  } catch (error) {
+    if (!(error instanceof NftError)) throw error;
+    const cannot = `endpoints by hash in table ${family}`;
+    log.warn("The kernel cannot choose endpoints by hash: Services that ask for it are served at random", {
+      reason: error.message,
+      cannot,
+    });
+    return false;
   }
 }

@@ -9,13 +9,10 @@ export interface RestoreMetrics {
   readonly restoreFailures: { inc(): void };
 }
 
-/** The tables whose rules are counted. */
-type CountedTable = "filter" | "nat";
-
 /** Rules of one IP family. */
 export interface RuleCountMetrics {
   /** Sets the number of rules owned after a sync. */
-  setTotal(table: CountedTable, rules: number): void;
+  setTotal(table: "filter" | "nat", rules: number): void;
 }
 
 /** Defines the counter of rejected writes. @returns the function that makes the metrics of one IP family. */

@@ -15,8 +15,9 @@ export function masqueradeBitErrors(goType: string, bit: number): readonly strin
 /** @param section the configuration section with the bit. */
 export function nodePlanConfig(
   { family, name, nodeIP, detector }: PlannedNode,
-  { masqueradeAll }: KubeProxyConfig,
+  { masqueradeAll, balancing }: KubeProxyConfig,
   section: { readonly masqueradeBit: number },
 ): NodePlanConfig {
-  return { family, nodeName: name, nodeIP, detector, masqueradeAll, masqueradeMark: 2 ** section.masqueradeBit };
+  const masqueradeMark = 2 ** section.masqueradeBit;
+  return { family, nodeName: name, nodeIP, detector, masqueradeAll, masqueradeMark, hashSeed: balancing.seed };
 }

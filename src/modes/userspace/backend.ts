@@ -21,6 +21,7 @@ import { type Endpoint, keepsFlows } from "../../model/endpoint.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
 import { type ServicePort, usesClusterEndpoints, usesLocalEndpoints } from "../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
+import { type Chooser, chooserOf } from "../../model/sparse-tables.ts";
 import type { Flow } from "../../net/flow.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import type { Destination } from "../../relay/relay.ts";
@@ -42,6 +43,8 @@ interface UserspaceBackendOptions {
   readonly sockets: ServiceRelays;
   readonly listeners: Listeners;
   readonly nodePortAddresses: NodePortAddresses;
+  /** Of the hashes that choose endpoints. */
+  readonly hashSeed: number;
   /** The addresses of this host, of this family. Called on every sync. */
   readonly hostAddresses: () => Promise<readonly IpAddress[]>;
   /** Calls back when they change, until the signal aborts. Rejects if they cannot be watched. */
@@ -207,7 +210,7 @@ export class UserspaceBackend implements Backend {
     for (const lane of LANES) {
       const name = laneKey(key, lane);
       const isUsed = port !== undefined && routing !== undefined && (lane === "cluster" || this.#leadsLocally(port));
-      if (isUsed) balancer.set(name, destinationsOf(inCells(endpointsIn(lane, port, routing))), affinityOf(port));
+      if (isUsed) this.#balance(name, port, endpointsIn(lane, port, routing));
       else balancer.delete(name);
     }
     // Endpoints that only get no new clients keep their present ones.
@@ -216,6 +219,13 @@ export class UserspaceBackend implements Backend {
       if (routing?.lacksLocal[policy] === true) this.#lacking[policy].add(key);
       else this.#lacking[policy].delete(key);
     }
+  }
+
+  #balance(name: string, port: ServicePort, endpoints: readonly Endpoint[]): void {
+    const { balancer, hashSeed } = this.#options;
+    const choose = port.balancing && chooserOf(port.balancing, endpoints, hashSeed);
+    const chosen: Chooser<Destination> | undefined = choose && ((client) => destinationOf(choose(client)));
+    balancer.set(name, inCells(endpoints).map(destinationOf), affinityOf(port), chosen);
   }
 
   /** Includes rules from before a change of policy, which stay in force if the kernel rejects the new ones. */
@@ -243,6 +253,6 @@ function affinityOf({ sessionAffinity, stickyMaxAgeSeconds }: ServicePort): Affi
   return sessionAffinity === "ClientIP" ? { timeoutSeconds: stickyMaxAgeSeconds } : undefined;
 }
 
-function destinationsOf(endpoints: readonly Endpoint[]): readonly Destination[] {
-  return endpoints.map(({ ip, port }) => ({ address: ip, port }));
+function destinationOf({ ip, port }: Endpoint): Destination {
+  return { address: ip, port };
 }

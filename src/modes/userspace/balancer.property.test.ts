@@ -126,7 +126,7 @@ function apply(balancer: Balancer, port: ExpectedPort, step: Exclude<Step, { kin
       set(balancer, step.port, port);
       break;
     case "pick": {
-      const picked = balancer.pick(step.port, step.client as IpAddress, step.isRetry);
+      const picked = balancer.pick(step.port, { address: step.client as IpAddress, port: 1 }, step.isRetry);
       port.picked(step.client, step.isRetry, picked?.address, nowMs);
       break;
     }

@@ -14,7 +14,7 @@ function setUp() {
   const time = { nowMs: 0 };
   const balancer = new Balancer({ random: () => 0.5, nowMs: () => time.nowMs });
   const pick = (client: string = ONE_CLIENT, isRetry = false) =>
-    balancer.pick("web", client as IpAddress, isRetry)?.address;
+    balancer.pick("web", { address: client as IpAddress, port: 1 }, isRetry)?.address;
   return { balancer, pick, time };
 }
 
@@ -36,7 +36,7 @@ describe("the round-robin balancer", () => {
     for (const chance of [0, 0.4, 0.9]) {
       const balancer = new Balancer({ random: () => chance, nowMs: () => 0 });
       balancer.set("web", endpoints(1, 2, 3), undefined);
-      const picks = manyPicks(() => balancer.pick("web", ONE_CLIENT, false)?.address, 6);
+      const picks = manyPicks(() => balancer.pick("web", { address: ONE_CLIENT, port: 1 }, false)?.address, 6);
       assert.deepEqual(picks.slice(3), picks.slice(0, 3));
       assert.equal(new Set(picks).size, 3);
       orders.add(picks.join());

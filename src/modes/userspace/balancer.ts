@@ -1,9 +1,11 @@
 /**
- * Picks endpoints: round robin per service port, and with ClientIP affinity the one that the client had last.
+ * Picks endpoints: round robin per service port, by a hash of the client where the Service asks for it, and with ClientIP affinity the
+ * one that the client had last.
  * Behaviour: reference userspace.md §1.7 without its two faults: a Service's own timeout always applies, and a Service
  * that is deleted and recreated has its endpoints at once.
  */
 
+import type { Chooser } from "../../model/sparse-tables.ts";
 import { type IpAddress, joinHostPort } from "../../net/ip.ts";
 import type { Destination } from "../../relay/relay.ts";
 
@@ -25,6 +27,8 @@ interface Sticky {
 interface PortState {
   /** `undefined` without affinity. */
   timeoutMs: number | undefined;
+  /** By a hash of the client; `undefined`: they take turns. */
+  choose: Chooser<Destination> | undefined;
   /** In the order of use; `next` is an index into it. */
   endpoints: readonly Destination[];
   next: number;
@@ -51,9 +55,11 @@ export class Balancer {
    * Adds or changes a service port. The same endpoints in any order change nothing; otherwise all are shuffled. An endpoint
    * that stands several times gets as many turns. Clients keep their endpoint as long as it exists and the service port has affinity.
    */
-  set(name: string, endpoints: readonly Destination[], affinity: Affinity): void {
-    const port = this.#ports.get(name) ?? { timeoutMs: undefined, endpoints: [], next: 0, sticky: new Map() };
+  set(name: string, endpoints: readonly Destination[], affinity: Affinity, choose?: Chooser<Destination>): void {
+    const known = this.#ports.get(name);
+    const port = known ?? { timeoutMs: undefined, choose, endpoints: [], next: 0, sticky: new Map() };
     this.#ports.set(name, port);
+    port.choose = choose;
     port.timeoutMs = affinity === undefined ? undefined : 1000 * (affinity.timeoutSeconds || DEFAULT_TIMEOUT_SECONDS);
     if (port.timeoutMs === undefined) port.sticky.clear();
     const wanted = Map.groupBy(endpoints, textOf);
@@ -77,18 +83,19 @@ export class Balancer {
    *
    * @param isRetry the client's endpoint could not be reached: assign it the next one.
    */
-  pick(name: string, client: IpAddress, isRetry: boolean): Destination | undefined {
+  pick(name: string, client: Destination, isRetry: boolean): Destination | undefined {
     const port = this.#ports.get(name);
     if (port === undefined) return undefined;
-    const { timeoutMs, sticky } = port;
-    if (timeoutMs === undefined) return nextOf(port);
+    const { timeoutMs, sticky, choose } = port;
+    const chosen = () => (choose === undefined || isRetry ? nextOf(port) : choose(client));
+    if (timeoutMs === undefined) return chosen();
     const nowMs = this.#deps.nowMs();
-    const last = isRetry ? undefined : sticky.get(client);
+    const last = isRetry ? undefined : sticky.get(client.address);
     const isValid = last !== undefined && nowMs - last.lastUsedMs < timeoutMs;
-    const endpoint = isValid ? last.endpoint : nextOf(port);
+    const endpoint = isValid ? last.endpoint : chosen();
     if (endpoint === undefined) return undefined;
-    sticky.delete(client);
-    sticky.set(client, { endpoint, lastUsedMs: nowMs });
+    sticky.delete(client.address);
+    sticky.set(client.address, { endpoint, lastUsedMs: nowMs });
     if (sticky.size > STICKY_CLIENT_LIMIT) forgetOldest(sticky);
     return endpoint;
   }

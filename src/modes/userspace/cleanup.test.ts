@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryIptables } from "../../../testkit/fakes/iptables/memory-iptables.ts";
 import { silentLogger } from "../../logging/logger.ts";
-import { cleanUpPortals } from "./linux-host.ts";
+import { cleanUpPortals } from "./cleanup.ts";
 import { BackendRig } from "./testing/backend-rig.ts";
 
 const tables = (kernel: MemoryIptables) => kernel.dump("nat") + kernel.dump("filter");

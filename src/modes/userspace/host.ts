@@ -66,8 +66,6 @@ export interface UserspaceHost {
   /** @returns how many files and sockets the process may open. */
   openFiles(log: Logger): number;
   open(node: NodeContext): Promise<{ frontFor(context: FamilyContext, parts: FrontParts): Promise<Front> }>;
-  /** Removes what an earlier run left. @returns whether everything worked. */
-  cleanUp(log: Logger): Promise<boolean>;
 }
 
 /** The host of a platform, loaded on demand with its dependencies. */

@@ -48,9 +48,13 @@ export const userspace: ModeDescriptor<"userspace", typeof userspaceConfig, User
   loadTraceStages: async () => {
     const { plannedTables } = await import("./cluster-plan.ts");
     const { relayChain } = await import("../../contract/relay-chain.ts");
-    return (node, config) => [relayChain(plannedTables(node, config).relays, config.userspace.rules === "iptables")];
+    return (node, config) => {
+      const { relays } = plannedTables(node, config);
+      return [relayChain(relays, config.userspace.rules === "iptables", config.balancing.seed)];
+    };
   },
   loadRenderer: async () => (await import("./cluster-plan.ts")).renderUserspace,
   loadInspection: async () => (await import("./inspect.ts")).inspectUserspace,
   loadRuntime: async () => (await import("./runtime.ts")).userspaceRuntime,
+  loadCleanUp: async () => (await import("./cleanup.ts")).cleanUp,
 };

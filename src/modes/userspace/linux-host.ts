@@ -2,10 +2,7 @@
 
 import type { FamilyContext, NodeContext } from "../../contract/dataplane.ts";
 import { raiseFileLimit } from "../../kernel/file-limit.ts";
-import type { Iptables } from "../../kernel/iptables/iptables.ts";
-import { chainLines, deletionLines, ruleArguments, transactionText } from "../../kernel/iptables/rule-text.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
-import type { Logger } from "../../logging/logger.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { ANY_PORT, parsePortRange } from "../../net/port-range.ts";
 import {
@@ -14,11 +11,11 @@ import {
   type RestoreMetrics,
   type RuleCountMetrics,
 } from "../shared/iptables-metrics.ts";
-import { cleanUpFamilies, missingIptables, openIptables } from "../shared/iptables-tools.ts";
+import { missingIptables, openIptables } from "../shared/iptables-tools.ts";
+import { cleanUp } from "./cleanup.ts";
 import type { Front, FrontParts, Listeners, UserspaceHost } from "./host.ts";
 import { HostListeners } from "./host-listeners.ts";
 import { hostAddressAmong, listenAddressOf, type ProxyAddresses } from "./listen-address.ts";
-import { PORTAL_CHAINS, PORTAL_JUMPS } from "./plan-portal-rules.ts";
 import { PortAllocator } from "./port-allocator.ts";
 import { knowsBridgePorts, PortalRules } from "./portal-rules.ts";
 import { RedirectListeners } from "./redirect-listeners.ts";
@@ -88,10 +85,6 @@ async function open(node: NodeContext) {
   };
 }
 
-function cleanUp(log: Logger): Promise<boolean> {
-  return cleanUpFamilies(isPortalChain, (iptables) => cleanUpPortals(iptables, log), log);
-}
-
 export const linuxHost: UserspaceHost = {
   unsupported: async (family, { userspace }) =>
     userspace.rules === "none" ? undefined : await missingIptables(family, "tools"),
@@ -105,40 +98,4 @@ export const linuxHost: UserspaceHost = {
     return limit;
   },
   open,
-  cleanUp,
 };
-
-const CHAINS: ReadonlySet<string> = new Set(Object.values(PORTAL_CHAINS));
-
-/** Whether {@link cleanUpPortals} removes a chain of this name. */
-function isPortalChain(table: string, chain: string): boolean {
-  return (table === "nat" || table === "filter") && CHAINS.has(chain);
-}
-
-/**
- * Deletes the jumps and chains of one family; logs a step that fails and goes on with the next. Costs little if the
- * mode never ran.
- *
- * @returns whether everything worked.
- */
-export async function cleanUpPortals(iptables: Iptables, log: Logger): Promise<boolean> {
-  let succeeded = true;
-  for (const table of ["nat", "filter"] as const) {
-    try {
-      await cleanUpTable(iptables, table);
-    } catch (error) {
-      succeeded = false;
-      log.error(`Error removing the portal rules of table ${table}`, error, { ipFamily: iptables.family });
-    }
-  }
-  return succeeded;
-}
-
-async function cleanUpTable(iptables: Iptables, table: "nat" | "filter"): Promise<void> {
-  const chains = (await iptables.chainNames(table)).filter((chain) => isPortalChain(table, chain));
-  if (chains.length === 0) return;
-  for (const jump of PORTAL_JUMPS) {
-    if (jump.table === table) await iptables.deleteRule(table, jump.rule.chain, ruleArguments(jump.rule));
-  }
-  await iptables.restore([transactionText(table, chainLines(chains) + deletionLines(chains))], { table });
-}

@@ -10,7 +10,6 @@ import type { ServicePortName } from "../../model/service-port-name.ts";
 import { joinHostPort } from "../../net/ip.ts";
 import { NodeRelays } from "../../relay/node-relays.ts";
 import type { RelayObserver } from "../../relay/relay.ts";
-import { defineRestoreMetrics, defineRuleCountMetrics } from "../shared/iptables-metrics.ts";
 import { UserspaceBackend } from "./backend.ts";
 import { Balancer } from "./balancer.ts";
 import { userspaceHost } from "./host.ts";
@@ -45,6 +44,7 @@ async function open(node: NodeContext): Promise<OpenMode> {
         sockets,
         ...(await frontFor(context, { sockets, relays, retry })),
         nodePortAddresses,
+        hashSeed: config.balancing.seed,
         checkIntervalMs: config.syncPeriodMs,
         drainTimeoutMs: config.userspace.drainTimeoutMs,
         clock,
@@ -60,12 +60,6 @@ async function open(node: NodeContext): Promise<OpenMode> {
 export const userspaceRuntime: ModeRuntime = {
   unsupported: async (family, config) => await (await userspaceHost()).unsupported(family, config),
   open,
-  cleanUp: async (log) => await (await userspaceHost()).cleanUp(log),
-  defineMetrics(families) {
-    defineRestoreMetrics(families);
-    defineRuleCountMetrics(families);
-    defineUserspaceMetrics(families);
-  },
 };
 
 interface ClientObserverOptions {

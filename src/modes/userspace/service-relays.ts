@@ -52,7 +52,7 @@ export class ServiceRelays {
     const { relays, balancer, udpIdleTimeoutMs, observe } = this.#options;
     const pickAny: PickDestination = (client, attempt) => {
       const lane = laneOf(client.address);
-      return lane === undefined ? undefined : balancer.pick(laneKey(name.key, lane), client.address, attempt > 0);
+      return lane === undefined ? undefined : balancer.pick(laneKey(name.key, lane), client, attempt > 0);
     };
     const isAllowed = (client: Destination) => sources.some((source) => cidrContains(source, client.address));
     const relay = await relays.listen({

@@ -39,7 +39,7 @@ async function open({ clock, log }: NodeContext) {
 }
 
 /** Removes what an earlier run left. */
-async function cleanUp(log: Logger): Promise<boolean> {
+export async function removeAddresses(log: Logger): Promise<boolean> {
   const ledger = ledgerOf(log);
   if (ledger.entries.size === 0) return true;
   const facts = { interfaceName: "", host: windowsNetsh, ledger, clock: systemClock, log };
@@ -58,7 +58,6 @@ export const windowsHost: UserspaceHost = {
   unsupported: async () => undefined,
   openFiles: () => OPEN_SOCKETS,
   open,
-  cleanUp,
 };
 
 const COMMAND_LIMIT_MS = 30_000;

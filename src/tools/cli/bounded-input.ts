@@ -1,5 +1,6 @@
 /** Reads the user's input: a file, a pipe or standard input, up to a size that no cluster's dump reaches. */
 import { createReadStream } from "node:fs";
+import { messageOf } from "../../logging/message-of.ts";
 import { textOf } from "../../text/decode-text.ts";
 
 /** Three times the rules of 10,000 Services as nft prints them in JSON. A device may never end. */
@@ -22,6 +23,16 @@ export async function readBounded(source: string | NodeJS.ReadableStream, mostBy
 /** Whether the path is standard input, which cannot be opened where it is a socket. */
 export const isStandardInput = (path: string): boolean =>
   path === "-" || /^\/(?:dev\/stdin|dev\/fd\/0|proc\/self\/fd\/0)$/.test(path);
+
+const REFUSALS: Readonly<Record<string, string>> = {
+  ...{ ENOENT: "there is no such file or folder", EISDIR: "it is a folder", ECONNREFUSED: "no process listens there" },
+  ...{ EACCES: "the permissions do not allow it", ENOTSOCK: "it is no socket" },
+};
+
+/** Why the system refused a file or a socket that the user named, without the name; any other error's message. */
+export function refusalText(error: unknown): string {
+  return (error instanceof Error && "code" in error && REFUSALS[String(error.code)]) || messageOf(error);
+}
 
 /**
  * Passes on the parts of a stream up to a size.

@@ -76,6 +76,12 @@ export const COMMANDS: readonly Command[] = [
     load: () => import("./monitor.ts").then((own) => ({ run: own.monitor, line: own.MONITOR })),
   },
   {
+    name: "page",
+    asksDaemon: true,
+    summary: "opens the page of a running daemon in the browser",
+    load: () => import("./page.ts").then((own) => ({ run: own.page, line: own.PAGE })),
+  },
+  {
     name: "sysdump",
     asksDaemon: true,
     summary: "writes one archive for support, without secrets",

@@ -6,11 +6,11 @@ import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import { gapsIn } from "../../trace/dump/gaps.ts";
 import type { Dump } from "../../trace/dump/recognise.ts";
 import type { ExplainedCluster } from "../explain/explained-cluster.ts";
-import { dumpedAddresses, hostAddresses } from "../explain/host-addresses.ts";
+import { dumpedAddresses } from "../explain/host-addresses.ts";
 import { kernelDumps } from "../explain/kernel-dumps.ts";
 import { merged } from "../explain/wanted.ts";
 import { readInputText } from "./bounded-input.ts";
-import { dumpFiles, inventoryOf, kindOfDump } from "./dump-folder.ts";
+import { dumpFiles, dumpText, inventoryOf, kindOfDump } from "./dump-folder.ts";
 import { UsageError } from "./output.ts";
 
 interface GivenDumps {
@@ -19,15 +19,6 @@ interface GivenDumps {
   readonly mode: string;
   /** Of rules whose text does not tell it. */
   readonly family: IpFamily | undefined;
-}
-
-/** This host's addresses: more than its Node object has, or others; undefined if they cannot be read. */
-export async function ownAddresses(families: readonly IpFamily[]): Promise<readonly IpAddress[] | undefined> {
-  try {
-    return (await Promise.all(families.map(hostAddresses))).flat();
-  } catch {
-    return undefined;
-  }
 }
 
 /** The addresses in a sysdump; undefined if there is no sysdump. */
@@ -45,22 +36,11 @@ export async function inventoriesOfKernel(
   table: string,
 ): Promise<ReadonlyMap<DumpKind, Inventory>> {
   try {
-    const dumps = await kernelDumps(
-      kinds,
-      families.map(({ node }) => node.family),
-      table,
-    );
-    return new Map(
-      kinds.map((kind) => [
-        kind,
-        merged(
-          kind,
-          dumps
-            .filter((dump) => dump.kind === kind)
-            .map((dump) => inventoryOf(dump.name, dump.text, { ...dump, table })),
-        ),
-      ]),
-    );
+    const ofFamilies = families.map(({ node }) => node.family);
+    const dumps = await kernelDumps(kinds, ofFamilies, table);
+    const found = (kind: DumpKind) => dumps.filter((dump) => dump.kind === kind);
+    const read = (dump: (typeof dumps)[number]) => inventoryOf(dump.name, dump.text, { ...dump, table });
+    return new Map(kinds.map((kind) => [kind, merged(kind, found(kind).map(read))]));
   } catch (error) {
     if (error instanceof DumpError) throw new UsageError(error.message);
     throw error;
@@ -82,13 +62,13 @@ export async function inventoriesOfDumps(
     dumps,
     (file) => file === "nft.txt" || file === "addresses.txt",
   )) {
-    const text = await readText(path, name, input);
+    const text = await dumpText(path, name, input);
     if (isOfFolder && !kinds.some((kind) => kind === kindOfDump(text))) continue;
     const inventory = inventoryOf(name, text, { kind: kindOfDump(text), family, table });
     if (inventory.missing !== undefined) warn(`${name}: ${inventory.missing}`);
     if (!kinds.includes(inventory.kind)) {
       throw new UsageError(
-        `${name} is of ${inventory.kind}, and mode ${mode} has ${kinds.join(", ")}: is --mode right?`,
+        `${name} is of ${inventory.kind}, and mode ${mode} writes ${kinds.join(", ")}: is --mode right?`,
       );
     }
     const parts = inventory.kind === "iptables-save" ? savesIn(text) : [];
@@ -99,14 +79,6 @@ export async function inventoriesOfDumps(
   // Virtual servers are not asked for: only what the dumps tell about is compared.
   for (const gap of gapsIn([...saved, { kind: "chains", tool: "ipvsadm", chains: () => [] }])) warn(gap);
   if (found.size === 0)
-    throw new UsageError(`no dump is of ${kinds.join(", ")}, which mode ${mode} has: is --mode right?`);
+    throw new UsageError(`no dump is of ${kinds.join(", ")}, which mode ${mode} writes: is --mode right?`);
   return found;
-}
-
-async function readText(path: string, name: string, input: NodeJS.ReadableStream): Promise<string> {
-  try {
-    return await readInputText(path, input);
-  } catch (error) {
-    throw new UsageError(`cannot read the dump in ${name}: ${error instanceof Error ? error.message : error}`);
-  }
 }

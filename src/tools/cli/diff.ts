@@ -2,12 +2,12 @@
  * `kube-proxy diff`: what a change of manifests changes for clients and in the rules, or how a kernel, or a dump of one, differs
  * from the wanted rules.
  */
-
 import { setTimeout as sleep } from "node:timers/promises";
 import type { KubeProxyConfig } from "../../contract/config/config.ts";
 import { RELEASES, releaseOf } from "../../contract/config/release.ts";
 import type { DumpKind, Inventory } from "../../contract/inspect/dumps/inventory.ts";
 import { KERNEL_FEATURES } from "../../contract/rendering.ts";
+import { counted } from "../../logging/counted.ts";
 import { someOf } from "../../logging/some-of.ts";
 import {
   differencesText,
@@ -19,11 +19,12 @@ import {
 import { diffObjects, objectsDiffText } from "../explain/diff-objects.ts";
 import { diffSockets } from "../explain/diff-sockets.ts";
 import { explainedCluster } from "../explain/explained-cluster.ts";
+import { hostAddresses } from "../explain/host-addresses.ts";
 import type { Objects } from "../explain/part-of-cluster.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { wantedInventories } from "../explain/wanted.ts";
 import { chosenNode, seenFromSlices } from "./chosen-node.ts";
-import { inventoriesOfDumps, inventoriesOfKernel, ownAddresses, sysdumpAddresses } from "./diff-rules.ts";
+import { inventoriesOfDumps, inventoriesOfKernel, sysdumpAddresses } from "./diff-rules.ts";
 import { contextOf } from "./dump-folder.ts";
 import {
   BARE,
@@ -51,7 +52,8 @@ export async function diff(
   return await runCommand(DIFF, argv, output, async (given) => {
     const options = await readDiffOptions(given);
     const sides: ReadObjects[] = [];
-    for (const side of options.sides) sides.push(await readObjects(side, output, input));
+    for (const side of options.sides)
+      sides.push(await readObjects(side, output, input, { isOfKernel: options.mode === "kernel" }));
     const [first, second] = sides;
     const objectsFound = first?.configuration;
     if (first === undefined) throw new UsageError("diff needs manifests");
@@ -103,13 +105,14 @@ async function againstKernel(
 ): Promise<number> {
   const { choices, missing, watchSeconds } = options;
   const warn = warner(output, objects.lacksNodes);
-  const addresses =
-    options.mode === "kernel" ? await ownAddresses(choices.families) : await sysdumpAddresses(options.dumps);
+  // This host has more than its Node object says, or others.
+  const ofHost = () => Promise.all(choices.families.map(hostAddresses)).catch(() => undefined);
+  const addresses = options.mode === "kernel" ? (await ofHost())?.flat() : await sysdumpAddresses(options.dumps);
   const cluster = await explainedCluster(objects, choices.config, choices.families, warn, { addresses });
   const comparison = cluster.families[0]?.inspection.comparison;
   if (comparison === undefined) {
     throw new UsageError(
-      `mode ${choices.config.mode} cannot be compared: its rules lead to ports that differ after each start`,
+      `mode ${choices.config.mode} cannot be compared: its rules name ports that differ after each start`,
     );
   }
   const planned = async (config: KubeProxyConfig) =>
@@ -206,7 +209,7 @@ function kernelText(differences: readonly OwnedDifference[], form: string, { ter
   if (differences.length === 0) return painted("No differences.\n", terminal);
   const services = new Set(differences.flatMap(({ servicePorts }) => servicePorts));
   const whose = services.size === 0 ? "" : `, in ${someOf([...services].sort(), 4)}`;
-  const count = `${differences.length} ${differences.length === 1 ? "difference" : "differences"}`;
+  const count = counted(differences.length, "difference");
   return painted(`${differencesText(differences, KERNEL_WORDS)}${safe(`${count}${whose}.\n`)}`, terminal);
 }
 
@@ -280,7 +283,7 @@ async function readDiffOptions({ values, positionals, form }: ReadLine<typeof DI
   const sysdump = await contextOf(dump);
   const isElsewhere = filename.length > 0 || values.kubeconfig !== undefined || values.context !== undefined;
   const node = values.node ?? values["hostname-override"] ?? sysdump?.node;
-  const own = sysdump === undefined || isElsewhere ? values : { filename: [sysdump.objects] };
+  const own = sysdump === undefined || isElsewhere ? values : sysdump.objects;
   const read = async (found: FoundConfiguration | undefined) =>
     await readChoices({ ...values, node }, undefined, found);
   return {

@@ -8,15 +8,15 @@ import { API_VERSION, KIND } from "../../contract/config/config.ts";
 import { DumpError, type DumpKind, type Inventory } from "../../contract/inspect/dumps/inventory.ts";
 import { dumpKind, readDump } from "../../contract/inspect/dumps/read-dump.ts";
 import { listedRules } from "../../kernel/iptables/parser/listed-rules.ts";
-import { savesIn } from "../../kernel/iptables/parser/ruleset.ts";
+import { savedFamily, savesIn } from "../../kernel/iptables/parser/ruleset.ts";
 import { isObject } from "../../kernel/nftables/json.ts";
 import { jsonIn } from "../../logging/attempt.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { isNftJson, readNft } from "../explain/nft-inventory.ts";
 import { merged } from "../explain/wanted.ts";
-import { readBounded } from "./bounded-input.ts";
-import type { FoundConfiguration } from "./objects-input.ts";
+import { readBounded, readInputText, refusalText } from "./bounded-input.ts";
+import { type FoundConfiguration, leftOutIn, type ObjectsChoice } from "./objects-input.ts";
 import { EXIT_FAILURE, UsageError } from "./output.ts";
 import { tarFiles } from "./sysdump/archive.ts";
 
@@ -49,6 +49,13 @@ export async function dumpFiles(
     files.push(...names.sort().map((name) => ({ path: join(folder, name), name: join(said, name), isOfFolder: true })));
   }
   return files;
+}
+
+/** @throws UsageError for a file that cannot be read */
+export async function dumpText(path: string, name: string, input: NodeJS.ReadableStream): Promise<string> {
+  return await readInputText(path, input).catch((error: unknown) => {
+    throw new UsageError(`cannot read the dump in ${name}: ${refusalText(error)}`);
+  });
 }
 
 export interface DumpFile {
@@ -104,8 +111,8 @@ async function isGzip(path: string): Promise<boolean> {
 
 /** What a sysdump says about its node besides the rules. */
 export interface SysdumpContext {
-  /** A folder of manifests. */
-  readonly objects: string;
+  /** Where its objects are, with the endpoints that its daemon left out, if that is known. */
+  readonly objects: Pick<ObjectsChoice, "filename" | "leftOut">;
   readonly node: string | undefined;
   readonly configuration: FoundConfiguration | undefined;
 }
@@ -126,7 +133,8 @@ export async function contextOf(paths: readonly string[]): Promise<SysdumpContex
     const found = file ?? served ?? mode;
     const node = [status, index].flatMap((one) => (isObject(one) && typeof one.node === "string" ? one.node : []))[0];
     const content = isObject(found) ? JSON.stringify({ apiVersion: API_VERSION, kind: KIND, ...found }) : undefined;
-    return { objects, node, configuration: content === undefined ? undefined : { content, where: "the sysdump" } };
+    const configuration = content === undefined ? undefined : { content, where: "the sysdump" };
+    return { objects: { filename: [objects], leftOut: leftOutIn(status) }, node, configuration };
   }
   return undefined;
 }
@@ -148,11 +156,7 @@ async function isSysdump(path: string): Promise<boolean> {
 }
 
 async function isFolder(path: string): Promise<boolean> {
-  try {
-    return (await stat(path)).isDirectory();
-  } catch {
-    return false;
-  }
+  return (await stat(path).catch(() => undefined))?.isDirectory() === true;
 }
 
 interface DumpSource {
@@ -189,7 +193,7 @@ export function inventoryOf(name: string, given: string, { kind, family, table }
     let linesBefore = 0;
     for (const part of kind === "iptables-save" ? savesIn(text) : [text]) {
       // Keeps the line numbers.
-      const inventory = readDump("\n".repeat(linesBefore) + part, family);
+      const inventory = readDump("\n".repeat(linesBefore) + part, savedFamily(part) ?? family);
       linesBefore += part.split("\n").length - 1;
       const place = [...inventory.places].find((one) => parts.some(({ places }) => places.has(one)));
       if (place !== undefined) throw new DumpError(`it has the table ${place} twice: give what one tool prints`);

@@ -2,13 +2,12 @@
 
 import type { Holder } from "../../contract/inspect/dumps/inventory.ts";
 import { gapsIn, iptablesHint } from "../../trace/dump/gaps.ts";
-import { type Dump, recogniseDumps } from "../../trace/dump/recognise.ts";
+import type { Dump } from "../../trace/dump/recognise.ts";
 import { ownerInComment } from "../explain/diff-dumps.ts";
 import { safe } from "../explain/safe-text.ts";
-import { readInputText } from "./bounded-input.ts";
-import { dumpFiles, inventoryIn } from "./dump-folder.ts";
+import { dumpFiles, dumpText, inventoryIn } from "./dump-folder.ts";
 import { UsageError } from "./output.ts";
-import { dumpReaders } from "./trace-rules.ts";
+import { dumpReaders, dumpsIn } from "./trace-rules.ts";
 
 /** People would not read more lines. */
 const SHOWN_LINES = 40;
@@ -26,9 +25,9 @@ export async function namedInDumps(
   const dumps: Dump[] = [];
   const readers = await dumpReaders();
   for (const { path, name } of await dumpFiles(paths, (file) => file === "addresses.txt")) {
-    const text = await readInputText(path, input);
+    const text = await dumpText(path, name, input);
     holders.push(...inventoryIn(text, name).holders.values());
-    dumps.push(...recogniseDumps(text, name, readers));
+    dumps.push(...dumpsIn(text, name, readers));
   }
   for (const note of [...gapsIn(dumps), ...iptablesHint(dumps)]) warn(note);
   const wanted = what.replace(/^(?:svc|services?)\//, "");

@@ -27,6 +27,7 @@ import {
   choicesAmong,
   INSPECT_OPTIONS,
   type InspectChoices,
+  lacksRules,
   readChoices,
   requireMode,
   warner,
@@ -100,7 +101,10 @@ export async function explain(
       output.out(painted(await namedInDumps(what, options.dumps, input, warner(output)), terminal));
       return EXIT_SUCCESS;
     }
-    const whole = await readObjects(from, output, input, { namespace: values.namespace ?? namespaceIn(what) });
+    const whole = await readObjects(from, output, input, {
+      namespace: values.namespace ?? namespaceIn(what),
+      isOfKernel: values.kernel,
+    });
     const warn = warner(output, whole.lacksNodes);
     const found = options.found ?? whole.configuration;
     const settings = choicesAmong(whole, await options.read(found));
@@ -122,7 +126,7 @@ export async function explain(
     const cluster = await explainedCluster(objects, finder, choices.families, warn, settings);
     const search = searched(cluster, what, target, whole);
     if (search.kind === "shared") {
-      const text = `${search.name} is there once for all Services. What it is for: ${search.purpose}.\n`;
+      const text = `${search.name} is there once for all Services: it ${search.purpose}.\n`;
       output.out(painted(safe(text), terminal));
       return EXIT_SUCCESS;
     }
@@ -138,7 +142,7 @@ export async function explain(
     if (asksKernel) await warnOfOtherMode(choices, warn);
     const planned = await explainPorts(cluster, search.keys);
     const servicePorts = asksKernel
-      ? await withTraffic(inspection, await withSockets(cluster, planned, warn), choices.config)
+      ? await withTrafficHere(inspection, await withSockets(cluster, planned, warn), choices, warn)
       : planned;
     if (wish === undefined) {
       const said = [note ?? [], because, search.because, loopbackWords(target, servicePorts)].flat();
@@ -153,6 +157,21 @@ export async function explain(
     }
     return EXIT_SUCCESS;
   });
+}
+
+/** Adds the kernel's counts, unless it has nothing of kube-proxy: its connections are then not the Service's. */
+async function withTrafficHere(
+  inspection: Parameters<typeof withTraffic>[0],
+  planned: readonly PortExplanation[],
+  choices: InspectChoices,
+  warn: (message: string) => void,
+): Promise<readonly PortExplanation[]> {
+  const counted = await withTraffic(inspection, planned, choices.config);
+  const hasAny = counted.some((port) => [...port.frontends, ...port.endpoints].some((one) => one.open || one.counted));
+  // Zeros alone are worth a look at the rules.
+  if (hasAny || !(await lacksRules(choices))) return counted;
+  warn("this network namespace has no rules of kube-proxy, so nothing is counted: ask on the node");
+  return planned;
 }
 
 /** The namespace in the name of a Service or pod. */
@@ -344,6 +363,7 @@ async function readOptions({ values, positionals, form }: ReadLine<typeof EXPLAI
     throw new UsageError("explain needs to know what: a Service, an address, a pod, a port or a name", hint);
   if (/\s/.test(what.trim())) throw new UsageError(`explain needs one name or address, got "${what}"`, hint);
   if (more.length > 0) throw new UsageError(`explain takes one thing at a time, got "${more.join(" ")}" as well`, hint);
+  if (values["all-nodes"] && values.node) throw new UsageError("--node and --all-nodes exclude each other");
   if (values["all-nodes"] && values["what-if"] !== undefined)
     throw new UsageError("--what-if is for one node: leave --all-nodes out");
   if (values.kernel && (values["all-nodes"] || values["what-if"] !== undefined))
@@ -360,7 +380,7 @@ async function readOptions({ values, positionals, form }: ReadLine<typeof EXPLAI
     what,
     values,
     form: form === "json" ? ("json" as const) : ("text" as const),
-    from: sysdump === undefined || isElsewhere ? values : { filename: [sysdump.objects] },
+    from: sysdump === undefined || isElsewhere ? values : sysdump.objects,
     /** From a sysdump. */
     found: sysdump?.configuration,
     /** Rules alone, about which nothing else is known. */

@@ -37,12 +37,12 @@ function countingLosses(take: (flow: NamedFlow) => boolean, close: FlowTaker["cl
       if (take(flow)) return;
       lost += 1;
       if (lost < nextNote) return;
-      note(`the reader of the flows does not keep up: ${lost} of ${told} are lost so far`);
+      note(`the reader of the flows is too slow: it has missed ${lost} of ${told} so far`);
       nextNote *= 10;
     },
     async close() {
       await close();
-      if (lost > 0) note(`${lost} of ${told} flows were lost`);
+      if (lost > 0) note(`the reader missed ${lost} of ${told} flows`);
     },
   };
 }

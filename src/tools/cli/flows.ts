@@ -7,6 +7,7 @@ import { FLOW_STATES } from "../../kernel/conntrack/ctnetlink.ts";
 import { followFlows, openConntrack } from "../../kernel/conntrack/netlink-conntrack.ts";
 import { NetlinkError } from "../../kernel/netlink/errors.ts";
 import { SOCKET_STATES } from "../../kernel/sock-diag/sock-diag.ts";
+import { attempt } from "../../logging/attempt.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { NodeRecord } from "../../model/objects.ts";
 import { isProxyMode, modeNamed } from "../../modes/registry.ts";
@@ -37,7 +38,7 @@ export const FLOWS = commandLine("kube-proxy flows", { forms: TEXT_OR_JSON, take
 
 Who talks to which Service through this node: client, what it asked for, the endpoint that answers, state, age, packets and bytes,
 of each connection. Reads connection tracking itself, as root in the daemon's network namespace. The daemon is asked which Services
-there are, and for connections that the kernel does not track whole: those that were led at the socket (ebpf mode, with round-trip
+there are, and for connections that the kernel does not track whole: those that ebpf mode redirects at the socket (with round-trip
 time and retransmits), and the endpoints of those that it carries (userspace mode).
 
 `,
@@ -119,11 +120,9 @@ async function sinkFor(options: FlowsOptions, output: Output, note: (text: strin
   if (exportTo === undefined || exportTo === "-") {
     return lineSink(output, isJson || exportTo === "-", isWatching ? note : undefined);
   }
-  try {
-    return await fileSink(exportTo, note);
-  } catch (error) {
+  return await fileSink(exportTo, note).catch((error: unknown) => {
     throw new UsageError(`cannot write to ${exportTo}: ${messageOf(error)}`);
-  }
+  });
 }
 
 /** Asks a daemon or objects for names and connections. */
@@ -197,14 +196,9 @@ async function modeOfDaemon(socket: string, source: FlowSource): Promise<Pick<Fl
 
 /** Notes about what the kernel does not count or report. */
 function kernelNotes(isWatching: boolean): readonly string[] {
-  const isOff = (name: string): boolean => {
-    try {
-      return readFileSync(`/proc/sys/net/netfilter/${name}`, "utf8").trim() === "0";
-    } catch {
-      // The module is not loaded yet; reading the table loads it.
-      return false;
-    }
-  };
+  // If the module is not loaded yet, reading the table loads it.
+  const isOff = (name: string): boolean =>
+    attempt(() => readFileSync(`/proc/sys/net/netfilter/${name}`, "utf8"))?.trim() === "0";
   const notes: string[] = [];
   if (isOff("nf_conntrack_acct")) {
     notes.push(
@@ -250,8 +244,7 @@ function readOptions({ values, positionals: words, form }: ReadLine<typeof FLOWS
   }
   const positionals = joinedKind(words);
   const service = positionals[0] && serviceTyped(positionals[0]);
-  if (positionals.length > 1)
-    throw new UsageError(`unexpected "${positionals.at(-1)}"`, "See 'kube-proxy flows --help'.");
+  if (positionals.length > 1) throw new UsageError(`flows takes one Service, got "${positionals.at(-1)}" as well`);
   if (count !== undefined && !/^\d{1,9}$/.test(count)) throw new UsageError(`--count must be a number, got "${count}"`);
   for (const [flag, place] of [
     ["--from", from],

@@ -10,7 +10,7 @@ import { escapeLine } from "../../logging/escape.ts";
 import { isProxyMode, MODES, type ProxyMode } from "../../modes/registry.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { Objects } from "../explain/part-of-cluster.ts";
-import { isStandardInput, readBounded } from "./bounded-input.ts";
+import { isStandardInput, readBounded, refusalText } from "./bounded-input.ts";
 import type { FoundConfiguration } from "./objects-input.ts";
 import { type Output, UsageError } from "./output.ts";
 import type { OptionValues } from "./subcommand-options.ts";
@@ -94,17 +94,29 @@ export function originOf(
 const ASSUMED = "assumed";
 
 /** Warns if a mode is assumed, and this host's kernel has kube-proxy's rules of another one. @returns whether it warned */
-export async function warnOfOtherMode(
-  { config, families, origin }: InspectChoices,
-  warn: (message: string) => void,
-): Promise<boolean> {
+export async function warnOfOtherMode(choices: InspectChoices, warn: (message: string) => void): Promise<boolean> {
+  const { config, origin } = choices;
   if (origin?.startsWith(ASSUMED) !== true) return false;
-  const { foundInKernel } = await import("./prove-rules.ts");
-  // A hint must not fail the command.
-  const mode = (await foundInKernel(families).catch(() => undefined))?.shown?.mode;
-  if (mode === undefined || mode === config.mode) return false;
+  const mode = await modeHere(choices);
+  if (!mode || mode === config.mode) return false;
   warn(`this kernel has kube-proxy's rules of ${mode} mode, and ${config.mode} mode is assumed: give --mode ${mode}`);
   return true;
+}
+
+/** Whether this host's kernel has no rules of kube-proxy, as far as it can be read. */
+export async function lacksRules(choices: InspectChoices): Promise<boolean> {
+  return (await modeHere(choices)) === "";
+}
+
+/** Read once for a command. */
+const modesHere = new WeakMap<InspectChoices, Promise<string | undefined>>();
+
+/** The mode whose rules this host's kernel has, "" if none; undefined if they cannot be read: a hint must not fail the command. */
+async function modeHere(choices: InspectChoices): Promise<string | undefined> {
+  const read = async () => (await (await import("./prove-rules.ts")).shownInKernel(choices.families))?.mode ?? "";
+  const mode = modesHere.get(choices) ?? read().catch(() => undefined);
+  modesHere.set(choices, mode);
+  return await mode;
 }
 
 /** Applies `--compatibility` if it is given. */
@@ -131,8 +143,11 @@ export async function readSettings(
   } catch (error) {
     if (!(error instanceof PlanError)) throw error;
     const isOfFile = error.code === "config-decode";
+    if (!isOfFile) throw new UsageError(error.message);
+    const isOther = /no kind|couldn't get version|is missing in/.test(error.message);
+    const hint = isOther ? "It must be a KubeProxyConfiguration, or the ConfigMap that holds one." : undefined;
     const name = typeof file === "string" ? file : file?.where;
-    throw new UsageError(isOfFile ? `cannot use the configuration ${name}: ${error.message}` : error.message);
+    throw new UsageError(`cannot use the configuration ${name}: ${error.message}`, hint);
   }
 }
 
@@ -159,10 +174,8 @@ async function readConfig(file: string): Promise<Uint8Array> {
     if (!isFile) piped.set(file, content);
     return content;
   } catch (error) {
-    const isFolder = error instanceof Error && "code" in error && error.code === "EISDIR";
-    const hint = isFolder ? "Give the file, for example /var/lib/kube-proxy/config.conf." : undefined;
-    const why = isFolder ? "it is a folder" : error instanceof Error ? error.message : error;
-    throw new UsageError(`cannot use the configuration ${file}: ${why}`, hint);
+    const hint = "Give the file, for example /var/lib/kube-proxy/config.conf.";
+    throw new UsageError(`cannot use the configuration ${file}: ${refusalText(error)}`, hint);
   }
 }
 

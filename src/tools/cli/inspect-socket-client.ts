@@ -1,7 +1,7 @@
 /** Asks a running daemon over its inspect socket. */
 import { connect } from "node:net";
-import { messageOf } from "../../logging/message-of.ts";
 import { DEFAULT_INSPECT_SOCKET } from "../../program/program-identity.ts";
+import { refusalText } from "./bounded-input.ts";
 import { UsageError } from "./output.ts";
 import type { OptionValues } from "./subcommand-options.ts";
 
@@ -52,14 +52,13 @@ export async function askDaemon(socketPath: string, path: string, onSlow: () => 
   try {
     answer = await answerOf(socketPath, path);
   } catch (error) {
-    const reason = messageOf(error);
     if (error instanceof SilentError) {
       throw new UsageError(
-        `the daemon at ${socketPath} does not answer: ${reason}`,
+        `the daemon at ${socketPath} does not answer: ${error.message}`,
         "It hangs, or the node is too busy for it.",
       );
     }
-    throw new UsageError(`no answer at ${socketPath}: ${reason}`, silentDaemonHint(socketPath));
+    throw new UsageError(`no answer at ${socketPath}: ${refusalText(error)}`, silentDaemonHint(socketPath));
   } finally {
     clearTimeout(slow);
   }

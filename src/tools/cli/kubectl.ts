@@ -1,26 +1,25 @@
 /** The user's own kubectl, with its rights, context and plugins. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import type { Readable } from "node:stream";
+import type { Readable, Writable } from "node:stream";
 import { messageOf } from "../../logging/message-of.ts";
 import { EXIT_FAILURE, UsageError } from "./output.ts";
 
 /**
- * @param readOut, readErr read kubectl's two outputs to their ends. @param limitMs kills kubectl after this long.
+ * @param readOut, readErr read kubectl's two outputs to their ends, and may write to its input. If one fails, kubectl is killed. @param limitMs kills kubectl after this long.
  * @returns its exit status, and what was read. @throws UsageError if there is no kubectl.
  */
 export async function runKubectl<Out, Err>(
   args: readonly string[],
-  readOut: (stream: Readable) => Promise<Out>,
+  readOut: (stream: Readable, input: Writable) => Promise<Out>,
   readErr: (stream: Readable) => Promise<Err>,
   limitMs?: number,
 ): Promise<[status: number, out: Out, err: Err]> {
-  const stdio: ["ignore", "pipe", "pipe"] = ["ignore", "pipe", "pipe"];
-  const child = spawn("kubectl", args, { stdio, timeout: limitMs, killSignal: "SIGKILL" });
+  const child = spawn("kubectl", args, { timeout: limitMs, killSignal: "SIGKILL" });
   const ended = once(child, "close").catch((error: unknown) => {
     throw new UsageError(`kubectl cannot be started: ${messageOf(error)}`);
   });
-  const reading = Promise.all([ended, readOut(child.stdout), readErr(child.stderr)]);
+  const reading = Promise.all([ended, readOut(child.stdout, child.stdin), readErr(child.stderr)]);
   const [[status], out, err] = await reading.catch((error: unknown) => {
     child.kill("SIGKILL");
     if (error instanceof UsageError) throw error;

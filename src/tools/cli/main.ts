@@ -7,7 +7,7 @@ import { attempt } from "../../logging/attempt.ts";
 import { escapeLine } from "../../logging/escape.ts";
 import { fitLines } from "../../text/fit-lines.ts";
 import { COMMANDS, findCommand } from "./commands.ts";
-import { EXIT_BAD_INPUT, EXIT_FAILURE, type Output, terminalOf, UsageError } from "./output.ts";
+import { EXIT_BAD_INPUT, EXIT_FAILURE, type Output, terminalOf, UsageError, widthOf } from "./output.ts";
 import { progressLine } from "./progress.ts";
 import { takeColour } from "./subcommand-options.ts";
 
@@ -15,7 +15,7 @@ import { takeColour } from "./subcommand-options.ts";
 const progress = process.stderr.isTTY
   ? progressLine(
       (text) => void attempt(() => writeSync(2, text)),
-      () => process.stderr.columns,
+      () => widthOf(process.stderr) ?? 80,
     )
   : undefined;
 const output: Output = {
@@ -25,7 +25,7 @@ const output: Output = {
   },
   err: (text) => {
     progress?.end();
-    process.stderr.write(fitLines(text, process.stderr.isTTY ? process.stderr.columns : undefined));
+    process.stderr.write(fitLines(text, widthOf(process.stderr)));
   },
   progress: progress?.tell,
   waiting: () => process.stdout.writableLength,
@@ -81,7 +81,9 @@ process.on("SIGUSR1", () => {});
 
 // The reader of our output may stop reading (`| head`): that is not a failure.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
-  process.exit(error.code === "EPIPE" ? 0 : EXIT_FAILURE);
+  if (error.code === "EPIPE") process.exit(0);
+  tell(new UsageError(`the answer cannot be written: ${error.message}`));
+  process.exit(EXIT_FAILURE);
 });
 
 // No top-level `await`: in the bundle this module is part of a script (launch.ts).

@@ -7,6 +7,7 @@ import { request } from "../../kernel/node-http.ts";
 import { jsonIn } from "../../logging/attempt.ts";
 import { escapeJson } from "../../logging/escape.ts";
 import { safe } from "../explain/safe-text.ts";
+import { refusalText } from "./bounded-input.ts";
 import { DAEMON_OPTIONS, silentDaemonHint, socketOf } from "./inspect-socket-client.ts";
 import { EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
 import { commandLine, FORM_AND_HELP, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
@@ -21,7 +22,8 @@ syncs were missed; the daemon never waits.
 `,
   {
     ...DAEMON_OPTIONS,
-    "--last NUMBER": "first so many syncs from before, as far as the daemon remembers them (default 0)",
+    "--last NUMBER": "the last so many syncs, as far as the daemon remembers them, and end",
+    "--follow": "after --last, goes on with those that come",
     "--count NUMBER": "end after so many syncs",
     ...FORM_AND_HELP,
     "-o, --output FORM": "text, json: a line for each sync (default text)",
@@ -31,10 +33,10 @@ The parts: waiting (from the change to the sync), model (what it means for servi
 compared and written; of which the kernel or its tools), after (health-check ports, stale flows).
 
 Examples:
-  kube-proxy monitor --last 50
+  kube-proxy monitor --last 50 --follow
   kube-proxy monitor -o json --count 100 > syncs.jsonl
 
-Exit status: 0 when the daemon has ended or --count is reached; 2 when no daemon answers.
+Exit status: 0 when the daemon has ended, or --last or --count is reached; 2 when no daemon answers.
 `,
 ]);
 
@@ -45,26 +47,23 @@ export async function monitor(argv: readonly string[], output: Output): Promise<
   return await runCommand(MONITOR, argv, output, async ({ values, form }) => {
     const last = numberOf("--last", values.last ?? "0");
     let left = values.count === undefined ? Number.POSITIVE_INFINITY : numberOf("--count", values.count);
-    const response = await openJournal(socketOf(values), last);
+    const follows = values.last === undefined || values.follow;
+    const response = await openJournal(socketOf(values), last, follows);
     // An idle daemon syncs seldom.
-    if (output.terminal?.width !== undefined)
-      output.err(`Waiting for syncs${last === 0 ? " (--last 5 shows the last ones too)" : ""}; Ctrl-C ends it.\n`);
+    if (output.terminal?.width !== undefined && follows)
+      output.err(`Waiting for syncs${last === 0 ? " (--last 5 shows the last ones)" : ""}; Ctrl-C ends it.\n`);
     for await (const line of linesOf(response)) {
-      output.out(
-        form === "json" ? `${escapeJson(JSON.stringify(line))}\n` : painted(safe(lineText(line)), output.terminal),
-      );
+      const text =
+        "missed" in line
+          ? `… ${line.missed} ${line.missed === 1 ? "sync was" : "syncs were"} missed: this reader is too slow\n`
+          : recordText(line);
+      output.out(form === "json" ? `${escapeJson(JSON.stringify(line))}\n` : painted(safe(text), output.terminal));
       if (!("missed" in line)) left -= 1;
       if (left <= 0) return EXIT_SUCCESS;
     }
-    output.err("The daemon has ended.\n");
+    if (follows) output.err("The daemon has ended.\n");
     return EXIT_SUCCESS;
   });
-}
-
-function lineText(line: JournalLine): string {
-  return "missed" in line
-    ? `… ${line.missed} ${line.missed === 1 ? "sync was" : "syncs were"} missed: this reader is too slow\n`
-    : recordText(line);
 }
 
 /** Yields lines until the connection ends, for any reason. Drops an incomplete last line. */
@@ -96,8 +95,8 @@ function isLine(line: unknown): line is JournalLine {
 }
 
 /** @throws UsageError if no daemon answers, or one without a journal. */
-export async function openJournal(socket: string, last: number): Promise<IncomingMessage> {
-  const asked = request({ socketPath: socket, path: `/journal?last=${last}` });
+export async function openJournal(socket: string, last: number, follows: boolean): Promise<IncomingMessage> {
+  const asked = request({ socketPath: socket, path: `/journal?last=${last}&follow=${follows}` });
   const limit = AbortSignal.timeout(ANSWER_LIMIT_MS);
   asked.on("error", () => {});
   try {
@@ -107,8 +106,8 @@ export async function openJournal(socket: string, last: number): Promise<Incomin
     response.destroy();
   } catch (error) {
     asked.destroy();
-    const reason = limit.aborted ? `nothing within ${ANSWER_LIMIT_MS / 1_000} s` : String(error);
-    throw new UsageError(`no answer at ${socket}: ${reason.replace(/^Error: /, "")}`, silentDaemonHint(socket));
+    const reason = limit.aborted ? `nothing within ${ANSWER_LIMIT_MS / 1_000} s` : refusalText(error);
+    throw new UsageError(`no answer at ${socket}: ${reason}`, silentDaemonHint(socket));
   }
   throw new UsageError(`the daemon at ${socket} has no journal: is it of another version?`);
 }

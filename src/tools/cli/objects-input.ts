@@ -3,16 +3,16 @@ import { existsSync } from "node:fs";
 import { stat } from "node:fs/promises";
 import { homedir } from "node:os";
 import { delimiter, join } from "node:path";
-import { type ClusterRecords, readManifests, readManifestText } from "../../agent/cluster/manifests/read-manifests.ts";
+import { readManifests, readManifestText } from "../../agent/cluster/manifests/read-manifests.ts";
 import { CURRENT_RELEASE } from "../../contract/config/release.ts";
 import { nodeNameIn } from "../../contract/inspect/offline-node.ts";
-import { isObject } from "../../kernel/nftables/json.ts";
+import { isObject, listOf, textOf } from "../../kernel/nftables/json.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import { formatManifestProblem } from "../../model/manifest-problem.ts";
-import type { NodeRecord } from "../../model/objects.ts";
+import type { ClusterRecords, NodeRecord } from "../../model/objects.ts";
 import { DEFAULT_INSPECT_SOCKET, programIdentity, userAgentProduct } from "../../program/program-identity.ts";
 import { safe } from "../explain/safe-text.ts";
-import { isStandardInput, readInputText } from "./bounded-input.ts";
+import { isStandardInput, readInputText, refusalText } from "./bounded-input.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { askDaemon } from "./inspect-socket-client.ts";
 import { type Output, UsageError } from "./output.ts";
@@ -32,6 +32,8 @@ export interface ObjectsChoice extends Partial<OptionValues<typeof OBJECTS_OPTIO
   readonly node?: string | undefined;
   readonly "hostname-override"?: string | undefined;
   readonly "all-nodes"?: boolean | undefined;
+  /** Of the node that a sysdump is of. @default not known */
+  readonly leftOut?: ClusterRecords["leftOut"] | undefined;
 }
 
 export interface ReadObjects extends ClusterRecords {
@@ -60,6 +62,8 @@ interface ClusterInterest {
   readonly isForPods?: boolean;
   /** The socket of a daemon on this host. @default the usual one */
   readonly socket?: string;
+  /** Whether the rules in this node's kernel are looked at, so that a daemon here is asked even about objects in files. @default false */
+  readonly isOfKernel?: boolean;
 }
 
 /** Reads objects and reports each problem. @throws UsageError if nothing can be read. */
@@ -69,14 +73,16 @@ export async function readObjects(
   input: NodeJS.ReadableStream,
   interest: ClusterInterest = {},
 ): Promise<ReadObjects> {
-  const { filename, kubeconfig, context, config, node = choice["hostname-override"] } = choice;
+  const { filename, kubeconfig, context, config, node = choice["hostname-override"], leftOut } = choice;
   const tell = (line: string) => output.err(safe(`${line}\n`));
   await output.progress?.({ what: "reading the objects" });
   if (filename !== undefined) {
     if (kubeconfig !== undefined || context !== undefined) {
       throw new UsageError("-f excludes --kubeconfig and --context");
     }
-    return await readInput(filename, input, tell);
+    const objects = await readInput(filename, input, tell);
+    const left = interest.isOfKernel === true ? await leftOutHere(interest.socket) : leftOut;
+    return left === undefined ? objects : { ...objects, leftOut: left };
   }
   const isConfigured = config === undefined && interest.isForPods !== true;
   const isOfAll = choice["all-nodes"] === true;
@@ -87,10 +93,12 @@ export async function readObjects(
   tellProblems(cluster, tell);
   const own = isConfigured ? await configurationHere(node, cluster.nodes, interest.socket) : undefined;
   const configuration = own ?? cluster.configuration;
+  const left = interest.isForPods === true ? undefined : await leftOutHere(interest.socket);
+  const whole = left === undefined ? cluster : { ...cluster, leftOut: left };
   if (configuration === undefined || !isOfAll || configuration.where.startsWith("the ConfigMap")) {
-    return { ...cluster, configuration };
+    return { ...whole, configuration };
   }
-  return { ...cluster, configuration: { ...configuration, where: `${configuration.where}, taken for all Nodes` } };
+  return { ...whole, configuration: { ...configuration, where: `${configuration.where}, taken for all Nodes` } };
 }
 
 /** The configuration of the daemon on this host, if it serves the chosen node of the cluster. */
@@ -110,6 +118,31 @@ async function configurationHere(
     if (error instanceof UsageError) return undefined;
     throw error;
   }
+}
+
+/** The endpoints that the daemon on this host leaves out, if there is one. */
+async function leftOutHere(socket: string = DEFAULT_INSPECT_SOCKET): Promise<ClusterRecords["leftOut"]> {
+  if (!existsSync(socket)) return undefined;
+  try {
+    return leftOutIn(await askDaemon(socket, "/status"));
+  } catch (error) {
+    if (error instanceof UsageError) return undefined;
+    throw error;
+  }
+}
+
+/** The endpoints that a daemon leaves out. @param status its answer to `/status`, perhaps of another version. */
+export function leftOutIn(status: unknown): ClusterRecords["leftOut"] {
+  const node = isObject(status) ? textOf(status.node) : undefined;
+  if (!isObject(status) || node === undefined) return undefined;
+  const ports = new Map<string, Map<string, string>>();
+  for (const one of listOf(status.families).flatMap((family) => (isObject(family) ? listOf(family.leftOut) : []))) {
+    if (!isObject(one)) continue;
+    const [port, endpoint, why] = [textOf(one.servicePort), textOf(one.endpoint), textOf(one.why)];
+    if (port === undefined || endpoint === undefined || why === undefined) continue;
+    ports.set(port, (ports.get(port) ?? new Map<string, string>()).set(endpoint, why));
+  }
+  return { node, ports };
 }
 
 /** Drops advice that suits a daemon's permissions, but is too much for a person's. */
@@ -149,13 +182,9 @@ async function readFromCluster(
     const cluster = await readCluster(options, new AbortController().signal);
     return { ...cluster, namespace: config.namespace, lacksNodes: cluster.nodes.length === 0 };
   } catch (error) {
-    if (error instanceof ApiError && error.code === "forbidden") {
-      const hint = "The right to list Services and EndpointSlices of its namespace is enough for one Service.";
-      throw new UsageError(forReaders(error.message), hint);
-    }
-    if (error instanceof ApiError || error instanceof ClientConfigError)
-      throw new UsageError(forReaders(error.message));
-    throw error;
+    if (!(error instanceof ApiError || error instanceof ClientConfigError)) throw error;
+    const hint = "The right to list Services and EndpointSlices of its namespace is enough for one Service.";
+    throw new UsageError(forReaders(error.message), "code" in error && error.code === "forbidden" ? hint : undefined);
   }
 }
 
@@ -243,6 +272,6 @@ async function readOne(path: string, input: NodeJS.ReadableStream): Promise<Clus
     }
     return await readManifests(path, { keepsPods: true });
   } catch (error) {
-    throw new UsageError(`cannot read the manifests in ${path}: ${error instanceof Error ? error.message : error}`);
+    throw new UsageError(`cannot read the manifests in ${path}: ${refusalText(error)}`);
   }
 }

@@ -5,8 +5,8 @@
 import { appendFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { createInterface } from "node:readline";
-import { Readable } from "node:stream";
-import { pipeline } from "node:stream/promises";
+import { Duplex, Readable, type Writable } from "node:stream";
+import { finished, pipeline } from "node:stream/promises";
 import type { StatusReport } from "../../agent/daemon/inspect-report.ts";
 import { agoText } from "../../agent/daemon/status-words.ts";
 import { jsonIn } from "../../logging/attempt.ts";
@@ -70,12 +70,13 @@ function takeNodes(argv: readonly string[]) {
 export async function onNodes(command: string, argv: readonly string[], output: Output): Promise<number> {
   return await inspecting(output, async () => {
     const asked = takeNodes(argv);
+    if (command === "page") return await pageOf(asked, output);
     const pods = await podsOf(asked);
     const [first] = pods;
     if (command === "sysdump") return await fetchArchives(asked, pods, output);
     const exported = command === "flows" ? await exportFlows(asked, pods, output) : undefined;
     if (exported !== undefined) return exported;
-    if (asked.node !== undefined && first !== undefined) return await inPod(command, asked, first, output, "");
+    if (asked.node !== undefined) return await inPod(command, asked, first, output, "");
     if (command === "monitor" || asked.rest.includes("--watch")) {
       const width = Math.max(...pods.map(({ node }) => node.length));
       const ends = pods.map((pod) => inPod(command, asked, pod, output, `${pod.node.padEnd(width)}  `));
@@ -86,7 +87,7 @@ export async function onNodes(command: string, argv: readonly string[], output: 
 }
 
 /** @throws UsageError if there is no such pod, with the nearest node name, or if kubectl fails. */
-async function podsOf({ node, kubectl }: NodesAsked): Promise<readonly NodePod[]> {
+async function podsOf({ node, kubectl }: NodesAsked): Promise<readonly [NodePod, ...NodePod[]]> {
   const args = [...kubectl, "get", "pods", "--namespace", NAMESPACE, "--selector", SELECTOR, "--output", "json"];
   const [status, stdout, stderr] = await runKubectl(args, text, text, LIMIT_MS);
   if (status !== 0) {
@@ -94,8 +95,8 @@ async function podsOf({ node, kubectl }: NodesAsked): Promise<readonly NodePod[]
     throw new UsageError(`kubectl get pods: ${withoutLog(stderr) || SILENT}`, hint);
   }
   const pods = readPods(stdout);
-  const wanted = node === undefined ? pods : pods.filter((pod) => pod.node === node);
-  if (wanted.length > 0) return wanted;
+  const [first, ...more] = node === undefined ? pods : pods.filter((pod) => pod.node === node);
+  if (first !== undefined) return [first, ...more];
   if (node === undefined) throw new UsageError(`no pod with the label ${SELECTOR} runs in ${NAMESPACE}`);
   const outside = "If it runs outside of pods, run this command on its node, without --node.";
   const hint = didYouMean(node, new Set(pods.map((pod) => pod.node))) ?? outside;
@@ -135,7 +136,45 @@ function podCommand(command: string, { kubectl, rest }: NodesAsked, { node, pod,
   const own = WITH_CONTEXT[command];
   const context = own === undefined ? [] : [...own, ...IN_POD, `--node=${node}`];
   const words = [PROGRAM, command, ...context, ...rest];
-  return [...kubectl, "exec", "--namespace", NAMESPACE, pod, "--container", container, "--", ...words];
+  const streams = command === "page" ? ["--stdin"] : [];
+  return [...kubectl, "exec", "--namespace", NAMESPACE, pod, "--container", container, ...streams, "--", ...words];
+}
+
+/** Opens the page of a node: through a pod of each moment, as another may replace it. */
+async function pageOf(asked: NodesAsked, output: Output): Promise<number> {
+  const { node: name } = asked;
+  if (name === undefined) throw new UsageError("page shows one node: name it with --node");
+  const open = async (words: readonly string[]) => {
+    const [pod] = await podsOf(asked);
+    const opened = Promise.withResolvers<Duplex>();
+    const use = async (readable: Readable, writable: Writable) => {
+      const stream = Duplex.from({ readable, writable }).on("error", () => {});
+      opened.resolve(stream);
+      // Writing to a kubectl that has just ended fails, too: it is not killed before it has said why.
+      await finished(stream, { writable: false }).catch(({ code }) => {
+        if (code !== "EPIPE" && code !== "ECONNRESET") throw new Error(code);
+      });
+      stream.destroy();
+    };
+    const ending = runKubectl(podCommand("page", { ...asked, rest: [...words] }, pod), use, text);
+    const ended = ending.then(
+      ([status, , said]) => (status === EXIT_SUCCESS ? undefined : endOf(name, said)),
+      () => undefined,
+    );
+    return { stream: await opened.promise, ended };
+  };
+  return await (await import("./page.ts")).page(asked.rest, output, { name, open });
+}
+
+/** @param said by kubectl, and by the program in the pod. */
+function endOf(name: string, said: string): UsageError {
+  const [first = ""] = withoutLog(said)
+    .replace(/^error: /i, "")
+    .split("\n");
+  if (/^unknown (?:command|flag|shorthand)/.test(first))
+    return new UsageError(`the kube-proxy on ${name} has no page: it is of an older version, or another program`);
+  const reason = first === "" ? "" : `: ${first}`;
+  return new UsageError(`the connection to ${name} has ended${reason}`, isForbidden(said) ? RIGHTS : undefined);
 }
 
 /** Writes the nodes' archives to local files, as `sysdump` does. @returns the highest exit status. */
@@ -298,7 +337,7 @@ async function allStates(asked: NodesAsked, pods: readonly NodePod[], output: Ou
   const lines = rows.map(({ answer, report }) => [answer.pod.node, ...stateCells(report, answer.refusal)]);
   output.out(painted(safe(tableText([head, ...lines], "", output.terminal?.width)), output.terminal));
   const well = all.filter(({ status }) => status === 0).length;
-  output.out(`${well} of ${all.length} nodes are well\n`);
+  output.out(`healthy nodes: ${well} of ${all.length}\n`);
   return statusOf(all, output);
 }
 

@@ -1,4 +1,5 @@
 /** How a command answers and ends: exit statuses and errors (reference start.md §1, §2.1), output, and colours. */
+
 import { styleText } from "../../async/node-util.ts";
 import { escapeLine } from "../../logging/escape.ts";
 import { fitLines } from "../../text/fit-lines.ts";
@@ -45,12 +46,17 @@ interface Stream {
   readonly columns?: number;
 }
 
+/** In characters; undefined without a terminal, and for one that does not say: `docker exec -t` and `script` may have 0 columns. */
+export function widthOf({ isTTY = false, columns }: Stream): number | undefined {
+  return isTTY && columns !== undefined && columns > 0 ? columns : undefined;
+}
+
 /** @param env NO_COLOR counts as https://no-color.org defines: if set and not empty. */
-export function terminalOf({ isTTY = false, columns }: Stream, choice: ColourChoice, env: NodeJS.ProcessEnv): Terminal {
-  const isWanted = isTTY && (env.NO_COLOR ?? "") === "" && env.TERM !== "dumb";
+export function terminalOf(stream: Stream, choice: ColourChoice, env: NodeJS.ProcessEnv): Terminal {
+  const isWanted = stream.isTTY === true && (env.NO_COLOR ?? "") === "" && env.TERM !== "dumb";
   return {
     hasColour: choice === "always" || (choice === "auto" && isWanted),
-    width: isTTY && columns !== undefined && columns > 0 ? columns : undefined,
+    width: widthOf(stream),
   };
 }
 

@@ -1,6 +1,7 @@
 /** What `kube-proxy prove` answers, as text and as data. */
 import type { IpFamily } from "../../net/ip.ts";
 import { endText, type Packet } from "../../trace/packet.ts";
+import { UDP_LENGTHS } from "../prove/domain.ts";
 import { fateText, noticed } from "../prove/fate.ts";
 import { ownerAt } from "../prove/node-components.ts";
 import type { Counterexample, Proof, Side } from "../prove/proof.ts";
@@ -50,7 +51,7 @@ export function answerText({ node, family, sides, proof }: Answer): string {
   const [first] = examples;
   if (first !== undefined) {
     lines.push("", "The first of them:");
-    for (const side of sides) lines.push(...indented(side.why(first.packet)));
+    for (const side of sides) lines.push(`  ${side.why(first.packet).trimEnd().replaceAll("\n", "\n  ")}`);
   }
   return `${lines.join("\n")}\n`;
 }
@@ -74,24 +75,16 @@ function othersLines({ others: { classes, examples } }: Proof): string[] {
     const whose = by === undefined ? "" : ` by ${owner === undefined ? by : `${owner}, not by the proxy: ${by}`}`;
     return `    ${packetText(packet)}: ${fateText(fate)}${whose}`;
   });
-  return [
-    `  The node as a whole treats ${classes} classes otherwise, by rules of other programs (--whole-node):`,
-    ...found,
-  ];
-}
-
-function indented(text: string): string[] {
-  return text
-    .trimEnd()
-    .split("\n")
-    .map((line) => `  ${line}`);
+  return [`  What the rest of the node changes (classes: ${classes}; --whole-node):`, ...found];
 }
 
 function packetText(packet: Packet): string {
-  const { protocol, source, sourcePort, destination, destinationPort, inInterface, bridgePort } = packet;
+  const { protocol, source, sourcePort, destination, destinationPort, inInterface, bridgePort, udpLength } = packet;
   const port = bridgePort === "" || bridgePort === undefined ? "" : `, port ${bridgePort} of a bridge`;
   const from = inInterface === "" ? "a process of the node" : `a client by ${inInterface}${port}`;
-  return `${protocol} from ${from}, ${endText(source, sourcePort)}, to ${endText(destination, destinationPort)}`;
+  const isUsual = protocol !== "udp" || udpLength === UDP_LENGTHS.sample();
+  const length = isUsual ? "" : `, of length ${udpLength}`;
+  return `${protocol} from ${from}, ${endText(source, sourcePort)}, to ${endText(destination, destinationPort)}${length}`;
 }
 
 /** As data, for programs. */

@@ -5,6 +5,7 @@ import { MODES } from "../../modes/registry.ts";
 import { familyOf, IP_FAMILIES, type IpAddress, type IpFamily } from "../../net/ip.ts";
 import type { Dump } from "../../trace/dump/recognise.ts";
 import { dumpedAddresses, hostAddresses } from "../explain/host-addresses.ts";
+import type { NodeSettings } from "../prove/node-settings.ts";
 import type { Side } from "../prove/proof.ts";
 import { rulesSide } from "../prove/sides.ts";
 import { dumpFiles } from "./dump-folder.ts";
@@ -41,23 +42,36 @@ export interface FoundRules {
   readonly shown: Variant | undefined;
   /** Addresses of the machine that the rules come from, if known. */
   readonly addresses?: (family: IpFamily) => readonly IpAddress[];
-  /** @param own addresses of the node. */
-  side(family: IpFamily, own: readonly IpAddress[]): Side;
+  /** @param own addresses of the node. @param isOfNode whether its settings count, too. @default the rules alone */
+  side(family: IpFamily, own: readonly IpAddress[], isOfNode?: boolean): Side;
 }
 
 /** @throws UsageError */
 export async function foundInDumps(paths: readonly string[], input: NodeJS.ReadableStream): Promise<FoundRules> {
   const files = await dumpFiles(paths, (name) => name === "nft.txt");
   const dumps: Dump[] = [];
-  for (const file of files) dumps.push(...(await readDumps(file, input)));
+  for (const { path, name } of files) dumps.push(...(await readDumps(path, name, input)));
   return found(files.map(({ name }) => name).join(", "), dumps);
+}
+
+/** The mode that the rules in this host's kernel identify themselves with. @throws UsageError */
+export async function shownInKernel(families: readonly IpFamily[]): Promise<Variant | undefined> {
+  const { kernelDumps } = await import("./trace-kernel.ts");
+  const dumps: Dump[] = [];
+  for (const family of families) dumps.push(...(await kernelDumps(family)).dumps);
+  return shownBy(dumps);
 }
 
 /** @throws UsageError */
 export async function foundInKernel(families: readonly IpFamily[]): Promise<FoundRules> {
   const { kernelRules, programsAtDevices } = await import("./trace-kernel.ts");
+  const { nodeSettings } = await import("./node-settings.ts");
   const read = new Map<IpFamily, Awaited<ReturnType<typeof kernelRules>>>();
-  for (const family of families) read.set(family, await kernelRules(family, []));
+  const settings = new Map<IpFamily, NodeSettings>();
+  for (const family of families) {
+    read.set(family, await kernelRules(family, []));
+    settings.set(family, await nodeSettings(family));
+  }
   const addresses = (await Promise.all(families.map(hostAddresses))).flat();
   const programs = await programsAtDevices();
   const all = [...read.values()].flatMap(({ dumps }) => dumps);
@@ -66,22 +80,33 @@ export async function foundInKernel(families: readonly IpFamily[]): Promise<Foun
     ...one,
     families: new Set(families),
     addresses: (family) => addresses.filter((own) => familyOf(own) === family),
-    side(family, own) {
+    side(family, own, isOfNode = false) {
       const { dumps = [], routes = [], addresses: all = [] } = read.get(family) ?? {};
-      return rulesSide("this node's kernel", [...dumps, ...programs], family, [...own, ...all], routes);
+      return rulesSide(
+        "this node's kernel",
+        [...dumps, ...programs],
+        family,
+        [...own, ...all],
+        routes,
+        isOfNode ? settings.get(family) : undefined,
+      );
     },
   };
 }
 
 function found(name: string, dumps: readonly Dump[]): FoundRules {
-  const texts = dumps.map(signsOf).join("\n");
   const addresses = dumpedAddresses(dumps);
   return {
     families: new Set(IP_FAMILIES.filter((family) => dumps.some((dump) => isOf(dump, family)))),
-    shown: VARIANTS.find(({ sign }) => sign?.test(texts) === true),
+    shown: shownBy(dumps),
     ...(addresses !== undefined && { addresses: (family) => addresses.filter((own) => familyOf(own) === family) }),
     side: (family, own) => rulesSide(name, dumps, family, own),
   };
+}
+
+function shownBy(dumps: readonly Dump[]): Variant | undefined {
+  const texts = dumps.map(signsOf).join("\n");
+  return VARIANTS.find(({ sign }) => sign?.test(texts) === true);
 }
 
 /** Whether the dump has rules of the family. */

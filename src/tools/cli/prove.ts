@@ -103,8 +103,8 @@ async function* answersTo(options: Options, output: Output, input: NodeJS.Readab
     yield* answersBetween(rules, await foundInDumps(against, input), families, local, output);
     return;
   }
-  const from = sysdump === undefined || isElsewhere ? options : { filename: [sysdump.objects] };
-  const read = await readObjects(from, output, input);
+  const from = sysdump === undefined || isElsewhere ? options : sysdump.objects;
+  const read = await readObjects(from, output, input, { isOfKernel: kernel });
   const objects = { ...read, configuration: sysdump?.configuration ?? read.configuration };
   const node = options.node ?? options["hostname-override"] ?? sysdump?.node;
   const asked = node === undefined ? options : { ...options, node };
@@ -195,7 +195,7 @@ async function* answersOn(
     const { config, families } = await choicesFor(variant, options, objects.configuration);
     if (rules !== undefined && variant.deviations(config).includes("proxy-connects"))
       throw new UsageError(
-        `rules of ${variant.name} mode lead to sockets of the proxy, but do not say where the proxy connects`,
+        `rules of ${variant.name} mode send packets to the proxy itself, and do not say where it connects`,
         "Prove its plan with --modes, or compare two dumps with --against.",
       );
     for (const family of families) {
@@ -211,7 +211,7 @@ async function* answersOn(
       }
       const of = `${variant.name} on ${node.name}, ${family}`;
       await output.progress?.({ what: "Services", done: 0, total, of });
-      const all = rules?.side(family, own) ?? (await planSide(variant.name, node, config).catch(refuseUnplanned));
+      const all = rules?.side(family, own, true) ?? (await planSide(variant.name, node, config).catch(refuseUnplanned));
       const side = options["whole-node"] ? { ...all, proxyPart: undefined } : all;
       const specification = specificationSide(objects, node, config, variant.deviations(config), side.ownSockets);
       const sides = [specification, side] as const;
@@ -266,6 +266,7 @@ function readOptions(values: ReadLine<typeof PROVE>["values"]) {
   if ([...dump, ...against, ...filename].filter((path) => path === "-").length > 1)
     throw new UsageError("standard input can be read only once: give files for the others");
   const isOfRules = dump.length > 0 || kernel;
+  if (values["all-nodes"] && values.node) throw new UsageError("--node and --all-nodes exclude each other");
   if (isOfRules && values["all-nodes"]) throw new UsageError("the rules are of one node: leave --all-nodes out");
   if (isOfRules && values.modes !== undefined)
     throw new UsageError("--modes is for plans; for rules of a node give --as MODE");

@@ -2,8 +2,7 @@
  * kube-proxy's own command: from flags and configuration file to a running daemon, or to an action: `--version`,
  * `--write-config-to`, `--cleanup`, `--init-only`. The steps are in upstream's order (reference start.md §1).
  */
-import { writeFile } from "node:fs/promises";
-import type { ServePage } from "../../agent/daemon/inspect-report.ts";
+import { writeFileSync } from "node:fs";
 import type { WindowsService, WindowsServiceOptions } from "../../agent/daemon/windows-service.ts";
 import { parseListenAddress } from "../../agent/server/http/listen-address.ts";
 import { configFileState } from "../../agent/settings/watch-config-file.ts";
@@ -24,12 +23,16 @@ import { type CompletedOptions, completeOptions, requireConfig, requireLogging }
 import { LOG_FILE, VERSION, WINDOWS_SERVICE } from "./flags/process.ts";
 import { CommandError, EXIT_FAILURE, EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
 
+/** Its file descriptor. */
+const STDOUT = 1;
+
 /** Runs the command. @returns the exit status. @throws UsageError for a command line that cannot be read. */
 export async function proxyCommand(argv: readonly string[], output: Output): Promise<number> {
   const command = parseCommandLine(argv);
   for (const line of command.stderrLines) output.err(`${line}\n`);
-  if (command.kind === "print") {
-    output.out(fitHelp(command.text, output.terminal?.width));
+  if (command.kind !== "run") {
+    const text = command.kind === "print" ? command.text : (await import("./flags/help.ts")).helpText();
+    output.out(fitHelp(text, output.terminal?.width));
     return EXIT_SUCCESS;
   }
   const write = await writerOf(command.flags.get(LOG_FILE));
@@ -170,11 +173,14 @@ async function act(
 ): Promise<number> {
   if (actions.writeConfigTo !== "") {
     const { encodeYaml } = await import("../../agent/settings/v1alpha1-encode.ts");
-    await writeFile(actions.writeConfigTo, await encodeYaml(config));
+    // Opening /dev/stdout would truncate a file behind it.
+    const file = actions.writeConfigTo === "/dev/stdout" ? STDOUT : actions.writeConfigTo;
+    writeFileSync(file, await encodeYaml(config));
     log.info("Wrote configuration", { file: actions.writeConfigTo });
     return EXIT_SUCCESS;
   }
   if (actions.cleanup) return await cleanUp(log, config);
+  if (actions.inspectBindAddress !== "") checkPageAddress(actions.inspectBindAddress, log);
   const { runProxy } = await import("../../agent/daemon/run-proxy.ts");
   try {
     stop.throwIfAborted();
@@ -185,7 +191,7 @@ async function act(
         isModeSet,
         ...actions,
         configFileState,
-        servePage: pageServer(actions.inspectBindAddress, log),
+        loadPage: async (...page) => await (await import("../page/serve-page.ts")).loadPage(...page),
         problems,
         flags: new Map(flagSnapshot),
         version,
@@ -204,9 +210,8 @@ async function act(
   }
 }
 
-/** @throws CommandError for an invalid address. */
-function pageServer(address: string, log: RootLogger): ServePage | undefined {
-  if (address === "") return undefined;
+/** @param address of the page. @throws CommandError for an invalid one. */
+function checkPageAddress(address: string, log: RootLogger): void {
   const parsed = parseListenAddress(address);
   if (parsed === undefined) {
     throw new CommandError(`--inspect-bind-address must be IP:port, such as 127.0.0.1:10260; got "${address}"`);
@@ -214,12 +219,12 @@ function pageServer(address: string, log: RootLogger): ServePage | undefined {
   if (!isLoopback(parsed.host)) {
     log.warn("The page can be read by all who reach its address: it shows services, endpoints and rules", { address });
   }
-  return async (daemon, context) => await (await import("../page/serve-page.ts")).servePage(address, daemon, context);
 }
 
 async function cleanUp(log: RootLogger, config: KubeProxyConfig): Promise<number> {
-  const { removeLeftovers } = await import("../../agent/daemon/leftovers.ts");
-  if ((await removeLeftovers(modesInCleanUpOrder(), { config, log })).length === 0) return EXIT_SUCCESS;
+  const { removeLeftovers, UNANSWERED_LEFT } = await import("../../agent/daemon/leftovers.ts");
+  const all = [...UNANSWERED_LEFT, ...modesInCleanUpOrder()];
+  if ((await removeLeftovers(all, { config, log })).length === 0) return EXIT_SUCCESS;
   throw new CommandError("encountered an error while tearing down rules");
 }
 

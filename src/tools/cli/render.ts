@@ -2,13 +2,14 @@
  * `kube-proxy render`: prints what would be programmed for a folder of manifests, without root and without a kernel. The
  * output depends only on the input, so CI can compare it.
  */
-import type { ClusterRecords } from "../../agent/cluster/manifests/read-manifests.ts";
+
 import type { DraftConfig, KubeProxyConfig } from "../../contract/config/config.ts";
 import type { AnyFlag } from "../../contract/config/flag.ts";
 import { offlineNode } from "../../contract/inspect/offline-node.ts";
 import { joinFamilies, KERNEL_FEATURES } from "../../contract/rendering.ts";
 import { escapeLine } from "../../logging/escape.ts";
 import { messageOf } from "../../logging/message-of.ts";
+import type { ClusterRecords } from "../../model/objects.ts";
 import { objectKeyText } from "../../model/objects.ts";
 import { MODES, modeNamed } from "../../modes/registry.ts";
 import { fitHelp } from "../../text/fit-lines.ts";

@@ -62,7 +62,7 @@ export async function services(
   return await runCommand(SERVICES, argv, output, async ({ values, positionals, form }) => {
     const socket = socketOf(values);
     const [given, ...more] = joinedKind(positionals);
-    if (more.length > 0) throw new UsageError(`unexpected "${more.at(-1)}"`, "See 'kube-proxy services --help'.");
+    if (more.length > 0) throw new UsageError(`services takes one Service, got "${more.at(-1)}" as well`);
     const lines = await linesOf(socket, given, values.namespace);
     const report = !values["no-traffic"] ? ((await askDaemon(socket, "/status")) as Partial<StatusReport>) : undefined;
     const { counted, notes } =

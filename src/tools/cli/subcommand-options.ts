@@ -236,7 +236,10 @@ function refusal(command: string, error: unknown, names: readonly string[]): unk
     case "ERR_PARSE_ARGS_UNEXPECTED_POSITIONAL":
       return new UsageError(`${command} takes flags only, got "${quoted}"`, flagHint(command, "", names));
     default:
-      return new UsageError(error.message.replaceAll("\n", " "), flagHint(command, "", names));
+      return new UsageError(
+        error.message.replace(/^.*?'(-[^'<]*?)(?: <value>)?' argument.*$/s, "$1 needs a value").replaceAll("\n", " "),
+        flagHint(command, "", names),
+      );
   }
 }
 

@@ -5,6 +5,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { KubeProxyConfig } from "../../contract/config/config.ts";
 import { nodeNameIn } from "../../contract/inspect/offline-node.ts";
+import { foreignPrograms, NAMED } from "../../kernel/bpf/foreign-programs.ts";
 import { legacyTables } from "../../kernel/iptables/legacy-tables.ts";
 import { dormantTables } from "../../kernel/nftables/dormant-tables.ts";
 import { isObject, listOf, numberOf, textOf } from "../../kernel/nftables/json.ts";
@@ -18,7 +19,7 @@ import type { ListedClients } from "../../trace/iptables/surroundings.ts";
 import { UsageError } from "./output.ts";
 import { dumpReaders, placeInDump, type TracedRules } from "./trace-rules.ts";
 
-const LIMIT_MS = 60_000;
+export const LIMIT_MS = 60_000;
 
 interface Tool {
   readonly file: string;
@@ -41,6 +42,28 @@ const SHARED_TOOLS: readonly Tool[] = [
 
 /** Reads the kernel. @param local addresses given in addition to the node's own. @throws UsageError */
 export async function kernelRules(family: IpFamily, local: readonly IpAddress[]): Promise<TracedRules> {
+  const { dumps, notes } = await kernelDumps(family);
+  const lists = await recentLists();
+  const addresses = [...(await localAddresses(family)), ...local];
+  return {
+    name: "this node's kernel",
+    notes,
+    dumps: lists === undefined ? dumps : [...dumps, { kind: "recent", lists }],
+    addresses,
+    knowsAddresses: true,
+    knowsClients: true,
+    routes: await routes(family, addresses),
+    placeOf: (position) =>
+      placeInDump(
+        position,
+        addresses.filter((own) => !isLocalOnly(own)),
+        family,
+      ),
+  };
+}
+
+/** What the tools print of this kernel's rules. @throws UsageError */
+export async function kernelDumps(family: IpFamily): Promise<Pick<TracedRules, "dumps" | "notes">> {
   needRoot("reading the rules of this node's kernel");
   const notes: string[] = [];
   const dumps: Dump[] = [];
@@ -56,24 +79,7 @@ export async function kernelRules(family: IpFamily, local: readonly IpAddress[])
     if (text?.trim() === "" && tool.file === "ipvsadm")
       dumps.push({ kind: "chains", tool: tool.file, chains: () => [] });
   }
-  const lists = await recentLists();
-  if (lists !== undefined) dumps.push({ kind: "recent", lists });
-  const addresses = [...(await localAddresses(family)), ...local];
-  return {
-    name: "this node's kernel",
-    notes,
-    dumps: dumps.map((dump) => (dump.kind === "iptables" ? { ...dump, family } : dump)),
-    addresses,
-    knowsAddresses: true,
-    knowsClients: true,
-    routes: await routes(family, addresses),
-    placeOf: (position) =>
-      placeInDump(
-        position,
-        addresses.filter((own) => !isLocalOnly(own)),
-        family,
-      ),
-  };
+  return { dumps: dumps.map((dump) => (dump.kind === "iptables" ? { ...dump, family } : dump)), notes };
 }
 
 /** Adds the socket step before this kernel's rules if maps are pinned. */
@@ -147,19 +153,18 @@ async function outputOf({ file, args, of: source }: Tool, notes: string[]): Prom
   return undefined;
 }
 
-async function ipJson(...args: readonly string[]): Promise<readonly unknown[]> {
+/** What a list of `ip` has. @throws UsageError */
+export async function ipJson(...args: readonly string[]): Promise<readonly unknown[]> {
   const { status, stdout, stderr } = await execProcess("ip", ["-j", ...args], { timeoutMs: LIMIT_MS });
   if (status !== 0) throw new UsageError(`ip ${args.join(" ")}: ${stderr.trim()}`);
   return stdout.trim() === "" ? [] : listOf(JSON.parse(stdout));
 }
 
-/** So many devices are named; where a CNI puts programs at every device, the rest is like them. */
-const NAMED = 3;
-
 /** Programs and filters at devices, which packets meet before and behind all rules: they are there, and what they do is not read. */
 export async function programsAtDevices(): Promise<readonly Dump[]> {
   const found: string[] = [];
-  for (const link of (await ipJson("link", "show")).filter(isObject)) {
+  const links = await ipJson("link", "show");
+  for (const link of links.filter(isObject)) {
     const program = isObject(link.xdp) && isObject(link.xdp.prog) ? ` ${numberOf(link.xdp.prog.id)}` : "";
     if (link.xdp !== undefined) found.push(`XDP program${program} at ${link.ifname}`);
   }
@@ -177,17 +182,22 @@ export async function programsAtDevices(): Promise<readonly Dump[]> {
     }
   }
   const unread = found.slice(0, NAMED).map((what) => `${what}: its content is not read`);
+  unread.push(...foreignPrograms(namesByIndex(links)));
   if (notes[0] !== undefined) unread.push(`tc filters at devices were not read: ${notes[0]}`);
   return unread.map((what) => ({ kind: "unread", what }));
 }
 
 /** Names of the node's interfaces by index. */
 export async function interfaceNames(): Promise<ReadonlyMap<number, string>> {
-  const links = (await ipJson("link", "show")).flatMap((link): (readonly [number, string])[] => {
+  return namesByIndex(await ipJson("link", "show"));
+}
+
+function namesByIndex(links: readonly unknown[]): ReadonlyMap<number, string> {
+  const named = links.flatMap((link): (readonly [number, string])[] => {
     const [index, name] = isObject(link) ? [numberOf(link.ifindex), textOf(link.ifname)] : [];
     return index === undefined || name === undefined ? [] : [[index, name]];
   });
-  return new Map(links);
+  return new Map(named);
 }
 
 async function routes(family: IpFamily, addresses: readonly IpAddress[]): Promise<KnownRoute[]> {
@@ -224,12 +234,14 @@ function isLocalOnly(address: IpAddress): boolean {
   return address.startsWith("127.") || address === "::1" || address.startsWith("fe80:");
 }
 
-function cidrOf(destination: string, family: IpFamily): string {
+/** `10.0.0.1` and `default` as prefixes. */
+export function cidrOf(destination: string, family: IpFamily): string {
   if (destination === "default") return family === "IPv4" ? "0.0.0.0/0" : "::/0";
   return destination.includes("/") ? destination : `${destination}/${family === "IPv4" ? 32 : 128}`;
 }
 
-const lengthOf = (cidr: string): number => Number(cidr.slice(cidr.indexOf("/") + 1));
+/** Of a prefix. */
+export const lengthOf = (cidr: string): number => Number(cidr.slice(cidr.indexOf("/") + 1));
 
 const ENTRY = /^src=(\S+) .*?\blast_seen: (\d+)/gm;
 /** Ticks start 300 seconds before 2^32 (include/linux/jiffies.h, INITIAL_JIFFIES). */

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { backEndIn } from "../../kernel/iptables/command-errors.ts";
 import { legacyTables } from "../../kernel/iptables/legacy-tables.ts";
-import { NetlinkError } from "../../kernel/netlink/errors.ts";
+import { undefinedIf } from "../../kernel/netlink/errors.ts";
 import { isObject } from "../../kernel/nftables/json.ts";
 import { NftError } from "../../kernel/nftables/nftables.ts";
 import { type ChainHook, openPacketTracer, type PacketTracer } from "../../kernel/nftables/tracing/packet-tracer.ts";
@@ -204,13 +204,15 @@ function withoutOwnTable(rules: TracedRules): TracedRules {
 async function rulePlaces(tracer: PacketTracer, { visits }: ObservedPacket): Promise<RulePlaces> {
   const tables = new Map<string, ReadonlyMap<string, ChainHook>>();
   const handles = new Map<string, readonly number[]>();
+  const ifGone = undefinedIf("ENOENT");
   for (const { family, table, events } of visits) {
     const tableKey = `${family} ${table}`;
-    if (!tables.has(tableKey)) tables.set(tableKey, await orNone(tracer.baseChains(family, table), new Map()));
+    if (!tables.has(tableKey))
+      tables.set(tableKey, (await tracer.baseChains(family, table).catch(ifGone)) ?? new Map());
     for (const { chain, handle } of events) {
       const key = `${tableKey} ${chain}`;
       if (handle !== undefined && !handles.has(key)) {
-        handles.set(key, await orNone(tracer.handles(family, table, chain), []));
+        handles.set(key, (await tracer.handles(family, table, chain).catch(ifGone)) ?? []);
       }
     }
   }
@@ -227,13 +229,4 @@ async function rulePlaces(tracer: PacketTracer, { visits }: ObservedPacket): Pro
     },
     interfaceName: (index) => names.get(index),
   };
-}
-
-async function orNone<T>(answer: Promise<T>, none: T): Promise<T> {
-  try {
-    return await answer;
-  } catch (error) {
-    if (error instanceof NetlinkError && error.code === "ENOENT") return none;
-    throw error;
-  }
 }

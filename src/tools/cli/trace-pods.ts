@@ -179,11 +179,12 @@ function serviceEnd(
   if (port !== undefined && (fitting.length === 1 || wanted !== undefined)) {
     return { name, nodeName: "", addresses, rest: `:${port.port}/${port.protocol.toLowerCase()}` };
   }
-  const names = service.ports.map((one) => one.name || String(one.port)).join(", ");
+  const suffix = (one: string) => (protocol === undefined ? "" : `/${one.toLowerCase()}`);
+  const names = service.ports.map((one) => `${one.name || one.port}${suffix(one.protocol)}`).join(", ");
   throw new UsageError(
-    wanted === undefined
+    fitting.length > 1
       ? `--to: Service ${name} has several ports: --to ${name}:PORT, which is ${names}`
-      : `--to: Service ${name} has no port "${wanted}", but ${names}`,
+      : `--to: Service ${name} has no port "${[wanted, protocol].filter(Boolean).join("/")}", but ${names}`,
   );
 }
 
@@ -201,7 +202,7 @@ function podNamed(flag: string, name: string, known: ReadonlyMap<string, KnownPo
   const names = [...(flag === "--to" ? services.map(objectKeyText) : []), ...known.keys()];
   const nearest = namesakes(name, names).join(" or ") || nearestWord(name, names);
   throw new UsageError(
-    `${flag}: no pod "${name}" is known: it is neither in an EndpointSlice, nor a Pod among the objects`,
+    `${flag}: there is no ${flag === "--to" ? "Service or pod" : "pod"} "${name}" among the objects`,
     nearest === undefined ? undefined : `Did you mean ${nearest}?`,
   );
 }

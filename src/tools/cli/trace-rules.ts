@@ -1,10 +1,9 @@
 /** The sources of rules for `kube-proxy trace`: a plan for manifests, dumps, or this node's kernel. */
-
-import type { ClusterRecords } from "../../agent/cluster/manifests/read-manifests.ts";
-import { runAtOnce } from "../../async/steps.ts";
+import { runAtOnce } from "../../async/turns.ts";
 import type { KubeProxyConfig } from "../../contract/config/config.ts";
 import { type ClientPlace, clientPlace, OUTSIDE, podInterface } from "../../contract/inspect/client-place.ts";
 import { type OfflineNode, offlineNode } from "../../contract/inspect/offline-node.ts";
+import type { ClusterRecords } from "../../model/objects.ts";
 import { MODES } from "../../modes/registry.ts";
 import { familyOf, type IpAddress, type IpFamily } from "../../net/ip.ts";
 import { hasAllAddresses } from "../../trace/dump/device-addresses.ts";
@@ -14,8 +13,7 @@ import type { KnownRoute, KnownServices } from "../../trace/facts.ts";
 import { loopbackNotes } from "../explain/loopback.ts";
 import { partForPacket } from "../explain/packet-part.ts";
 import { FEW_SERVICES, isPodOf, NoRulesError, plannedRules } from "../explain/planned-rules.ts";
-import { readInputText } from "./bounded-input.ts";
-import type { DumpFile } from "./dump-folder.ts";
+import { type DumpFile, dumpText } from "./dump-folder.ts";
 import { UsageError } from "./output.ts";
 import type { ParsedTarget, PodPlace, Position } from "./trace-packet.ts";
 
@@ -111,7 +109,7 @@ export async function dumpedRules(
   const notes: string[] = [];
   const dumps: Dump[] = [];
   for (const file of files) {
-    const found = await readDumps(file, input);
+    const found = await readDumps(file.path, file.name, input);
     const other = found.find((dump) => dump.kind === "iptables" && (dump.family ?? family) !== family);
     const own = found.filter((dump) => dump.kind !== "iptables" || (dump.family ?? family) === family);
     if (other?.kind === "iptables") {
@@ -145,12 +143,14 @@ export async function dumpReaders(): Promise<readonly DumpReader[]> {
 }
 
 /** The dumps in a file. @throws UsageError */
-export async function readDumps(
-  { path, name }: Pick<DumpFile, "path" | "name">,
-  input: NodeJS.ReadableStream,
-): Promise<Dump[]> {
+export async function readDumps(path: string, name: string, input: NodeJS.ReadableStream): Promise<Dump[]> {
+  return dumpsIn(await dumpText(path, name, input), name, await dumpReaders());
+}
+
+/** The dumps in a text. @throws UsageError */
+export function dumpsIn(text: string, name: string, readers: readonly DumpReader[]): Dump[] {
   try {
-    return recogniseDumps(await readInputText(path, input), name, await dumpReaders());
+    return recogniseDumps(text, name, readers);
   } catch (error) {
     if (error instanceof DumpError) throw new UsageError(error.message);
     throw new UsageError(`cannot read the dump ${name}: ${error instanceof Error ? error.message : error}`);

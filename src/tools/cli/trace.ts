@@ -39,7 +39,7 @@ export const TRACE = commandLine("kube-proxy trace", { forms: TEXT_OR_JSON, take
        kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] [options]
        kube-proxy trace --live [--from CLIENT] --to ADDRESS:PORT[/PROTOCOL] [options]
 
-Leads a packet through every hook and rule of a node, and says what matched and why, and what becomes of it: which
+Follows a packet through every hook and rule of a node, and says what matched and why, and what becomes of it: which
 endpoint with which source, refused or dropped by which rule. Where chance decides, every way is shown with its odds;
 where something is not known, both. Nothing is sent. With --live, the kernel itself says what it does with real packets,
 beside what is simulated for them.
@@ -56,7 +56,7 @@ beside what is simulated for them.
     "--mark NUMBER": "the packet's mark (default 0)",
     "--state STATE": "of its connection: new (default), established, related, invalid, untracked",
     "--seed NUMBER": "takes one way at each random choice, the same for the same number",
-    "--new-client": "takes for granted that no session affinity holds for the client",
+    "--new-client": "of a client that session affinity does not remember",
   },
   "\nRules, of one of these; without any, those in this node's kernel are walked, which needs root:\n",
   {
@@ -159,7 +159,7 @@ async function objectsFor(
   const [first = needsObjects(ends.to) ? ends.to : undefined] = pods;
   if (!isPlan && first === undefined && sysdump === undefined) return undefined;
   const { readObjects } = await import("./objects-input.ts");
-  if (sysdump !== undefined) return await readObjects({ filename: [sysdump.objects] }, output, input, { pods });
+  if (sysdump !== undefined) return await readObjects(sysdump.objects, output, input, { pods });
   if (first === undefined || isPlan) return await readObjects(options, output, input, { pods, namespace });
   try {
     return await readObjects({ ...options, filename: undefined }, output, input, { pods, isForPods: true });
@@ -254,10 +254,12 @@ async function rulesFor(
 }
 
 /** @throws UsageError for a word without a flag, with the flag that it probably needs. */
-function refuseWords([word]: readonly string[], { from, to, live }: TraceValues): void {
+function refuseWords([word, other]: readonly string[], { from, to, live }: TraceValues): void {
   if (word === undefined) return;
-  const client = from === undefined && !live ? " --from pod" : "";
-  const meant = to === undefined ? `--to ${word}${client}` : client === "" ? undefined : `--from ${word}`;
+  const isTarget = to === undefined && !POSITIONS.some((position) => position === word);
+  const [target, client] = isTarget ? [word, other ?? "pod"] : [other, word];
+  const flags = [to === undefined && target && `--to ${target}`, from === undefined && !live && `--from ${client}`];
+  const meant = flags.filter(Boolean).join(" ") || undefined;
   const help = "see 'kube-proxy trace --help'.";
   const hint = meant === undefined ? `S${help.slice(1)}` : `Did you mean ${meant}? Otherwise ${help}`;
   throw new UsageError(`kube-proxy trace takes flags only, got "${word}"`, hint);

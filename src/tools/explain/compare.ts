@@ -1,7 +1,12 @@
 /** What differs for clients between two explanations of one service port: for `--what-if` and `diff`. */
-
+import { isDeepStrictEqual } from "node:util";
+import { movedInOrder } from "../../model/hash-order.ts";
+import { movedShare } from "../../model/moved-share.ts";
+import type { Placed } from "../../model/sparse-tables.ts";
+import { findMode } from "../../modes/registry.ts";
+import { parseHostPort } from "../../net/ip.ts";
 import type { Encounter, ExplainedEndpoint, ExplainedFrontend, PortExplanation } from "./explanation.ts";
-import { encounterWords, frontendTitle, POSITION_WORDS, shareText } from "./words.ts";
+import { encounterWords, frontendTitle, HASH_WORDS, POSITION_WORDS, shareText } from "./words.ts";
 
 /** One change, in words. */
 export interface ClientChange {
@@ -33,6 +38,7 @@ export function clientChanges(before: PortExplanation | undefined, after: PortEx
     ...frontendChanges(before.frontends, after.frontends),
     ...endpointChanges(before.endpoints, after.endpoints),
     ...policyChanges(before, after),
+    ...balancingChanges(before, after),
   ].map(change);
 }
 
@@ -55,7 +61,7 @@ function frontendChanges(before: readonly ExplainedFrontend[], after: readonly E
 
 function frontendChange(title: string, before: ExplainedFrontend, after: ExplainedFrontend): string[] {
   if (before.owner !== after.owner) {
-    return [after.owner === null ? `${title} now leads here` : `${title} now belongs to ${after.owner}`];
+    return [`${title} now belongs to ${after.owner ?? "this service port"}`];
   }
   const met = encounterChanges(before, after, (was, is) => changeWords(title, was, is));
   return before.answersAt === after.answersAt
@@ -141,4 +147,35 @@ function policyChanges({ policies: before }: PortExplanation, { policies: after 
   if (health(before) !== health(after))
     changes.push(`the load balancer's health check is now ${health(after)} (before: ${health(before)})`);
   return changes;
+}
+
+/** Which clients get another endpoint by their hash. */
+function balancingChanges(before: PortExplanation, after: PortExplanation): string[] {
+  const [was, is] = [before.balancing, after.balancing];
+  const words = (one: typeof is) => (one === undefined ? "without a hash" : HASH_WORDS[one.hash]);
+  if (was?.hash !== is?.hash) return [`endpoints are now chosen ${words(is)} (before: ${words(was)})`];
+  if (was === undefined || is === undefined) return [];
+  if (was.seed !== is.seed) return [`the seed of the hash is now ${is.seed} (before: ${was.seed}): most clients move`];
+  return (["Cluster", "Local"] as const).flatMap((policy) => {
+    const [old, current] = [usedBy(before, policy), usedBy(after, policy)];
+    if (old.length === 0 || current.length === 0 || isDeepStrictEqual(old, current)) return [];
+    const hashes = findMode(after.mode)?.hashes;
+    const where = `where the policy is ${policy}`;
+    if (hashes === "in-kernel") return [`which clients move ${where} is not known: the hash is the kernel's own`];
+    const share = (hashes === "in-turn" ? movedInOrder : movedShare)(old, current, is.seed);
+    if (share < NO_SHARE) return [];
+    const percent = share < 0.0005 ? "less than 0.1 %" : shareText(share);
+    return [`${percent} of ${is.hash === "FlowHash" ? "flows" : "clients"} move to another endpoint ${where}`];
+  });
+}
+
+/** Below it, a share is a sum of rounding errors. */
+const NO_SHARE = 1e-9;
+
+function usedBy({ endpoints }: PortExplanation, policy: "Cluster" | "Local"): Placed[] {
+  return endpoints.flatMap(({ address: text, weight, cluster, local }) => {
+    const at = (policy === "Cluster" ? cluster : local)?.used === true ? parseHostPort(text) : undefined;
+    if (at === undefined) return [];
+    return [{ ip: at.address, port: at.port, ...(weight !== undefined && { weight }) }];
+  });
 }

@@ -3,14 +3,16 @@
 import type { KubeProxyConfig } from "../../contract/config/config.ts";
 import type { OfflineNode } from "../../contract/inspect/offline-node.ts";
 import type { ModeWords } from "../../contract/mode-words.ts";
+import { counted } from "../../logging/counted.ts";
 import type { TopologyReason } from "../../model/endpoint-reasons.ts";
 import type { ServiceNotes, ServiceRecord } from "../../model/objects.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { ServicePortRouting } from "../../model/service-port-routing.ts";
+import { modeNamed } from "../../modes/registry.ts";
 import { familyOf, type IpAddress, parseIpAddress } from "../../net/ip.ts";
 import type { ExplainedEndpoint, ExplainedFrontend, Policies } from "./explanation.ts";
 import { NO_ENDPOINTS, type Statement } from "./stated-endpoints.ts";
-import { topologyWords } from "./words.ts";
+import { HASH_WORDS, topologyWords } from "./words.ts";
 
 interface Decided {
   readonly words: ModeWords;
@@ -35,7 +37,9 @@ interface Decided {
 /** Why clients do not reach all endpoints, gravest cause first. */
 export function causeWords(decided: Decided): string[] {
   return [
-    ...ownershipSentences(decided),
+    ...decided.frontends.flatMap(({ owner, address, port }) =>
+      owner === null ? [] : [`${address ?? "node port"} ${port} belongs to ${owner}, which answers there.`],
+    ),
     ...endpointSentences(decided),
     ...policySentences(decided),
     ...loadBalancerSentences(decided),
@@ -62,7 +66,8 @@ export function decisionWords({
       `The load balancer's health check at node port ${policies.healthCheckNodePort} gets ${answer}: ${counted(localReady, "ready endpoint")} here.`,
     );
   }
-  if (routing.categories.reachable.length > 1) sentences.push(`Among several endpoints one is chosen ${choice}.`);
+  const isChosen = routing.categories.reachable.length > 1 && port.balancing === undefined;
+  if (isChosen) sentences.push(`Among several endpoints one is chosen ${choice}.`);
   const hasLocal = routing.local.length > 0 || routing.cluster.some(({ isLocal }) => isLocal);
   return [
     ...sentences,
@@ -112,6 +117,11 @@ function endpointSentences(decided: Decided): string[] {
   const { endpoints, routing, topology, node, words } = decided;
   const fate = words.unserved;
   if (endpoints.length === 0) return withoutEndpoints(decided);
+  if (!routing.categories.hasAny && endpoints.some(({ state }) => state === "ready")) {
+    return [
+      `${endpoints.length === 1 ? "Its only endpoint is" : "Its ready endpoints are"} drained (weight 0): ${fate}.`,
+    ];
+  }
   if (!routing.categories.hasAny) {
     const whose = endpoints.length === 1 ? "Its only endpoint is" : `None of its ${endpoints.length} endpoints is`;
     const state = endpoints.length === 1 ? "neither ready nor still serving" : "ready or still serving";
@@ -124,8 +134,29 @@ function endpointSentences(decided: Decided): string[] {
   return sentences;
 }
 
-function policySentences({ port, policies, routing, words }: Decided): string[] {
-  const sentences: string[] = [];
+function hashSentences({
+  port,
+  routing,
+  config: { mode },
+  topology,
+}: Pick<Decided, "port" | "routing" | "config" | "topology">): string[] {
+  const { balancing } = port;
+  if (balancing === undefined || routing.categories.reachable.length < 2) return [];
+  if (modeNamed(mode).ignoresBalancing === true) {
+    return [`The Service asks for ${balancing}, which ${mode} mode does not have: it chooses without a hash.`];
+  }
+  const isLocal = port.internalPolicyLocal || (port.externalPolicyLocal && port.isExternallyAccessible);
+  const everywhere = isLocal ? "every node where the policy is Cluster" : "every node";
+  if (modeNamed(mode).hashes === "in-kernel")
+    return [`An endpoint is chosen ${HASH_WORDS[balancing]}, with the kernel's own hash (scheduler mh).`];
+  const nodes = topology.mode.kind === "none" ? everywhere : "nodes that use the same endpoints";
+  const whom = balancing === "FlowHash" ? "flow" : "client";
+  const endpoint = port.sessionAffinity === "ClientIP" ? "A new client's endpoint" : "An endpoint";
+  return [`${endpoint} is chosen ${HASH_WORDS[balancing]}: the same pod for the same ${whom} through ${nodes}.`];
+}
+
+function policySentences({ port, policies, routing, words, ...decided }: Decided): string[] {
+  const sentences = hashSentences({ port, routing, ...decided });
   const usable = `${routing.local.length === 0 ? "none" : routing.local.length} usable`;
   if (policies.internal === "Local") {
     sentences.push(`internalTrafficPolicy is Local: at the cluster IP, only this node's endpoints answer (${usable}).`);
@@ -140,15 +171,4 @@ function policySentences({ port, policies, routing, words }: Decided): string[] 
     sentences.push(words.sourceRanges(policies.sourceRanges));
   }
   return sentences;
-}
-
-function ownershipSentences({ frontends }: Decided): string[] {
-  return frontends.flatMap(({ owner, address, port }) =>
-    owner === null ? [] : [`${address ?? "node port"} ${port} belongs to ${owner}, which answers there.`],
-  );
-}
-
-/** `no endpoint`, `1 endpoint`, `2 endpoints`. */
-export function counted(count: number, noun: string): string {
-  return `${count === 0 ? "no" : count} ${noun}${count > 1 ? "s" : ""}`;
 }

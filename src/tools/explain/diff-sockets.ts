@@ -1,6 +1,7 @@
 /** Where a node's sockets are redirected, against where they should be: differences, each with its service port. */
 import type { LedSocket, LiveSockets, WantedSocket } from "../../contract/inspection.ts";
 import { socketLines } from "../../contract/socket-words.ts";
+import { counted } from "../../logging/counted.ts";
 import { joinHostPort } from "../../net/ip.ts";
 import type { OwnedDifference } from "./diff-dumps.ts";
 import type { ExplainedCluster } from "./explained-cluster.ts";
@@ -75,7 +76,7 @@ export async function withSockets(
       if (one.owner !== null) return one;
       const place = one.address === null ? `*:${one.port}` : joinHostPort(one.address, one.port);
       const led = live.sockets.get(`${own.protocol} ${place}`);
-      const whose = led?.clients === "all" ? [`for the node and ${live.ledPods} pods`] : [];
+      const whose = led?.clients === "all" ? [`for the node and ${counted(live.ledPods, "pod")}`] : [];
       return { ...one, sockets: led === undefined ? ["takes the rules"] : [...socketLines(led), ...whose] };
     });
     return { ...own, frontends };

@@ -11,6 +11,7 @@ import type { NodePortIPs } from "../../model/node-port-addresses.ts";
 import type { EndpointSliceRecord, ServiceNotes, ServiceRecord } from "../../model/objects.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
+import { modeNamed } from "../../modes/registry.ts";
 import { type IpAddress, isLoopback } from "../../net/ip.ts";
 import { causeWords, decisionWords } from "./decisions.ts";
 import { type Asked, type ClientFacts, encountersAt, type Walk } from "./encounters.ts";
@@ -65,12 +66,13 @@ export function explainPort(
     return new Map(used.map((endpoint, index) => [endpoint, shares[index] ?? 0]));
   });
   const endpoints = reasons.map(({ endpoint, cluster, local }): ExplainedEndpoint => {
-    const { slice = "", nodeName = "", pod = null } = statement.places.get(endpoint.text) ?? {};
+    const { slice = "", nodeName = "", pod = null, zone } = statement.places.get(endpoint.text) ?? {};
     const names = { nodeName: node.name, endpointNode: nodeName };
     return {
       address: endpoint.text,
       pod,
       node: nodeName,
+      ...(zone !== undefined && { zone }),
       slice,
       state: endpoint.isReady ? "ready" : endpoint.isTerminating ? "terminating" : "not ready",
       isLocal: endpoint.isLocal,
@@ -96,6 +98,10 @@ export function explainPort(
     protocol: port.protocol,
     type: objects.service?.type === "" ? "ClusterIP" : (objects.service?.type ?? "ClusterIP"),
     policies,
+    ...(port.balancing !== undefined &&
+      modeNamed(config.mode).ignoresBalancing !== true && {
+        balancing: { hash: port.balancing, seed: config.balancing.seed },
+      }),
     frontends,
     endpoints,
     passedOver: statement.passedOver,
@@ -176,6 +182,6 @@ function useOf(
 ): ExplainedUse | null {
   if (use === undefined) return null;
   const hints = (use.reason === "other-node" ? endpoint.nodeHints : endpoint.zoneHints) ?? [];
-  const why = endpointWords(use.reason, { ...names, hints });
+  const why = endpointWords(use.reason, { ...names, hints, leftOut: endpoint.leftOut });
   return { used: use.isUsed, why, share: shares?.get(endpoint) ?? 0 };
 }

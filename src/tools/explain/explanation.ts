@@ -2,6 +2,7 @@
 import type { KernelPart } from "../../contract/inspection.ts";
 import type { ModeWords, NotTaken } from "../../contract/mode-words.ts";
 import type { FrontendKind } from "../../model/frontend.ts";
+import type { Hashing } from "../../net/balancing.ts";
 import type { IpFamily } from "../../net/ip.ts";
 
 /** Where a client is: a pod of this node, this node itself, another node, outside the cluster. */
@@ -47,6 +48,8 @@ export interface PortExplanation {
   readonly protocol: string;
   readonly type: string;
   readonly policies: Policies;
+  /** The hash of the client that chooses endpoints; absent: they are chosen at random, or the mode knows no hash. */
+  readonly balancing?: { readonly hash: Hashing; readonly seed: number };
   readonly frontends: readonly ExplainedFrontend[];
   readonly endpoints: readonly ExplainedEndpoint[];
   /** Duplicate endpoints that do not count, and entries that make no endpoint. */
@@ -108,6 +111,8 @@ export interface ExplainedEndpoint extends Traffic {
   /** `namespace/name`; null if not known: a running daemon does not keep it. */
   readonly pod: string | null;
   readonly node: string;
+  /** Absent if its slice does not say. */
+  readonly zone?: string;
   readonly slice: string;
   readonly state: "ready" | "terminating" | "not ready";
   readonly isLocal: boolean;

@@ -52,8 +52,9 @@ function nodeManifest({ name, uid, zone, addresses, podCIDRs, taintKeys, isBeing
   };
 }
 
-function serviceManifest(service: ServiceRecord, notes: ServiceNotes | undefined): unknown {
-  const { namespace, name, uid, type, ports, preservesDestination, endTCP, ...others } = service;
+export function serviceManifest(service: ServiceRecord, notes?: ServiceNotes): unknown {
+  const { namespace, name, uid, type, ports, preservesDestination, endTCP, balancing, leaveUnanswered, ...others } =
+    service;
   const { loadBalancerIngress, sessionAffinityTimeoutSeconds, ...spec } = others;
   return {
     apiVersion: "v1",
@@ -65,6 +66,8 @@ function serviceManifest(service: ServiceRecord, notes: ServiceNotes | undefined
       annotations: {
         ...(preservesDestination === true && { "preserve-destination": "true" }),
         ...(endTCP !== undefined && { "kube-proxy-ts/end-tcp": endTCP }),
+        ...(balancing !== undefined && { "kube-proxy-ts/balancing": balancing }),
+        ...(leaveUnanswered !== undefined && { "kube-proxy-ts/leave-unanswered": String(leaveUnanswered) }),
       },
     },
     spec: {
@@ -100,8 +103,8 @@ function namesOf({ hostNames = [] }: Partial<ServiceNotes> = {}): readonly unkno
   return hostNames.map((hostname) => ({ hostname }));
 }
 
-function sliceManifest(slice: EndpointSliceRecord): unknown {
-  const { namespace, name, serviceName, addressType, ports, endpoints, isCutShort } = slice;
+export function sliceManifest(slice: EndpointSliceRecord): unknown {
+  const { namespace, name, serviceName, addressType, ports, endpoints, isCutShort, weight } = slice;
   return {
     apiVersion: "discovery.k8s.io/v1",
     kind: "EndpointSlice",
@@ -109,13 +112,17 @@ function sliceManifest(slice: EndpointSliceRecord): unknown {
       namespace,
       name,
       ...(serviceName !== "" && { labels: { "kubernetes.io/service-name": serviceName } }),
-      ...(isCutShort === true && { annotations: { "endpoints.kubernetes.io/over-capacity": "truncated" } }),
+      annotations: {
+        ...(isCutShort === true && { "endpoints.kubernetes.io/over-capacity": "truncated" }),
+        ...(weight !== undefined && { "kube-proxy-ts/weight": `${weight}` }),
+      },
     },
     addressType,
     ports: ports.map(({ port, ...own }) => ({ ...own, ...(port !== null && { port }) })),
-    endpoints: endpoints.map(({ address, nodeName, ready, serving, terminating, zoneHints, nodeHints, pod }) => ({
+    endpoints: endpoints.map(({ address, nodeName, ready, serving, terminating, zoneHints, nodeHints, pod, zone }) => ({
       addresses: [address],
       ...(nodeName !== "" && { nodeName }),
+      ...(zone !== undefined && { zone }),
       conditions: { ready, serving, terminating },
       ...(pod !== undefined && { targetRef: { kind: "Pod", namespace: pod.split("/")[0], name: pod.split("/")[1] } }),
       ...((zoneHints !== undefined || nodeHints !== undefined) && {

@@ -2,7 +2,7 @@
  * The part of a node's service ports that one packet can meet, so that a trace among 10,000 service ports plans only a handful. For
  * shared chains and sets it keeps one service port of each kind, and counts the others (`OfflineNode.others`).
  */
-import type { Steps } from "../../async/steps.ts";
+import type { Steps } from "../../async/turns.ts";
 import type { OfflineNode, OtherPort } from "../../contract/inspect/offline-node.ts";
 import { inCells, isDrained } from "../../model/cells.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
@@ -130,7 +130,8 @@ function kindOf({ port, endpoints }: Served, { name, zone }: OfflineNode): strin
   // The flat layout has chains for each number of cells.
   const cells = [cluster, local].map((some) => some && inCells(some).length).join(" ");
   const decided = `${flags(hasAny, hasInternal, hasExternal, usesExternal)} ${cells}`;
-  const { externalPolicyLocal, internalPolicyLocal, isExternallyAccessible, preservesDestination, endTCP } = port;
+  const { externalPolicyLocal, internalPolicyLocal, isExternallyAccessible, preservesDestination, endTCP, balancing } =
+    port;
   const policies = flags(
     externalPolicyLocal,
     internalPolicyLocal,
@@ -138,6 +139,8 @@ function kindOf({ port, endpoints }: Served, { name, zone }: OfflineNode): strin
     preservesDestination === true,
     endTCP === "Gone",
     endTCP === "Never",
+    balancing === "SourceHash",
+    balancing === "FlowHash",
   );
   const { protocol, externalIPs, loadBalancerVIPs, nodePort, healthCheckNodePort } = port;
   const frontends = `${externalIPs.length} ${loadBalancerVIPs.length} ${flags(nodePort !== 0, healthCheckNodePort !== 0)}`;

@@ -2,8 +2,9 @@
  * The part of a cluster that determines some Services: the Services, their slices, and the Services that share an address with them.
  * With it, a question about one Service among 10,000 costs only as much as that Service.
  */
-import type { ClusterRecords } from "../../agent/cluster/manifests/read-manifests.ts";
+
 import type { ModeInspection } from "../../contract/inspection.ts";
+import type { ClusterRecords } from "../../model/objects.ts";
 import {
   type EndpointSliceRecord,
   type NodeRecord,

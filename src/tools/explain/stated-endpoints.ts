@@ -15,6 +15,7 @@ export interface StatedPlace {
   readonly nodeName: string;
   /** `namespace/name` of its pod, if known. */
   readonly pod: string | undefined;
+  readonly zone: string | undefined;
 }
 
 export interface Statement {
@@ -83,7 +84,7 @@ export function statedEndpoints(
 
 function placeIn(record: EndpointSliceRecord, ip: string): StatedPlace {
   const own = record.endpoints.find(({ address }) => address === ip);
-  return { slice: objectKeyText(record), nodeName: own?.nodeName ?? "", pod: own?.pod };
+  return { slice: objectKeyText(record), nodeName: own?.nodeName ?? "", pod: own?.pod, zone: own?.zone };
 }
 
 /** For the slice that a cluster keeps for a selector that matches nothing: it has no ports either. */

@@ -17,11 +17,12 @@ import { joinHostPort } from "../../net/ip.ts";
 import { countedPort } from "./counted-ports.ts";
 import type { PortExplanation } from "./explanation.ts";
 
-/** Adds this host's kernel counts to explanations. */
+/** Adds this host's kernel counts to explanations. @param listen also gets each connection that is read. */
 export async function withTraffic(
   inspection: Pick<ModeInspection, "loadCounters">,
   explanations: readonly PortExplanation[],
   config: KubeProxyConfig,
+  listen?: FlowListener,
 ): Promise<PortExplanation[]> {
   const ports = explanations.map(({ frontends, endpoints, ...own }) => {
     const places = frontends.map(({ address, port }) => (address === null ? `*:${port}` : joinHostPort(address, port)));
@@ -30,6 +31,8 @@ export async function withTraffic(
   const trafficNotes = await readTraffic(
     await inspection.loadCounters(config),
     ports.filter((port) => port !== undefined),
+    undefined,
+    listen,
   );
   return explanations.map((own, index) => ({
     ...own,
@@ -41,6 +44,9 @@ export async function withTraffic(
     trafficNotes,
   }));
 }
+
+/** Begins a dump of a family. @returns what gets each connection; a repeated dump begins again. */
+type FlowListener = Parameters<FlowReader>[1];
 
 /** Reads the flows of this process's network namespace that the mode handles. */
 export const readOwnFlows =
@@ -59,6 +65,7 @@ export async function readTraffic(
   counters: ModeCounters,
   ports: readonly CountedPort[],
   readFlows?: FlowReader,
+  listen: FlowListener = () => () => {},
 ): Promise<readonly string[]> {
   if (ports.length === 0) return [];
   const notes: string[] = [];
@@ -69,7 +76,16 @@ export async function readTraffic(
   }
   try {
     if (readFlows === undefined) notes.push(...(await tableNotes()));
-    const { answers, isComplete } = await countFlows(ports, counters, readFlows ?? readOwnFlows(counters));
+    const read = readFlows ?? readOwnFlows(counters);
+    const { answers, isComplete } = await countFlows(ports, counters, (families, begin) =>
+      read(families, (family) => {
+        const [count, hear] = [begin(family), listen(family)];
+        return (flow) => {
+          count(flow);
+          hear(flow);
+        };
+      }),
+    );
     notes.push(...silentEndpoints(ports, answers).map(silenceText));
     if (!isComplete) notes.push("Connections changed while they were counted: some may be missing.");
   } catch (error) {

@@ -1,6 +1,7 @@
 /** The sentences of explanations. */
 import type { EndpointReason, IgnoredHints, TopologyReason } from "../../model/endpoint-reasons.ts";
 import type { FrontendKind } from "../../model/frontend.ts";
+import type { Hashing } from "../../net/balancing.ts";
 import { joinHostPort } from "../../net/ip.ts";
 import type { Encounter, ExplainedFrontend, Position, ReachReason } from "./explanation.ts";
 
@@ -27,13 +28,17 @@ export const POSITION_WORDS: Readonly<Record<Position, string>> = {
 
 /** Facts that the reasons mention. */
 interface ReasonFacts {
+  readonly leftOut?: string | undefined;
   readonly nodeName: string;
   readonly endpointNode: string;
   readonly hints: readonly string[];
 }
 
 /** Why an endpoint is used or left out. */
-export function endpointWords(reason: EndpointReason, { nodeName, endpointNode, hints }: ReasonFacts): string {
+export function endpointWords(
+  reason: EndpointReason,
+  { nodeName, endpointNode, hints, leftOut = "" }: ReasonFacts,
+): string {
   switch (reason) {
     case "ready":
       return "ready";
@@ -41,6 +46,8 @@ export function endpointWords(reason: EndpointReason, { nodeName, endpointNode, 
       return "it terminates, but still serves, and none is ready";
     case "drained":
       return "its slice has weight 0: no new connections";
+    case "unanswered":
+      return `${nodeName} leaves it out: ${leftOut}`;
     case "not-ready":
       return "not ready";
     case "terminated":
@@ -71,11 +78,11 @@ const REACH_WORDS: Readonly<Record<ReachReason, string>> = {
     "userspace mode does not serve SCTP: the node itself refuses it, unless a process of its own listens there",
   "no-node-port-address": "no address of this node takes node ports",
   "other-frontend": "an external or load-balancer IP of that port is the node's own address, and takes precedence",
-  "not-known": "the plan does not tell",
+  "not-known": "the planned rules do not say",
   "no-load-balancer":
     "no endpoint that the policy allows is usable, so the host has no load balancer there: it leaves by its routes",
   "another-nodes": "the address is another Node's, and packets to it go there",
-  "host-not-led": "HNS does not lead the node's own packets",
+  "host-not-led": "HNS does not redirect the node's own packets",
   policy: "",
 };
 
@@ -139,3 +146,9 @@ function ignoredWords({ kind, why }: IgnoredHints, zone: string | undefined): st
 export function shareText(share: number): string {
   return `${Number((share * 100).toFixed(1))} %`;
 }
+
+/** What a hash chooses an endpoint by. */
+export const HASH_WORDS: Readonly<Record<Hashing, string>> = {
+  SourceHash: "by the client's address",
+  FlowHash: "by the client's address and port",
+};

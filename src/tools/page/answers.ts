@@ -76,7 +76,10 @@ export interface ServiceRow {
   readonly service: string;
   readonly portName: string;
   readonly protocol: string;
+  readonly type: string;
   readonly families: readonly ServiceFamilyRow[];
+  /** The different weights of its endpoints; empty if they are equal. */
+  readonly weights: readonly number[];
   readonly trouble: string | null;
 }
 
@@ -88,14 +91,28 @@ export interface ServiceFamilyRow {
   /** 0 if there is none. */
   readonly nodePort: number;
   readonly endpoints: number;
-  readonly used: number;
+  /** null: no EndpointSlice tells of them. */
+  readonly ready: number | null;
 }
 
 /** `/api/service` */
 export interface ServiceAnswer {
   readonly key: string;
-  readonly families: readonly { readonly explanation: PortExplanation }[];
+  readonly families: readonly {
+    readonly explanation: PortExplanation;
+    /** Only with counts, and if connections could be read. Most connections first. */
+    readonly talks?: readonly Talk[];
+  }[];
 }
+
+/** `/api/yaml`: a Service and its EndpointSlices as manifests. */
+export interface YamlAnswer {
+  readonly yaml: string;
+}
+
+/** Open connections. Pods and endpoints (`address:port`; empty: none is known) beyond the busiest are {@link OTHERS}. */
+export type Talk = readonly [client: string, endpoint: string, open: number];
+export const OTHERS = "all others";
 
 /** `/api/connections` */
 export interface ConnectionsAnswer {

@@ -21,7 +21,7 @@ export interface Asset {
 
 /** Next to this module, or next to the compiled modules if this one is in the bundle. */
 function assetFolder(): string {
-  const places = ["./client/", "./client/"].map((place) => fileURLToPath(new URL(place, import.meta.url)));
+  const places = ["./client/", "../tools/page/client/"].map((place) => fileURLToPath(new URL(place, import.meta.url)));
   return places.find((place) => existsSync(`${place}index.html`)) ?? places[0] ?? "";
 }
 
@@ -42,6 +42,6 @@ async function filesIn(folder: string): Promise<ReadonlyMap<string, Buffer>> {
 }
 
 async function builtFiles(folder: string): Promise<ReadonlyMap<string, Buffer>> {
-  const script = new URL("../../../scripts/page-files.mjs", pathToFileURL(folder)).href;
+  const script = new URL("../../../../scripts/page-files.mjs", pathToFileURL(folder)).href;
   return await ((await import(script)) as { pageFiles(): Promise<ReadonlyMap<string, Buffer>> }).pageFiles();
 }

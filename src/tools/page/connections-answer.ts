@@ -3,7 +3,7 @@
 import { type LiveDaemon, ledFlows } from "../../agent/daemon/inspect-report.ts";
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type { FlowReader } from "../../contract/tracked-connections.ts";
-import { addTo, type CountedPort, countedPortsOf, unknownCount } from "../../contract/traffic.ts";
+import { addTo, type CountedPort, countedPortsOf, type ModeCounters, unknownCount } from "../../contract/traffic.ts";
 import type { TrackedFlow } from "../../kernel/conntrack/conntrack.ts";
 import { modeNamed } from "../../modes/registry.ts";
 import type { IpAddress } from "../../net/ip.ts";
@@ -28,28 +28,29 @@ export async function connectionsAnswer(
 ): Promise<ConnectionsAnswer> {
   const beganMs = performance.now();
   const ports: CountedPort[] = [];
-  const pods = new Map<IpAddress, string>();
   for (const { family, state } of daemon.families) {
     for (const port of countedPortsOf(state, family)) {
       ports.push(port);
       if (isTurnDue()) await giveTurn(signal);
     }
   }
-  for (const { name, addresses } of (await podsIn(daemon.families, signal)).values())
-    for (const one of addresses) pods.set(one, name);
-  const own = await Promise.all(daemon.families.map(({ family }) => hostAddresses(family).catch(() => [])));
   const counters = await (await modeNamed(daemon.config.mode).loadInspection()).loadCounters(daemon.config);
-  const { isEndpointTracked } = counters;
-  const namer = new FlowNamer({ ports, pods, own: new Set(own.flat()), isEndpointTracked }, ALL);
-  const lists = new Map<string, { total: number; matching: number; rows: (readonly string[])[] }>();
+  const { namer, carried } = await namerOf(daemon, ports, counters, signal);
+  const lists = new Map<string, FlowList>();
   const listFor = (source: string) => {
     // A repeated dump starts from zero.
-    const list = { total: 0, matching: 0, rows: [] as (readonly string[])[] };
+    const list: FlowList = { total: 0, matching: 0, rows: [], outcomes: new Map() };
     lists.set(source, list);
     return (flow: TrackedFlow) => {
       const named = namer.name(flow, { nowMs: Date.now() });
       if (named === undefined) return;
       list.total += 1;
+      const [port, outcome] = [namer.portOf(flow)?.port, outcomeOf(flow)];
+      if (port !== undefined && outcome !== undefined) {
+        const counts = list.outcomes.get(port) ?? [0, 0, 0];
+        counts[outcome] += 1;
+        list.outcomes.set(port, counts);
+      }
       const isShown = list.rows.length < MAX_FLOWS;
       const cells = isShown || words.length > 0 ? flowCells(named) : [];
       const text = cells.join(" ").toLowerCase();
@@ -58,31 +59,62 @@ export async function connectionsAnswer(
       if (isShown) list.rows.push(cells);
     };
   };
-  namer.takeLed(await ledFlows(daemon)).forEach(listFor("led"));
-  const read = readFlows ?? readOwnFlows(counters);
-  const notes = await readTraffic(counters, ports, (families, begin) =>
-    read(families, (family) => {
-      const [count, list] = [begin(family), listFor(family)];
-      return (flow) => {
-        count(flow);
-        list(flow);
-      };
-    }),
-  );
+  carried.forEach(listFor("led"));
+  const notes = await readTraffic(counters, ports, readFlows ?? readOwnFlows(counters), listFor);
   const found = [...lists.values()];
+  const outcomesOf = (port: CountedPort) =>
+    ([0, 1, 2] as const).map((at) => found.reduce((total, { outcomes }) => total + (outcomes.get(port)?.[at] ?? 0), 0));
   const sum = (what: "total" | "matching") => found.reduce((total, list) => total + list[what], 0);
   return {
     ...{ total: sum("total"), matching: sum("matching"), notes },
     // A large table takes a while, so reading it takes at most a fifth of the time.
     pauseMs: Math.max(LEAST_PAUSE_MS, 4 * Math.round(performance.now() - beganMs)),
     flows: { head: FLOW_HEAD, rows: found.flatMap(({ rows }) => rows).slice(0, MAX_FLOWS) },
-    counts: { head: ["SERVICE PORT", "OPEN", "COUNTED"], rows: countRows(ports) },
+    counts: { head: ["SERVICE PORT", "OPEN", ...OUTCOMES, "COUNTED"], rows: countRows(ports, outcomesOf) },
   };
 }
 
+/** Names connections of these service ports. @returns also those that connection tracking does not have. */
+export async function namerOf(
+  daemon: LiveDaemon,
+  ports: readonly CountedPort[],
+  { isEndpointTracked }: Pick<ModeCounters, "isEndpointTracked">,
+  signal?: AbortSignal,
+) {
+  const pods = new Map<IpAddress, string>();
+  for (const { name, addresses } of (await podsIn(daemon.families, signal)).values())
+    for (const one of addresses) pods.set(one, name);
+  const all = await Promise.all(daemon.families.map(({ family }) => hostAddresses(family).catch(() => [])));
+  const own = new Set(all.flat());
+  const namer = new FlowNamer({ ports, pods, own, isEndpointTracked }, ALL);
+  return { namer, own, carried: namer.takeLed(await ledFlows(daemon)) };
+}
+
+/** What one reading of connection tracking has. */
+interface FlowList {
+  total: number;
+  matching: number;
+  readonly rows: (readonly string[])[];
+  /** How many of each of {@link OUTCOMES}. */
+  readonly outcomes: Map<CountedPort, [number, number, number]>;
+}
+
+const OUTCOMES = ["ANSWERED", "NOT ANSWERED", "REFUSED"];
+
+/** The place among {@link OUTCOMES} for an open connection; undefined: not known. A reset closes one that was never established. */
+function outcomeOf({ protocol, state, isAnswered, isAssured }: TrackedFlow): 0 | 1 | 2 | undefined {
+  if (isAnswered === undefined) return undefined;
+  if (!isAnswered) return 1;
+  return protocol === "TCP" && state === "CLOSE" && isAssured === false ? 2 : 0;
+}
+
 /** The service ports with the most connections. */
-function countRows(ports: readonly CountedPort[]): readonly (readonly string[])[] {
-  const sums = ports.map(({ name, family, frontends }) => {
+function countRows(
+  ports: readonly CountedPort[],
+  outcomesOf: (port: CountedPort) => readonly number[],
+): readonly (readonly string[])[] {
+  const sums = ports.map((port) => {
+    const { name, family, frontends } = port;
     const sum = unknownCount();
     for (const { count } of frontends) {
       for (const what of ["open", "counted", "refused", "dropped"] as const) {
@@ -90,13 +122,14 @@ function countRows(ports: readonly CountedPort[]): readonly (readonly string[])[
         if (number !== null) addTo(sum, what, number);
       }
     }
-    return { text: `${name.text} ${name.protocol} ${family}`, sum, most: Math.max(0, ...Object.values(sum)) };
+    return { text: `${name.text} ${name.protocol} ${family}`, port, sum, most: Math.max(0, ...Object.values(sum)) };
   });
   return sums
     .filter(({ most }) => most > 0)
     .sort((one, other) => other.most - one.most)
     .slice(0, MAX_COUNTED)
-    .map(({ text, sum: { open, counted, refused, dropped } }) => {
-      return [text, countText(open), `${countText(counted)}${turnedAwayText(refused, dropped)}`];
+    .map(({ text, port, sum: { open, counted, refused, dropped } }) => {
+      const outcomes = outcomesOf(port).map((number) => (number === 0 ? "" : String(number)));
+      return [text, countText(open), ...outcomes, `${countText(counted)}${turnedAwayText(refused, dropped)}`];
     });
 }

@@ -1,5 +1,5 @@
 /**
- * `--inspect-bind-address`: a read-only page that shows what a running daemon does, and why. It answers one question at a time, and
+ * The page of `--inspect-bind-address` and of the inspect socket: it is read-only, and shows what a running daemon does, and why. It answers one question at a time, and
  * long ones yield to the daemon's own work.
  */
 import { createHash } from "node:crypto";
@@ -8,54 +8,28 @@ import { setTimeout as sleep } from "node:timers/promises";
 import {
   type LiveDaemon,
   type LiveFamily,
-  type PageContext,
+  type LoadPage,
   type StatusReport,
   statusReport,
 } from "../../agent/daemon/inspect-report.ts";
 import { causeWords, writtenWords } from "../../agent/daemon/sync-words.ts";
-import { answeringAt, startHttpEndpoint } from "../../agent/server/http/http-endpoint.ts";
 import { JSON_TYPE, reply, replyNotFound } from "../../agent/server/http/http-reply.ts";
 import { type HttpHandler, pathOf, queryOf } from "../../agent/server/http/routes.ts";
 import { Mutex } from "../../async/mutex.ts";
 import type { OfflineNode } from "../../contract/inspect/offline-node.ts";
 import type { FlowReader } from "../../contract/tracked-connections.ts";
 import { nodePortIPs } from "../../model/node-port-addresses.ts";
-import { joinHostPort } from "../../net/ip.ts";
 import { hostAddresses } from "../explain/host-addresses.ts";
 import { type ErrorAnswer, SILENT_HEADER, type StateAnswer } from "./answers.ts";
 import { type Asset, readAssets } from "./assets.ts";
 import { guarded } from "./guard.ts";
 import type { AddTraffic } from "./service-answer.ts";
-import { MAX_ROWS, MAX_WORDS, serviceTable, wordsOf } from "./service-table.ts";
+import { isSortable, MAX_ROWS, MAX_WORDS, serviceTable, wordsOf } from "./service-table.ts";
 import { TrackingHistory } from "./tracking-history.ts";
 
-/** @param address `IP:port`. Resolves once the signal has aborted and everything is closed. */
-export async function servePage(
-  address: string,
-  daemon: LiveDaemon,
-  { limits, log, clock, signal }: PageContext,
-): Promise<void> {
-  const endpoint = startHttpEndpoint({
-    address,
-    handler: pageHandler(daemon, await readAssets(), { tracking: new TrackingHistory(daemon.conntrack, signal) }),
-    limits,
-    log,
-    clock,
-    signal,
-    isBindHardFail: false,
-    onListenFailure: (error) =>
-      log.error("Cannot serve the page; it will be tried again", error, { address, cannot: answeringAt(address) }),
-    onHardFail() {},
-  });
-  const bound = await endpoint.listening;
-  if (bound !== undefined) log.info("Serving the page", { url: urlOf(bound) });
-  await endpoint.closed;
-}
-
-function urlOf({ address, port }: { readonly address: string; readonly port: number }): string {
-  const host = address === "::" || address === "0.0.0.0" ? "localhost" : address;
-  return `http://${joinHostPort(host, port)}/`;
-}
+/** The page of this host's daemon. It samples connection tracking until the signal aborts. */
+export const loadPage: LoadPage = async (daemon, signal) =>
+  pageHandler(daemon, await readAssets(), { tracking: new TrackingHistory(daemon.conntrack, signal) });
 
 interface Answer {
   readonly status: number;
@@ -105,28 +79,20 @@ export function pageHandler(
       const { frontAnswer } = await import("./front-answer.ts");
       return { status: 200, body: { ...(await frontAnswer(daemon, viewOf, signal)), tracked: tracking?.points ?? [] } };
     },
-    "/api/services": async (query, signal) => {
-      const words = wordsOf(query.get("search") ?? "");
-      if (words.length > MAX_WORDS) return failure(400, `Search for ${MAX_WORDS} words at most, not ${words.length}.`);
-      const question = {
-        words,
-        namespace: query.get("namespace") ?? "",
-        offset: numberIn(query, "offset", 0),
-        limit: Math.min(MAX_ROWS, numberIn(query, "limit", 100)),
-      };
-      return { status: 200, body: await serviceTable(daemon, question, signal) };
-    },
+    "/api/services": (query, signal) => tableAnswer(daemon, query, signal),
     "/api/service": async (query, signal) => {
       const { serviceAnswer } = await import("./service-answer.ts");
       const key = query.get("key") ?? "";
-      const unknown = failure(404, `This node serves no service port ${key}.`);
-      if (!daemon.families.some(({ state }) => state.services.has(key))) return unknown;
+      if (!daemon.families.some(({ state }) => state.services.has(key))) return served(query, undefined);
       const traffic = query.has("traffic")
         ? (addTraffic ?? (await import("../explain/traffic.ts")).withTraffic)
         : undefined;
       if (traffic !== undefined) await untilCounted(signal);
-      const body = await serviceAnswer(daemon, key, viewOf, traffic);
-      return body === undefined ? unknown : { status: 200, body };
+      return served(query, await serviceAnswer(daemon, key, viewOf, traffic));
+    },
+    "/api/yaml": async (query, signal) => {
+      const { yamlAnswer } = await import("./yaml-answer.ts");
+      return served(query, await yamlAnswer(daemon, query.get("key") ?? "", signal));
     },
     "/api/connections": async (query, signal) => {
       const words = wordsOf(query.get("search") ?? "").slice(0, MAX_WORDS);
@@ -200,8 +166,27 @@ function replyState(
   else reply(response, 200, JSON_TYPE, JSON.stringify(stateAnswer(daemon, after, startedMs, tracked)), { ETag: tag });
 }
 
+async function tableAnswer(daemon: LiveDaemon, query: URLSearchParams, signal: AbortSignal): Promise<Answer> {
+  const words = wordsOf(query.get("search") ?? "");
+  if (words.length > MAX_WORDS) return failure(400, `Search for ${MAX_WORDS} words at most, not ${words.length}.`);
+  const sort = query.get("sort") ?? "";
+  if (!isSortable(sort)) return failure(400, "Sort by name, type, addresses, pods or state; - before it: descending.");
+  const question = {
+    ...{ words, sort },
+    namespace: query.get("namespace") ?? "",
+    offset: numberIn(query, "offset", 0),
+    limit: Math.min(MAX_ROWS, numberIn(query, "limit", 100)),
+  };
+  return { status: 200, body: await serviceTable(daemon, question, signal) };
+}
+
 function failure(status: number, error: string): Answer {
   return { status, body: { error } satisfies ErrorAnswer };
+}
+
+function served(query: URLSearchParams, body: unknown): Answer {
+  if (body !== undefined) return { status: 200, body };
+  return failure(404, `This node serves no service port ${query.get("key") ?? ""}.`);
 }
 
 /** Anything but a number counts as missing. */
@@ -243,7 +228,8 @@ function stateTag(daemon: LiveDaemon, after: number, startedMs: number, tracked:
   const state = [startedMs, after, daemon.journal.last, daemon.zone(), isHealthy, isNodeEligible, failures, busy];
   const fill = tracked === undefined ? null : Math.round((100 * tracked.entries) / tracked.max);
   const { repairs, refusals } = daemon.journal.lately();
-  const text = JSON.stringify([state, daemon.limits(), problems.length, problems[0]?.lastMs, fill, repairs, refusals]);
+  const times = problems.map(({ lastMs, overMs }) => overMs ?? lastMs);
+  const text = JSON.stringify([state, daemon.limits(), times, fill, repairs, refusals]);
   return `"${createHash("sha256").update(text).digest("base64url")}"`;
 }
 

@@ -10,6 +10,7 @@ import { walkOf } from "../explain/planned-rules.ts";
 import type { withTraffic } from "../explain/traffic.ts";
 import type { ServiceAnswer } from "./answers.ts";
 import { typeOf } from "./service-table.ts";
+import { talksOf } from "./talks.ts";
 
 /** Adds the kernel's counts to explanations: `withTraffic`, or a stand-in in tests. */
 export type AddTraffic = typeof withTraffic;
@@ -38,9 +39,14 @@ export async function serviceAnswer(
   if (explanations.length === 0) return undefined;
   const { config } = daemon;
   const inspection = await modeNamed(config.mode).loadInspection();
-  const counted = await addTraffic?.(inspection, explanations, config);
-  const known = counted?.map((one) => withCarried(one, daemon, key)) ?? explanations;
-  return { key, families: known.map((explanation) => ({ explanation })) };
+  if (addTraffic === undefined) return { key, families: explanations.map((explanation) => ({ explanation })) };
+  const talks = await talksOf(daemon, key);
+  const counted = await addTraffic(inspection, explanations, config, talks.listen);
+  const families = counted.map((one) => {
+    const own = talks.rows(one.family);
+    return { explanation: withCarried(one, daemon, key), ...(own !== undefined && { talks: own }) };
+  });
+  return { key, families };
 }
 
 /** @param walk sends packets through the plan. */

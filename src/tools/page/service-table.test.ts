@@ -43,3 +43,25 @@ test("rows beyond the limit are counted, and of the troubled alone where these a
   const next = await serviceTable(await daemon(), { ...QUESTION, words: ["is:broken"], offset: 1 }, signal);
   assert.deepEqual([next.matching, next.rows.map((row) => row.service)], [2, ["shop/c"]]);
 });
+
+test("rows are sorted by each column, both ways; what is not known is last, and equal rows stay by name", async () => {
+  const sorted = async (sort: string, offset = 0, limit = 9) => {
+    const table = await serviceTable(
+      await daemon(),
+      { ...QUESTION, sort, offset, limit },
+      new AbortController().signal,
+    );
+    return table.rows.map((row) => row.service.replace("shop/", "")).join("");
+  };
+  const sorts = ["", "name", "-name", "type", "-type", "addresses", "-addresses", "pods", "-pods", "state", "-state"];
+  const orders = await Promise.all(sorts.map((sort) => sorted(sort)));
+  assert.deepEqual(orders, ["abc", "abc", "cba", "abc", "abc", "abc", "cba", "bac", "bac", "bac", "acb"]);
+  assert.equal(await sorted("-name", 1, 1), "b");
+  const { rows } = await serviceTable(await daemon(), { ...QUESTION, limit: 9 }, new AbortController().signal);
+  const known = rows.map(({ type, families, weights }) => [type, families[0]?.ready, families[0]?.endpoints, weights]);
+  assert.deepEqual(known, [
+    ["ClusterIP", null, 0, []],
+    ["ClusterIP", 1, 1, []],
+    ["ClusterIP", null, 0, []],
+  ]);
+});

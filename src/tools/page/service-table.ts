@@ -4,9 +4,10 @@ import type { LiveDaemon, LiveFamily } from "../../agent/daemon/inspect-report.t
 import { sortedKeys } from "../../async/sorted-keys.ts";
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import { type KnownPod, knownPods } from "../../contract/inspect/known-pods.ts";
+import { DEFAULT_WEIGHT } from "../../model/cells.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
-import { joinHostPort } from "../../net/ip.ts";
+import { familyOf, ipBytes, joinHostPort, parseHostPort } from "../../net/ip.ts";
 import type { ServiceFamilyRow, ServiceRow, ServiceTable } from "./answers.ts";
 
 /** The most rows in one answer. */
@@ -29,12 +30,53 @@ interface TableQuestion {
   readonly namespace: string;
   readonly offset: number;
   readonly limit: number;
+  /** One of {@link COLUMNS}, descending with a `-` before it. @default by name */
+  readonly sort?: string;
+}
+
+const padded = (count: number): string => String(count).padStart(9, "0");
+
+/** What rows are sorted by; undefined: not known. */
+const COLUMNS: ReadonlyMap<string, (row: ServiceRow) => string | undefined> = new Map([
+  ["name", ({ key }: ServiceRow) => key],
+  ["type", ({ type }) => type],
+  ["addresses", ({ families }) => addressRank(families[0]?.clusterIP ?? "")],
+  ["pods", ({ families }) => families.flatMap(podsRank).sort().at(-1)],
+  ["state", ({ trouble }) => trouble ?? ""],
+]);
+
+/** Whether the table has such a column. */
+export const isSortable = (sort: string): boolean => sort === "" || COLUMNS.has(sort.replace(/^-/, ""));
+
+function addressRank(text: string): string | undefined {
+  const { address, port } = parseHostPort(text) ?? {};
+  if (address === undefined || port === undefined) return undefined;
+  return `${familyOf(address)} ${Buffer.from(ipBytes(address)).toString("hex")} ${padded(port)}`;
+}
+
+const podsRank = ({ ready, endpoints }: ServiceFamilyRow) =>
+  ready === null ? [] : [padded(ready) + padded(endpoints)];
+
+/** Equal rows stay by name. What is not known is last in both directions. */
+async function sorted(rows: readonly ServiceRow[], sort: string, signal: AbortSignal): Promise<readonly ServiceRow[]> {
+  const rankOf = COLUMNS.get(sort.replace(/^-/, "")) ?? (() => "");
+  const isDown = sort.startsWith("-");
+  const known = new Map<string, ServiceRow>();
+  const others: ServiceRow[] = [];
+  for (const [index, row] of rows.entries()) {
+    if (isTurnDue()) await giveTurn(signal);
+    const rank = rankOf(row);
+    if (rank === undefined) others.push(row);
+    else known.set(`${rank}\0${padded(isDown ? rows.length - index : index)}`, row);
+  }
+  const keys = await sortedKeys(known, signal);
+  return [...(isDown ? keys.toReversed() : keys).flatMap((key) => known.get(key) ?? []), ...others];
 }
 
 /** Yields to other work meanwhile: a hundred thousand rows take a second. */
 export async function serviceTable(
   daemon: LiveDaemon,
-  { words: said, namespace, offset, limit }: TableQuestion,
+  { words: said, namespace, offset, limit, sort = "" }: TableQuestion,
   signal: AbortSignal,
 ): Promise<ServiceTable> {
   const words = said.filter((word) => word !== "is:broken");
@@ -51,7 +93,7 @@ export async function serviceTable(
     if (namespace !== "" && own !== namespace) continue;
     const families = familiesOf(daemon, key);
     if (!words.every((word) => families.some(([family, port]) => holds(word, family, port)))) continue;
-    const isShown = matching >= offset && rows.length < limit;
+    const isShown = sort !== "" || (matching >= offset && rows.length < limit);
     if (!onlyTroubled && !isShown) {
       matching += 1;
       continue;
@@ -61,7 +103,8 @@ export async function serviceTable(
     if (isShown) rows.push(row);
     matching += 1;
   }
-  return { total: keys.length, matching, offset, namespaces: [...namespaces], rows };
+  const shown = sort === "" ? rows : (await sorted(rows, sort, signal)).slice(offset, offset + limit);
+  return { total: keys.length, matching, offset, namespaces: [...namespaces], rows: shown };
 }
 
 export type FamilyPort = readonly [family: LiveFamily, port: ServicePort];
@@ -105,7 +148,10 @@ function holds(word: string, { state }: LiveFamily, port: ServicePort): boolean 
 }
 
 /** The least type that the Service must have; the daemon does not keep its actual type. */
-export function typeOf({ loadBalancerVIPs, nodePort }: ServicePort): string {
+export function typeOf({
+  loadBalancerVIPs,
+  nodePort,
+}: Pick<ServicePort, "loadBalancerVIPs" | "nodePort">): "LoadBalancer" | "NodePort" | "ClusterIP" {
   return loadBalancerVIPs.length > 0 ? "LoadBalancer" : nodePort !== 0 ? "NodePort" : "ClusterIP";
 }
 
@@ -122,12 +168,21 @@ function rowOf(
   const trouble = refused.has(name.text)
     ? "refused by the kernel"
     : (routed.find((one) => one.trouble !== null)?.trouble ?? null);
-  const rows = routed.map(({ endpoints, used, row: [{ family }, port] }): ServiceFamilyRow => {
+  const rows = routed.map(({ all, row: [{ family, state }, port] }): ServiceFamilyRow => {
     const { clusterIP, externalIPs, loadBalancerVIPs, nodePort, port: number } = port;
     const others = [...externalIPs, ...loadBalancerVIPs].map((address) => joinHostPort(address, number));
-    return { family, clusterIP: joinHostPort(clusterIP, number), others, nodePort, endpoints, used };
+    const ready = state.slicesOf(name.service).length > 0 ? all.filter(({ isReady }) => isReady).length : null;
+    return { family, clusterIP: joinHostPort(clusterIP, number), others, nodePort, endpoints: all.length, ready };
   });
-  return { key, service: name.service, portName: name.port, protocol, families: rows, trouble };
+  const type = typeOf({
+    loadBalancerVIPs: families.flatMap(([, { loadBalancerVIPs }]) => loadBalancerVIPs),
+    nodePort: Math.max(...families.map(([, { nodePort }]) => nodePort)),
+  });
+  const weights = new Set(routed.flatMap(({ all }) => all.map(({ weight = DEFAULT_WEIGHT }) => weight)));
+  return {
+    ...{ key, service: name.service, portName: name.port, protocol, type, families: rows, trouble },
+    weights: weights.size > 1 ? [...weights].sort((one, other) => one - other) : [],
+  };
 }
 
 /** Whether clients get an answer: 0 all, 1 some, 2 none. A port that both families serve answers some if one does. */
@@ -139,9 +194,9 @@ export function gradeOf(daemon: LiveDaemon, families: readonly FamilyPort[]): 0 
 function routingOf({ node, zone }: LiveDaemon, [{ state }, port]: FamilyPort) {
   const all = state.endpoints.get(port.name.key) ?? [];
   const { categories, lacksLocal } = routeServicePort(port, all, { nodeName: node, zone: zone() });
-  const { hasAny, reachable } = categories;
+  const { hasAny } = categories;
   const { internal, external } = lacksLocal;
   const grade = !hasAny || internal ? 2 : external && port.isExternallyAccessible ? 1 : 0;
   const trouble = !hasAny ? "no usable endpoint" : grade > 0 ? "no local endpoint" : null;
-  return { endpoints: all.length, used: reachable.length, grade, trouble };
+  return { all, grade, trouble };
 }

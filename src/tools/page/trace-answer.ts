@@ -4,7 +4,7 @@
  */
 
 import type { LiveDaemon, LiveFamily } from "../../agent/daemon/inspect-report.ts";
-import { runInTurns } from "../../async/steps.ts";
+import { runInTurns } from "../../async/turns.ts";
 import { type ClientPlace, clientPlace, podInterface, sendingTo } from "../../contract/inspect/client-place.ts";
 import type { KnownPod } from "../../contract/inspect/known-pods.ts";
 import type { OfflineNode } from "../../contract/inspect/offline-node.ts";
@@ -129,7 +129,8 @@ async function endsOf(question: TraceQuestion, namesOf: () => Promise<Names>) {
   const names = isNamed || isClientNamed ? await namesOf() : undefined;
   const client = isClientNamed && names !== undefined ? endNamed(from, names) : undefined;
   const what = `enter a pod's name, an address, or ${POSITIONS.join(", ")}`;
-  if (isClientNamed && client === undefined) throw new QuestionError(`"${from}" is not a client: ${what}.`);
+  if (isClientNamed && client === undefined)
+    throw new QuestionError(`"${from}" is not a client: ${what}.${names?.unknown ?? ""}`);
   const sources = client?.addresses ?? (source && [source]);
   const isReachable = (one: IpAddress) => sources?.some((own) => familyOf(own) === familyOf(one)) ?? true;
   const named = isNamed && names !== undefined ? destinationIn(question, names, isReachable) : question;
@@ -152,8 +153,10 @@ function namesIn(pods: ReadonlyMap<string, KnownPod>, views: readonly OfflineNod
     return { namespace, name };
   });
   const known = { services, pods: [...pods.keys()], nodes };
+  const unknown =
+    pods.size === 0 ? " No pod is known: the daemon keeps their names only with --inspect-bind-address." : "";
   for (const { name } of views) ends.set(name, { name, nodeName: "", addresses: views.map(({ nodeIP }) => nodeIP) });
-  return { ports, ends, known: (text: string) => withKnownNames(text.trim().replace(KIND, ""), known) };
+  return { ports, ends, unknown, known: (text: string) => withKnownNames(text.trim().replace(KIND, ""), known) };
 }
 
 /** `pod/web-1`, `node/node-a`: no Service. */

@@ -22,8 +22,9 @@ export function relayedNodePorts(
     const pool = isNarrowed ? localOf(endpoints) : usable(endpoints, node);
     // A dump has only rules, and these leave the packet to the proxy's socket.
     if (pool.length === 0 || node.ownSockets === undefined || !holds(isListening, packet, ask)) return only(UNTOUCHED);
-    const isAtSocket =
-      deviations.has("decided-at-socket") && packet.origin === "socket" && !isNarrowed && holds(fromNode, packet, ask);
+    // The relay carries Services that ask for a hash, and chooses at random.
+    const mayBeAtSocket = deviations.has("decided-at-socket") && service.balancing === undefined && !isNarrowed;
+    const isAtSocket = mayBeAtSocket && packet.origin === "socket" && holds(fromNode, packet, ask);
     const suffix = service.sessionAffinity === "ClientIP" && pool.length > 1 ? ", always" : "";
     return new Map(pool.map(({ end }) => [`${wayTo(end, !isAtSocket)}${suffix}`, 1 / pool.length]));
   };

@@ -1,8 +1,9 @@
 /** The sides that can be compared: a plan, dumps, and the specification. */
-import type { ClusterRecords } from "../../agent/cluster/manifests/read-manifests.ts";
+
 import type { KubeProxyConfig } from "../../contract/config/config.ts";
 import type { Deviation } from "../../contract/deviations.ts";
 import type { OfflineNode } from "../../contract/inspect/offline-node.ts";
+import type { ClusterRecords } from "../../model/objects.ts";
 import { isJsonObject } from "../../model/projection/fields.ts";
 import { familyOf, type IpAddress, type IpFamily } from "../../net/ip.ts";
 import { deviceAddresses } from "../../trace/dump/device-addresses.ts";
@@ -18,19 +19,25 @@ import { endText, type Packet } from "../../trace/packet.ts";
 import type { Question } from "../../trace/question.ts";
 import { traceText } from "../../trace/report/text.ts";
 import { plannedRules } from "../explain/planned-rules.ts";
+import type { Ask } from "./asking.ts";
 import { type Subject, UnprovableError } from "./classes.ts";
-import { DROPPED, type Fate, isSameFate, REFUSED, thenAgain, wayTo } from "./fate.ts";
+import { byHash, DROPPED, type Fate, isSameFate, joined, REFUSED, thenAgain, wayTo } from "./fate.ts";
 import { type IsOfOthers, nodeComponents } from "./node-components.ts";
+import { endingSetting, meetingPolicy, type NodeSettings } from "./node-settings.ts";
 import type { Side } from "./proof.ts";
 import { specification } from "./specification.ts";
 
-/** @param all dumps of the node; those of the other family are left out, as are its addresses. @param own all addresses of the node. */
+/**
+ * @param all dumps of the node; those of the other family are left out, as are its addresses. @param own all addresses of the node.
+ * @param settings what decides beside the rules. @default not known
+ */
 export function rulesSide(
   name: string,
   all: readonly Dump[],
   family: IpFamily,
   own: readonly IpAddress[],
   routes: readonly KnownRoute[] = [],
+  settings?: NodeSettings,
 ): Side {
   const dumps = all.filter((dump) => dump.kind !== "iptables" || (dump.family ?? family) === family);
   const addresses = deviceAddresses(dumps);
@@ -39,6 +46,8 @@ export function rulesSide(
   const ofFamily = own.filter((address) => familyOf(address) === family);
   const facts = nodeFacts({ addresses: [...ofFamily, ...addresses], routes });
   const isOfOthers = nodeComponents(dumps);
+  const rules = ruleFates(dumps, family, facts);
+  const isWhole = isOfOthers === undefined;
   return {
     name,
     addresses,
@@ -47,8 +56,8 @@ export function rulesSide(
     hasSocketStage: dumps.some(
       (dump) => dump.kind === "chains" && dump.chains(facts, undefined).some(({ stage }) => stage === "socket"),
     ),
-    fates: ruleFates(dumps, family, facts),
-    proxyPart: isOfOthers && ruleFates(dumps, family, facts, isOfOthers),
+    fates: settings === undefined ? rules : rules.ending(settings),
+    proxyPart: isWhole ? settings && rules : ruleFates(dumps, family, facts, isOfOthers),
     whoDecides(packet, isOfProxy = false) {
       const isLeftOut = isOfProxy ? isOfOthers : undefined;
       const options = {
@@ -86,15 +95,16 @@ export function specificationSide(
   ownSockets?: readonly Question[],
 ): Side {
   const { family, name, zone, hostAddresses, nodeIP, otherNodes, nodePortIPs, detector, serviceCIDRs } = node;
-  const { services, endpointSlices } = cluster;
+  const { services, endpointSlices, leftOut } = cluster;
   const meaning = specification(
     {
       ...{ family, name, zone, nodeIP, otherNodes, detector, serviceCIDRs, services, endpointSlices },
-      ownSockets,
+      ...{ ownSockets, leftOut: leftOut?.node === name ? leftOut.ports : undefined },
       namesLoopback: node.nodePortAddresses.namesLoopback,
       addresses: hostAddresses,
       nodePortAddresses: nodePortIPs.kind === "all" ? undefined : nodePortIPs.ips,
       masqueradesAll: config.masqueradeAll,
+      hashSeed: config.balancing.seed,
     },
     new Set(deviations),
   );
@@ -111,31 +121,53 @@ export function ruleFates(
   family: IpFamily,
   facts: NodeFacts,
   isLeftOut?: IsOfOthers,
-): Subject<Fate> {
+): Subject<Fate> & { ending(settings: NodeSettings): Subject<Fate> } {
   const own = dumps.map(withoutClients);
   const [missing] = gapsIn(dumps);
   const isOfHns = dumps.some(({ kind }) => kind === "walker");
   const traced = programOfDumps(own, { family, facts, knowsClients: true, knowsDynamicSets: true });
+  /** The walk of the last packet: what decides beside the rules needs no second one. */
+  let last: readonly [packet: Packet, root: TraceNode] | undefined;
   return {
     fateOf(packet, asked) {
-      if (isOfHns) throw new UnprovableError("load balancers of HNS are not rules");
-      if (missing !== undefined) throw new UnprovableError(`not all rules are known: ${missing}`);
-      const root = rootOf(packet, asked);
-      let ways: ReadonlySet<string> | undefined;
-      return fateIn(root, (end) => {
-        const way = wayText(packet, end);
-        if (end.entries.length === 0) return way;
-        for (const entry of end.entries) traced.remember(entry);
-        const next = fateIn(rootOf(packet, asked), (other) => wayText(packet, other));
-        traced.forget();
-        // With only one way there is nothing to remember.
-        ways ??= new Set(Array.from(outcomesOf(root), (outcome) => wayText(packet, outcome)));
-        return ways.size > 1 || !next.has(way) ? thenAgain(way, next) : way;
-      });
+      last = [packet, rootOf(packet, asked)];
+      return fateAt(last[1], packet, asked, (end) => wayText(packet, end));
     },
+    ending: (settings) => ({
+      fateOf(packet, asked) {
+        const root = last?.[0] === packet ? last[1] : rootOf(packet, asked);
+        return fateAt(root, packet, asked, (end) => {
+          const isSent = end.fate.kind === "sent" || end.fate.kind === "delivered";
+          const by = isSent ? endingSetting(settings, packet, end.packet, asked) : undefined;
+          if (by !== undefined) return `${DROPPED} by ${by}`;
+          const policy = isSent ? meetingPolicy(settings, packet, end.packet, asked) : undefined;
+          if (policy !== undefined) throw new UnprovableError(`${policy} can meet it, and is not read`);
+          return wayText(packet, end);
+        });
+      },
+    }),
   };
 
-  function rootOf(packet: Packet, asked: (question: Question, packet: Packet) => void): TraceNode {
+  function fateAt(root: TraceNode, packet: Packet, asked: Ask, wayOf: (end: End) => string): Fate {
+    let ways: ReadonlySet<string> | undefined;
+    const fate = fateIn(root, (end) => byHash(wayWithNext(end), end.hashed));
+    return joined(fate);
+
+    function wayWithNext(end: End): string {
+      const way = wayOf(end);
+      if (end.entries.length === 0) return way;
+      for (const entry of end.entries) traced.remember(entry);
+      const next = fateIn(rootOf(packet, asked), wayOf);
+      traced.forget();
+      // With only one way there is nothing to remember.
+      ways ??= new Set(Array.from(outcomesOf(root), wayOf));
+      return ways.size > 1 || !next.has(way) ? thenAgain(way, next) : way;
+    }
+  }
+
+  function rootOf(packet: Packet, asked: Ask): TraceNode {
+    if (isOfHns) throw new UnprovableError("on Windows, HNS has load balancers and no rules");
+    if (missing !== undefined) throw new UnprovableError(`not all rules are known: ${missing}`);
     const observer = {
       asked,
       unclear(what: string) {
@@ -146,7 +178,7 @@ export function ruleFates(
   }
 }
 
-type End = Pick<Outcome, "fate" | "packet" | "entries">;
+type End = Pick<Outcome, "fate" | "packet" | "entries" | "hashed">;
 
 /** The odds of each way. @throws UnprovableError if they depend on what is not known */
 function fateIn(root: TraceNode, wayOf: (end: End) => string): Fate {
@@ -185,7 +217,7 @@ function wayText(asked: Packet, { fate, packet }: End): string {
       return REFUSED;
     default: {
       if (!packet.isSourceKnown && !packet.isMasqueraded)
-        throw new UnprovableError("the source that it gets is not known");
+        throw new UnprovableError("which source address the packet gets is not known");
       const { destination, destinationPort } = packet;
       const isChanged = destination !== asked.destination || destinationPort !== asked.destinationPort;
       const way = wayTo(isChanged ? endText(destination, destinationPort) : undefined, packet.isMasqueraded);

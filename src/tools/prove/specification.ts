@@ -16,6 +16,7 @@ import type { Packet } from "../../trace/packet.ts";
 import { fieldsQuestion, type Question, whichOf } from "../../trace/question.ts";
 import { fits, type Pattern } from "../../trace/value.ts";
 import { type Ask, exactly, holds, loopbackOf, only, within } from "./asking.ts";
+import { chosenFate } from "./chosen-fate.ts";
 import type { Subject } from "./classes.ts";
 import { DROPPED, type Fate, RANGE_UNKNOWN, REFUSED, UNSAID, UNTOUCHED, wayTo } from "./fate.ts";
 import { relayedNodePorts } from "./relayed-node-ports.ts";
@@ -29,7 +30,6 @@ import {
   localOf,
   type SpecifiedNode,
   type StatedEndpoint,
-  sharesOf,
   usable,
 } from "./stated-services.ts";
 
@@ -301,9 +301,8 @@ class Meaning {
     const isAsClusterIP =
       this.#deviations.has("cluster-address-masqueraded") && address !== undefined && this.#clusterIPs.has(address);
     const suffix = service.sessionAffinity === "ClientIP" && chosen.length > 1 ? ", always" : "";
-    const shares = sharesOf(chosen);
     const fateWith = (isSeen: (endpoint: StatedEndpoint) => boolean): Fate =>
-      new Map(chosen.map((one, index) => [`${wayTo(one.end, isSeen(one))}${suffix}`, shares[index] ?? 0]));
+      chosenFate(chosen, service, this.#node, this.#deviations, (one) => wayTo(one.end, isSeen(one)) + suffix);
     if (this.#isAtSocket(frontend, policy, packet)) return fateWith(() => false);
     const isKept = this.#deviations.has("loopback-source-kept") && holds(this.#fromLoopback, packet, ask);
     const isMasqueraded =
@@ -336,6 +335,7 @@ class Meaning {
   /** Whether the endpoint is chosen at the socket, before it has a source address; at the node's own addresses, rules decide. */
   #isAtSocket({ kind, address, served }: Frontend, policy: string, packet: Packet): boolean {
     if (!this.#deviations.has("decided-at-socket") || packet.origin !== "socket") return false;
+    if (served.service.balancing !== undefined) return false;
     if (address !== undefined && this.#node.addresses.includes(address)) return false;
     if (this.#node.masqueradesAll || (kind === "load-balancer" && served.ranges !== undefined)) return false;
     const isForHost = kind !== "cluster" && policy === "Local";

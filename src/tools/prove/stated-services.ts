@@ -1,7 +1,9 @@
 /** Services as their objects state them: addresses, and which endpoints should answer. Part of the specification. */
 
+import { hashTurns } from "../../model/hash-order.ts";
 import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
 import type { EndpointRecord, EndpointSliceRecord, ServicePortSpec, ServiceRecord } from "../../model/objects.ts";
+import { servicePortKey } from "../../model/service-port-name.ts";
 import {
   familyOf,
   hostCidr,
@@ -14,6 +16,7 @@ import {
   zeroCidr,
 } from "../../net/ip.ts";
 import { prefixPatterns } from "../../trace/facts.ts";
+import { hashedBy } from "../../trace/netfilter/walk-state.ts";
 import type { Question } from "../../trace/question.ts";
 import type { Pattern } from "../../trace/value.ts";
 
@@ -35,9 +38,13 @@ export interface SpecifiedNode {
   readonly ownSockets: readonly Question[] | undefined;
   readonly detector: LocalTrafficDetector;
   readonly masqueradesAll: boolean;
+  /** Of the hashes that choose endpoints. @default hashes do not count */
+  readonly hashSeed?: number | undefined;
   readonly serviceCIDRs: readonly string[];
   readonly services: readonly ServiceRecord[];
   readonly endpointSlices: readonly EndpointSliceRecord[];
+  /** By service port key and end: endpoints that do not answer this node. @default none is known */
+  readonly leftOut?: ReadonlyMap<string, ReadonlyMap<string, string>> | undefined;
 }
 
 export type Kind = "cluster" | "load-balancer" | "external" | "node-port";
@@ -70,6 +77,7 @@ export interface StatedEndpoint extends EndpointRecord {
   readonly isLocal: boolean;
   /** The annotation of its slice; undefined if it has none. */
   readonly weight: number | undefined;
+  readonly isLeftOut: boolean;
 }
 
 /** If several Services have an address, the first kind wins, then the first name (docs/differences.md). */
@@ -141,13 +149,18 @@ function frontendsOfPort(
 function endpointsOf({ name: portName, protocol }: ServicePortSpec, node: SpecifiedNode): StatedEndpoint[] {
   const slices = node.endpointSlices.filter(({ addressType }) => addressType === node.family);
   const byEnd = new Map<string, StatedEndpoint>();
-  for (const { ports, endpoints, weight } of slices.sort((a, b) => (a.name < b.name ? -1 : 1))) {
+  for (const { namespace, serviceName, ports, endpoints, weight } of slices.sort((a, b) =>
+    a.name < b.name ? -1 : 1,
+  )) {
     for (const port of ports) {
       if (port.name !== portName || port.protocol !== protocol || port.port === null) continue;
       for (const endpoint of endpoints) {
         const end = joinHostPort(endpoint.address, port.port);
         const known = byEnd.get(end);
-        const stated = { ...endpoint, port: port.port, end, isLocal: endpoint.nodeName === node.name, weight };
+        const isLeftOut =
+          node.leftOut?.get(servicePortKey(namespace, serviceName, portName, protocol))?.has(end) === true;
+        const isLocal = endpoint.nodeName === node.name;
+        const stated = { ...endpoint, port: port.port, end, isLocal, weight, isLeftOut };
         const chosen = known !== undefined && endpoint.terminating ? known : stated;
         byEnd.set(end, { ...chosen, weight: known === undefined ? weight : larger(known.weight, weight) });
       }
@@ -185,8 +198,40 @@ export function sharesOf(endpoints: readonly StatedEndpoint[]): readonly number[
   return parts.map((part) => part / sum(parts));
 }
 
+/**
+ * For each end the clients that get it, if the Service asks for a hash: they are not below the bounds of the endpoints before, and below
+ * its own. Order, seeds and bounds are defined in one place, for planners as well.
+ */
+export function hashedInOrder(
+  endpoints: readonly StatedEndpoint[],
+  { balancing }: ServiceRecord,
+  { hashSeed }: SpecifiedNode,
+): ReadonlyMap<string, string> | undefined {
+  if (balancing === undefined || hashSeed === undefined) return undefined;
+  const turns = hashTurns(
+    endpoints.map(({ address: ip, port, end, weight }) => ({ ip, port, end, ...(weight !== undefined && { weight }) })),
+    hashSeed,
+  );
+  let missed = "";
+  const what = balancing === "FlowHash" ? "source and its port" : "source";
+  return new Map(
+    turns.map(({ endpoint, seed, below }, index) => {
+      const by = `the hash of the ${what} with seed ${seed} is below ${below}`;
+      const hashed = index === turns.length - 1 ? missed : hashedBy(missed, by);
+      missed = hashedBy(missed, `not: ${by}`);
+      return [endpoint.end, hashed];
+    }),
+  );
+}
+
 export function localOf(endpoints: readonly StatedEndpoint[]): readonly StatedEndpoint[] {
-  return readyElseServing(undrained(endpoints).filter(({ isLocal }) => isLocal));
+  return answering(readyElseServing(undrained(endpoints).filter(({ isLocal }) => isLocal)));
+}
+
+/** Those that are not left out; all of them if no other is there. */
+function answering(chosen: readonly StatedEndpoint[]): readonly StatedEndpoint[] {
+  const rest = chosen.filter(({ isLeftOut }) => !isLeftOut);
+  return rest.length > 0 ? rest : chosen;
 }
 
 /** Ready endpoints; if there are none, terminating ones that still serve (KEP-1669). */
@@ -204,9 +249,9 @@ export function usable(all: readonly StatedEndpoint[], { name, zone }: Specified
     return isHinted ? ready.filter((endpoint) => hintsOf(endpoint)?.includes(here) === true) : [];
   };
   for (const near of [hinted(({ nodeHints }) => nodeHints, name), hinted(({ zoneHints }) => zoneHints, zone)]) {
-    if (near.length > 0) return near;
+    if (near.length > 0) return answering(near);
   }
-  return ready.length > 0 ? ready : readyElseServing(endpoints);
+  return answering(readyElseServing(endpoints));
 }
 
 /** Whether the address is one of its external IPs. */
@@ -232,5 +277,5 @@ export function frontendText({ kind, served }: Frontend): string {
   const word = kind === "cluster" ? "internalTrafficPolicy" : "externalTrafficPolicy";
   const ready = endpoints.filter((endpoint) => endpoint.ready).length;
   const kindWords = kind === "node-port" ? "node port" : `${kind} IP`;
-  return `${name}, ${kindWords}, ${word} ${policy}, ${ready} of ${endpoints.length} endpoints ready`;
+  return `${name}, ${kindWords}, ${word} ${policy}, ready endpoints: ${ready} of ${endpoints.length}`;
 }

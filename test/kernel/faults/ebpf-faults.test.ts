@@ -7,7 +7,7 @@ import { reasonToSkip, testCgroup } from "../../../src/kernel/bpf/testing/test-c
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { faultNode, prepareDaemon, SYNC_PERIOD_MS, served } from "./fault-node.ts";
 
-const NO_SOCKETS = "Nothing is decided at the socket; the nftables rules lead all packets";
+const NO_SOCKETS = "Nothing is decided at the socket; the nftables rules handle all packets";
 const WITHOUT_CAPABILITY = ["setpriv", "--bounding-set=-bpf,-sys_admin"] as const;
 
 test("ebpf: no bpf file system, a cgroup that goes and comes, no capability", {
@@ -41,7 +41,7 @@ test("ebpf: no bpf file system, a cgroup that goes and comes, no capability", {
     assert.deepEqual(more, []);
     assert.deepEqual(await health(), [
       "200",
-      `decided at the socket in ${cgroupRoot} for the node and 0 pods; 1 service ports, 0 connected UDP sockets`,
+      `decided at the socket in ${cgroupRoot} for the node and no pod; service ports: 1, connected UDP sockets: 0`,
     ]);
   });
 

@@ -6,6 +6,7 @@ import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
+import { UNANSWERED_TABLE } from "../../../src/kernel/nftables/delete-tables.ts";
 import { KUBE_PROXY } from "../../../testkit/needs/built-program.ts";
 import type { NetworkNamespace } from "../../../testkit/net/network-namespace.ts";
 import { stretched } from "../../../testkit/support/patience.ts";
@@ -143,8 +144,17 @@ describe("other programs on the node", { concurrency: 2, skip: kernelSkip, timeo
 
   test("--cleanup removes what is ours and leaves what is the kubelet's or anybody else's", async (t) => {
     const node = await faultNode(t);
+    const tables = async () => (await node.exec(["nft", "list", "tables"])).stdout;
+    // As a process leaves it that is killed while it looks for endpoints that do not answer.
+    const leave = async () => {
+      for (const family of ["ip", "ip6"]) await node.exec(["nft", "add", "table", family, UNANSWERED_TABLE]);
+      assert.match(await tables(), /ip6 kube-proxy-unanswered/);
+    };
+    await leave();
     const daemon = await startDaemon(t, node, { objects });
+    assert.doesNotMatch(await tables(), /unanswered/);
     await daemon.stop();
+    await leave();
     const foreign = [
       ["-t", "nat", "-N", "KUBE-KUBELET-CANARY"],
       ["-t", "nat", "-N", "KUBE-MARK-DROP"],
@@ -171,6 +181,7 @@ describe("other programs on the node", { concurrency: 2, skip: kernelSkip, timeo
     for (const args of foreign) await iptables(node, ...args);
     const { stdout: before } = await node.exec(["iptables-save"]);
     await node.exec([KUBE_PROXY, "--cleanup"]);
+    assert.doesNotMatch(await tables(), /unanswered/);
     const { stdout: after } = await node.exec(["iptables-save"]);
     const rulesOf = (saved: string) =>
       saved

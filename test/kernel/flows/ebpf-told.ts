@@ -50,7 +50,7 @@ export async function expectTold(
   assert.match(
     status.stdout,
     new RegExp(
-      `^healthy\\nup for .*\\nIPv4: .*\\n  decided at the socket in ${cgroup} for the node and \\d+ pods; 6 service ports`,
+      `^healthy\\nup for .*\\nIPv4: .*\\n  decided at the socket in ${cgroup} for the node and \\d+ pods; service ports: 6`,
       "m",
     ),
   );

@@ -85,7 +85,10 @@ describe("addresses", () => {
     assert.ok((await virtualServers(node)).includes("TCP 198.51.100.7:30080 rr 10.180.0.1:8080 1"));
     await node.configure(["addr del 198.51.100.7/32 dev eth0"]);
     await daemon.until("the address to be bound again", async () => (await boundAddresses(node)).length === 2);
-    assert.ok(!(await virtualServers(node)).some((line) => line.includes("198.51.100.7:30080")));
+    // Virtual servers are deleted after addresses are bound.
+    await daemon.until("its node port to go", async () =>
+      (await virtualServers(node)).every((line) => !line.includes("198.51.100.7:30080")),
+    );
   });
 
   test("excluded virtual servers stay, ours included when their service goes", async (t) => {

@@ -45,8 +45,11 @@ test("an open connection survives its endpoint's removal, a restart in the middl
   ]);
 
   daemon.writeObjects(clusterOf(service(["remote-1"])));
-  await untilWeights("the endpoint to lose its weight", { "remote-1": 1, "local-1": 0 });
-  assert.deepEqual(await weightsAt(nodePort.address, nodePort.port), { "remote-1": 1, "local-1": 0 });
+  const drained = { "remote-1": 1, "local-1": 0 };
+  await untilWeights("the endpoint to lose its weight", drained);
+  await daemon.until("it to lose its weight at the node port", async () =>
+    isDeepStrictEqual(await weightsAt(nodePort.address, nodePort.port), drained),
+  );
   assert.deepEqual(
     outcomes(await ask(probers.pod, target, 8)).map((text) => text.split(" ")[0]),
     ["remote-1"],

@@ -2,8 +2,9 @@
 import { systemClock } from "../../../async/clock.ts";
 import { jsonIn } from "../../../logging/attempt.ts";
 import { silentLogger } from "../../../logging/logger.ts";
+import type { ClusterRecords } from "../../../model/objects.ts";
 import { isJsonObject } from "../../../model/projection/fields.ts";
-import { type ClusterRecords, projectObjects } from "../manifests/read-manifests.ts";
+import { projectObjects } from "../manifests/read-manifests.ts";
 import { createApiClient } from "./connection/api-client.ts";
 import { ApiError, isApiError } from "./connection/api-error.ts";
 import type { ClientConfig } from "./connection/client-config.ts";

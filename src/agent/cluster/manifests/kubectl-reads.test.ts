@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { test } from "node:test";
 import { formatManifestProblem } from "../../../model/manifest-problem.ts";
-import type { EndpointSliceRecord, ServiceRecord } from "../../../model/objects.ts";
-import { type ClusterRecords, readManifests, readManifestText } from "./read-manifests.ts";
+import type { ClusterRecords, EndpointSliceRecord, ServiceRecord } from "../../../model/objects.ts";
+import { readManifests, readManifestText } from "./read-manifests.ts";
 import { serviceYaml, sliceYaml, TempFolder } from "./testing/manifest-bench.ts";
 
 const namesOf = ({ services }: ClusterRecords): string[] => services.map(({ name }) => name).sort();

@@ -1,5 +1,5 @@
 /** The objects that a file defines, and their problems. Does not import the YAML parser, which costs memory. */
-import { runAtOnce, type Steps } from "../../../async/steps.ts";
+import { runAtOnce, type Steps } from "../../../async/turns.ts";
 import { jsonIn } from "../../../logging/attempt.ts";
 import { messageOf } from "../../../logging/message-of.ts";
 import type { ManifestProblem } from "../../../model/manifest-problem.ts";

@@ -1,6 +1,6 @@
 /** Reads and parses manifest files without blocking the program: documents are parsed one by one, yielding in between. */
 import { constants, open } from "node:fs/promises";
-import { runInTurns } from "../../../async/steps.ts";
+import { runInTurns } from "../../../async/turns.ts";
 import { messageOf } from "../../../logging/message-of.ts";
 import { contentDigest } from "../../../model/projection/content-digest.ts";
 import { textOf } from "../../../text/decode-text.ts";

@@ -1,7 +1,7 @@
 /** The text of one file → its objects and problems. */
 
 import { Composer, type Document, isScalar, LineCounter, Parser, visit } from "yaml";
-import type { Steps } from "../../../async/steps.ts";
+import type { Steps } from "../../../async/turns.ts";
 import { messageOf } from "../../../logging/message-of.ts";
 import { upstreamTags } from "../../../text/upstream-yaml.ts";
 import { addBroken, addDocument, addUnparsed, finished, newDraft, type ParsedManifest } from "./manifest-objects.ts";

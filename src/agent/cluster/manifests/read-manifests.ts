@@ -1,31 +1,11 @@
 /** Reads manifests once, for commands that do not watch. */
 import { silentLogger } from "../../../logging/logger.ts";
 import type { ManifestProblem } from "../../../model/manifest-problem.ts";
-import type {
-  EndpointSliceRecord,
-  NodeRecord,
-  PodRecord,
-  ServiceCidrRecord,
-  ServiceNotes,
-  ServiceRecord,
-} from "../../../model/objects.ts";
+import type { ClusterRecords } from "../../../model/objects.ts";
 import { ManifestFolder } from "./manifest-folder.ts";
 import { type ManifestObject, parseDecoded } from "./manifest-objects.ts";
 import { ManifestReader } from "./manifest-reader.ts";
 import { recordsOf } from "./merge.ts";
-
-/** The records of a cluster, in manifest order. */
-export interface ClusterRecords {
-  readonly services: readonly ServiceRecord[];
-  readonly endpointSlices: readonly EndpointSliceRecord[];
-  readonly nodes: readonly NodeRecord[];
-  readonly serviceCIDRs: readonly ServiceCidrRecord[];
-  readonly problems: readonly ManifestProblem[];
-  /** Missing unless requested. */
-  readonly pods?: readonly PodRecord[];
-  /** Notes on every Service, including those that are not watched; missing unless requested. */
-  readonly serviceNotes?: readonly ServiceNotes[];
-}
 
 interface ReadChoice {
   /** Keeps Pods, pod names in slices, and notes on Services. @default false */

@@ -6,12 +6,6 @@ import { type HttpHandler, queryOf, routePaths } from "../http/routes.ts";
 import type { HealthVerdict, ProxyHealth } from "./proxy-health.ts";
 import { formatRfc3339, ZERO_TIME } from "./rfc3339.ts";
 
-/** Counts the answers; implemented by {@link ProxyMetrics}. */
-interface HealthCounters {
-  countHealthz(status: 200 | 503): void;
-  countLivez(status: 200 | 503): void;
-}
-
 /** An answer of one of the two paths. */
 interface HealthAnswer {
   readonly status: 200 | 503;
@@ -20,7 +14,7 @@ interface HealthAnswer {
 
 interface HealthServerOptions extends ServerOptions {
   readonly health: ProxyHealth;
-  readonly metrics: HealthCounters;
+  readonly metrics: { countHealthz(status: 200 | 503): void; countLivez(status: 200 | 503): void };
 }
 
 /**

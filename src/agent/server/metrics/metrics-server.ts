@@ -31,7 +31,7 @@ export interface MetricsServerOptions extends ServerOptions {
 const PING = "ping";
 
 /** This server's check, which always passes; the proxy's health has a port of its own. */
-function healthzHandler(slis: SliMetrics): HttpHandler {
+function healthzHandler(slis: ReturnType<typeof createSliMetrics>): HttpHandler {
   return (request, response) => {
     const query = queryOf(request);
     const isExcluded = query.getAll("exclude").includes(PING);
@@ -105,8 +105,6 @@ export function startMetricsServer(options: MetricsServerOptions): HttpEndpoint 
     onHardFail: (reason) => options.onHardFail(`starting metrics server failed: ${reason}`),
   });
 }
-
-type SliMetrics = ReturnType<typeof createSliMetrics>;
 
 /** Makes the page's families, in their own registry. */
 function createSliMetrics() {

@@ -26,7 +26,15 @@ interface RepairCause {
 
 /** Causes that affect everything: the first sync, an earlier failure, the periodic full sync, a fact about the node or the cluster. */
 export interface WholeCause {
-  readonly kind: "start" | "retry" | "periodic" | "zone" | "node-addresses" | "service-cidrs" | "requested";
+  readonly kind:
+    | "start"
+    | "retry"
+    | "periodic"
+    | "zone"
+    | "node-addresses"
+    | "service-cidrs"
+    | "left-endpoints"
+    | "requested";
 }
 
 export type SyncCause = ObjectCause | RepairCause | WholeCause;

@@ -6,11 +6,6 @@
 /** Longer than any program runs, even if its processor is preempted meanwhile. */
 export const REST_MS = 5_000;
 
-interface Resting {
-  readonly base: number;
-  readonly sinceMs: number;
-}
-
 /** Its length is a power of two. */
 export interface Run {
   readonly base: number;
@@ -21,7 +16,7 @@ export interface Run {
 export class FreeList {
   readonly #nowMs: () => number;
   /** By length; oldest first. */
-  readonly #resting = new Map<number, Resting[]>();
+  readonly #resting = new Map<number, { readonly base: number; readonly sinceMs: number }[]>();
   #capacity: number;
   /** Nothing was ever allocated from here on. */
   #untouched = 0;

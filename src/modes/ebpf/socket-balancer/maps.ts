@@ -158,8 +158,8 @@ export interface BalancerCapacity {
   readonly backends: number;
 }
 
-/** Number of clients, flows and sockets to remember, of each kind; a power of two. */
-export const REMEMBERED = 32_768;
+/** Of each kind; a power of two. */
+const REMEMBERED = 32_768;
 const NODE_ADDRESSES = 1024;
 const LED_NAMESPACES = 4096;
 const OTHER_NAMESPACES = 1024;

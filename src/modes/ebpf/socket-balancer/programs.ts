@@ -100,5 +100,5 @@ export function programsOf(
 function objectFile(family: IpFamily): Uint8Array {
   const name = `socket${family === "IPv4" ? 4 : 6}.o`;
   const beside = new URL(name, import.meta.url);
-  return readFileSync(existsSync(beside) ? beside : new URL(`../kernel/bpf/socket-balancer/${name}`, import.meta.url));
+  return readFileSync(existsSync(beside) ? beside : new URL(`../modes/ebpf/socket-balancer/${name}`, import.meta.url));
 }

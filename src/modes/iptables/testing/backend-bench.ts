@@ -14,6 +14,7 @@ export const CONFIG: IptablesBackendOptions["config"] = {
   nodeName: "node-a",
   nodeIP: ip("192.168.0.2"),
   masqueradeMark: 1 << 14,
+  hashSeed: 1,
   masqueradeAll: false,
   detector: { kind: "none" },
   localhostNodePorts: true,

@@ -58,6 +58,7 @@ export class BackendRig {
       nodeName: "node-a",
       nodeIP: ip(NODE_IPS[this.#family]),
       masqueradeMark: 0x4000,
+      hashSeed: 1,
       masqueradeAll: false,
       detector: { kind: "interface", name: "cni0" },
       scheduler: "rr",

@@ -19,11 +19,15 @@ import { onePerDestination } from "../../../model/frontend-ownership.ts";
 import type { ServicePort } from "../../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../../model/service-port-routing.ts";
 import { type Protocol, type ProtocolName, protocolName } from "../../../net/protocol.ts";
+import { jumpTo, rule } from "../base-chains.ts";
 import { allowedSources, detectorStatement } from "../common-rules.ts";
+import { endpointMapOf } from "../flat/names.ts";
+import { hashedElements } from "../flat/plan-service-port.ts";
 import { localhostElements } from "../localhost-node-ports.ts";
 import { CHAINS, endpointNames, SETS, type ServicePortChains, servicePortChains } from "../names.ts";
 import type { PlanConfig, PlanFacts } from "../plan-options.ts";
 import type { ServicePortPlan, SharedElement } from "../table-plan.ts";
+import { HASHED_CHOICE } from "./plan-static.ts";
 
 interface Decisions {
   readonly release: Release;
@@ -53,14 +57,21 @@ export function planServicePort(
     isRestricted: port.loadBalancerVIPs.length > 0 && port.loadBalancerSourceRanges.length > 0,
   };
   const { cluster, local, lacksLocal } = d.routing;
+  const elements = planElements(d, config);
+  // Without an element, because others own its addresses, there may be no maps to look into.
+  const isHashed = port.balancing !== undefined && elements.some(({ set }) => endpointMapOf(set) !== undefined);
+  const [clusterChoice, localChoice] = isHashed ? [CLUSTER_CHOICE, HASHED_CHOICE.local] : [];
   const sticky = planEndpointChains(d);
   const chains = [...sticky.chains];
-  if (cluster.length > 0) chains.push({ name: d.chains.cluster, rules: choiceRules(d, cluster) });
-  if (local.length > 0) chains.push({ name: d.chains.local, rules: choiceRules(d, local) });
+  if (cluster.length > 0) chains.push({ name: d.chains.cluster, rules: choiceRules(d, cluster, clusterChoice) });
+  if (local.length > 0) chains.push({ name: d.chains.local, rules: choiceRules(d, local, localChoice) });
   if (d.routing.usesExternal) chains.push({ name: d.chains.external, rules: externalRules(d, config) });
   if (d.isRestricted) chains.push({ name: d.chains.firewall, rules: [firewallRule(d, config)] });
-  return { affinitySets: sticky.sets, chains, elements: planElements(d), lacksLocal };
+  return { affinitySets: sticky.sets, chains, elements, lacksLocal };
 }
+
+/** Frontends of the Local policy have maps of all endpoints beside those of this node; others only have one map. */
+const CLUSTER_CHOICE = [...HASHED_CHOICE.cluster, ...HASHED_CHOICE.local];
 
 const goto = (chain: string): NftVerdict => ({ kind: "goto", chain });
 const gotoStatement = (chain: string): NftStatement => ({ kind: "verdict", verdict: goto(chain) });
@@ -90,9 +101,11 @@ function planEndpointChains(d: Decisions): { readonly sets: NftSet[]; readonly c
   return { sets, chains };
 }
 
-/** Rules that choose among endpoints: nftables.md §4. */
-function choiceRules(d: Decisions, endpoints: readonly Endpoint[]): NftRule[] {
+/** Rules that choose among endpoints: nftables.md §4. @param shared the chains that choose by hash. @default random choice */
+function choiceRules(d: Decisions, endpoints: readonly Endpoint[], shared?: readonly string[]): NftRule[] {
+  const byHash = shared?.map((chain) => rule(jumpTo(chain)));
   if (d.port.sessionAffinity !== "ClientIP") {
+    if (byHash !== undefined) return byHash;
     const targets = inCells(endpoints).map(({ ip, port }) => ({ ip, port }));
     const [only] = targets.length === 1 && d.release.plainSingleDnat ? targets : [];
     const dnat: NftStatement = only === undefined ? { kind: "random-dnat", targets } : { kind: "dnat", to: only };
@@ -103,6 +116,7 @@ function choiceRules(d: Decisions, endpoints: readonly Endpoint[]): NftRule[] {
     const isKnown: NftStatement = { kind: "lookup", fields: ["saddr"], set: affinitySet };
     return { statements: [isKnown, gotoStatement(chain)] };
   });
+  if (byHash !== undefined) return [...returning, ...byHash];
   const verdicts = inCells(named).map(({ chain }) => goto(chain));
   return [...returning, { statements: [{ kind: "random-vmap", verdicts }] }];
 }
@@ -137,7 +151,7 @@ function firewallRule(d: Decisions, config: PlanConfig): NftRule {
 }
 
 /** Elements of shared sets and maps, nftables.md §3.5. */
-function planElements(d: Decisions): readonly SharedElement[] {
+function planElements(d: Decisions, config: PlanConfig): readonly SharedElement[] {
   const { port, routing, protocol, chains } = d;
   const elements: SharedElement[] = localhostElements(port, d.rejectedAtLocalhost);
   const add = (set: string, element: NftElement) => elements.push({ set, element });
@@ -148,7 +162,11 @@ function planElements(d: Decisions): readonly SharedElement[] {
     if (isLocal) add(SETS.hairpinConnections, { key: [ip, ip, protocol, endpointPort] });
   }
   add(SETS.clusterIPs, { key: [port.clusterIP] });
+  const chainOf = (endpoint: Endpoint): string => endpointNames(port.name, endpoint).chain;
+  const isSticky = port.sessionAffinity === "ClientIP";
+  const hashed = hashedElements(port, routing, config, isSticky ? chainOf : undefined);
   for (const frontend of onePerDestination(port, frontendsOf(port, routing))) {
+    if (hashed !== undefined) elements.push(...hashed(frontend));
     const { kind, address, fate } = frontend;
     const key = address === undefined ? [protocol, frontend.port] : [address, protocol, frontend.port];
     const isNodePort = address === undefined;

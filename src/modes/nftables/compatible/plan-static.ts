@@ -16,10 +16,13 @@ import {
   NODE_PORT_IPS,
   toNodePort,
 } from "../common-rules.ts";
+import { ENDPOINT_MAPS, type EndpointMap, FLAT_CHAINS } from "../flat/names.ts";
+import { choiceRules, pickChains } from "../flat/plan-static.ts";
+import { definitionsOf, type SetsOnDemand, setsOnDemand } from "../flat/sets.ts";
 import { LOCALHOST_REJECT_PORTS, localhostRejection, setsInForce } from "../localhost-node-ports.ts";
 import { CHAINS, SETS } from "../names.ts";
 import type { PlanConfig, PlanFacts } from "../plan-options.ts";
-import type { StaticPlan } from "../table-plan.ts";
+import type { SetsInUse, StaticPlan } from "../table-plan.ts";
 
 /** Every set and map that Services share, in upstream's order of creation, which `nft list` keeps. */
 export const SHARED_SETS: readonly NftSet[] = [
@@ -40,13 +43,43 @@ const frontendMap = (name: string): NftStatement => ({
   map: name,
 });
 const nodePortMap = (name: string): NftStatement => ({ kind: "vmap", fields: ["l4proto", "dport"], map: name });
-export function planStatic(config: PlanConfig, facts: PlanFacts): StaticPlan {
+
+/** Where chains of service ports ask for an endpoint by hash: a packet has a key in one of the maps. */
+export const HASHED_CHOICE = {
+  cluster: [FLAT_CHAINS.frontendClusterEndpoints, FLAT_CHAINS.nodePortClusterEndpoints],
+  local: [FLAT_CHAINS.frontendEndpoints, FLAT_CHAINS.nodePortEndpoints],
+} as const;
+
+/** @param inUse the maps of slots exist while service ports choose by hash. */
+export function planStatic(config: PlanConfig, facts: PlanFacts, inUse: SetsInUse): StaticPlan {
   const rejection = localhostRejection(config.rejectedAtLocalhost ?? [], config.family, false);
+  const demand = setsOnDemand(inUse);
+  const isHashed = demand.slots.size > 0;
   return {
     counters: rejection.counters,
-    sets: setsInForce(SHARED_SETS, config, facts),
-    chains: [...baseChains(), ...fixedChains(config, facts, rejection.check), ...rejection.chains],
+    sets: [...setsInForce(SHARED_SETS, config, facts), ...(isHashed ? definitionsOf(inUse, demand) : [])],
+    chains: [
+      ...baseChains(),
+      ...fixedChains(config, facts, rejection.check),
+      ...rejection.chains,
+      ...(isHashed ? hashedChoice(demand, config) : []),
+    ],
   };
+}
+
+function hashedChoice(demand: SetsOnDemand, config: PlanConfig): NftChain[] {
+  const chain = (name: string, ...maps: readonly EndpointMap[]): NftChain => ({
+    name,
+    rules: maps.flatMap((map) => choiceRules(map, demand)),
+  });
+  const { frontend, frontendCluster, nodePort, nodePortCluster, ...sticky } = ENDPOINT_MAPS;
+  return [
+    ...pickChains(demand, config),
+    chain(FLAT_CHAINS.frontendClusterEndpoints, frontendCluster, sticky.stickyCluster),
+    chain(FLAT_CHAINS.nodePortClusterEndpoints, nodePortCluster, sticky.stickyNodePortCluster),
+    chain(FLAT_CHAINS.frontendEndpoints, frontend, sticky.sticky),
+    chain(FLAT_CHAINS.nodePortEndpoints, nodePort, sticky.stickyNodePort),
+  ];
 }
 
 function fixedChains(config: PlanConfig, facts: PlanFacts, localhost: readonly NftRule[]): NftChain[] {

@@ -1,4 +1,7 @@
-/** Names that only the flat layout has: docs/reference/flat-nftables.md. Names of every layout are in `../names.ts`. */
+/** Names of the flat layout: docs/reference/flat-nftables.md. Names of every layout are in `../names.ts`. */
+import type { NftHash } from "../../../kernel/nftables/ruleset.ts";
+import { TABLE_SIZES } from "../../../model/sparse-tables.ts";
+import type { Hashing } from "../../../net/balancing.ts";
 
 /** Sets that always exist. A frontend is `address . protocol . port`, a node port `protocol . port`. */
 export const FLAT_SETS = {
@@ -38,9 +41,31 @@ export const ENDPOINT_MAPS = {
   nodePort: "nodeport-endpoints",
   /** By node port of the Local policy, for clients on this node. */
   nodePortCluster: "nodeport-cluster-endpoints",
+  /** The compatible layout's for session affinity and hashes: verdict maps to the chains that remember clients. */
+  sticky: "sticky-endpoints",
+  stickyCluster: "sticky-cluster-endpoints",
+  stickyNodePort: "sticky-nodeport-endpoints",
+  stickyNodePortCluster: "sticky-nodeport-cluster-endpoints",
 } as const;
 
 export type EndpointMap = (typeof ENDPOINT_MAPS)[keyof typeof ENDPOINT_MAPS];
+
+/** Whether a map is by node port. */
+export function isOfNodePorts(map: EndpointMap): boolean {
+  return map.includes("nodeport-");
+}
+
+/** Whether the values of a map are chains, not endpoints. */
+export function isOfChains(map: EndpointMap): boolean {
+  return map.startsWith(STICKY);
+}
+
+const STICKY = "sticky-";
+
+/** The map of the same frontends and endpoints whose values are chains. */
+export function stickyMap(map: EndpointMap): EndpointMap {
+  return `${STICKY}${map}` as EndpointMap; // these have one each
+}
 
 const endpointMaps: ReadonlySet<string> = new Set(Object.values(ENDPOINT_MAPS));
 
@@ -57,16 +82,11 @@ export function pickChain(map: string): string {
 export function isChainOnDemand(name: string): boolean {
   if (numberIn(name, REMEMBER.frontend) !== undefined || numberIn(name, REMEMBER.nodePort) !== undefined) return true;
   const map = name.startsWith(`${PICK}-`) ? name.slice(PICK.length + 1) : "";
-  return endpointMapOf(map) !== undefined || numberIn(map, CLIENTS) !== undefined;
+  return endpointMapOf(map) !== undefined || hashClassOf(map) !== undefined || numberIn(map, CLIENTS) !== undefined;
 }
 
 /** The parts of a name that ends in a number: `endpoints-3`. */
-interface NumberedName {
-  readonly base: string;
-  readonly number: number;
-}
-
-function numberedName(name: string): NumberedName | undefined {
+function numberedName(name: string): { readonly base: string; readonly number: number } | undefined {
   const at = name.lastIndexOf("-");
   const digits = name.slice(at + 1);
   return /^[1-9]\d{0,9}$/.test(digits) ? { base: name.slice(0, at), number: Number(digits) } : undefined;
@@ -76,6 +96,42 @@ function numberedName(name: string): NumberedName | undefined {
 export function endpointMapOf(name: string): { readonly map: EndpointMap; readonly slots: number } | undefined {
   const { base = "", number: slots = 0 } = numberedName(name) ?? {};
   return endpointMaps.has(base) ? { map: base as EndpointMap, slots } : undefined; // it is one of them
+}
+
+/** What is hashed, and how it is called in names. */
+export const HASHES = {
+  SourceHash: { prefix: "source-hash-", fields: ["saddr"] },
+  FlowHash: { prefix: "flow-hash-", fields: ["saddr", "sport"] },
+} as const satisfies Record<Hashing, { readonly prefix: string; readonly fields: NftHash["fields"] }>;
+
+/** Frontends that choose by the same hash in tables of the same sizes. */
+export interface HashClass {
+  readonly hashing: Hashing;
+  readonly map: EndpointMap;
+  /** The sum of the sizes, which are different powers of two. */
+  readonly sizes: number;
+}
+
+/** The set of a class: `source-hash-endpoints-584` for the tables of 512, 64 and 8 slots, the maps `endpoints-512` and so on. */
+export function hashSet({ hashing, map, sizes }: HashClass): string {
+  return numbered(`${HASHES[hashing].prefix}${map}`, sizes);
+}
+
+/** The sizes of the tables of a class, in the order in which they are asked. */
+export function sizesOf({ sizes }: Pick<HashClass, "sizes">): readonly number[] {
+  return TABLE_SIZES.filter((size) => (sizes & size) !== 0);
+}
+
+/** The class of a set or its chain; undefined for other names. */
+export function hashClassOf(name: string): HashClass | undefined {
+  for (const hashing of Object.keys(HASHES) as Hashing[]) {
+    const { prefix } = HASHES[hashing];
+    const named = name.startsWith(prefix) ? endpointMapOf(name.slice(prefix.length)) : undefined;
+    if (named === undefined) continue;
+    const { map, slots: sizes } = named;
+    if (sizesOf({ sizes }).reduce((sum, size) => sum + size, 0) === sizes) return { hashing, map, sizes };
+  }
+  return undefined;
 }
 
 /** Base name of the sets of clients that restricted frontends admit, one per prefix length: `allowed-sources-24`. */

@@ -3,12 +3,13 @@
  * reference nftables.md §3.4, §3.5; docs/reference/flat-nftables.md §3 describes the encoding. The same input gives the
  * same plan, in the same order.
  */
-import type { NftTarget, NftValue } from "../../../kernel/nftables/ruleset.ts";
+import type { NftElement, NftTarget, NftValue } from "../../../kernel/nftables/ruleset.ts";
 import type { Endpoint } from "../../../model/endpoint.ts";
 import { type Frontend, frontendsOf } from "../../../model/frontend.ts";
 import { onePerDestination } from "../../../model/frontend-ownership.ts";
 import type { ServicePort } from "../../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../../model/service-port-routing.ts";
+import { sparseTables } from "../../../model/sparse-tables.ts";
 import { splitCidr } from "../../../net/ip.ts";
 import { protocolName } from "../../../net/protocol.ts";
 import { allowedSources } from "../common-rules.ts";
@@ -16,7 +17,16 @@ import { localhostElements } from "../localhost-node-ports.ts";
 import { SETS } from "../names.ts";
 import type { PlanConfig, PlanFacts } from "../plan-options.ts";
 import type { ElementChange, ServicePortPlan, SharedElement } from "../table-plan.ts";
-import { ALLOWED_SOURCES, ENDPOINT_MAPS, type EndpointMap, FLAT_SETS, numbered, STICKY_SETS } from "./names.ts";
+import {
+  ALLOWED_SOURCES,
+  ENDPOINT_MAPS,
+  type EndpointMap,
+  FLAT_SETS,
+  hashSet,
+  numbered,
+  STICKY_SETS,
+  stickyMap,
+} from "./names.ts";
 import { slotOwners } from "./slots.ts";
 
 /**
@@ -40,9 +50,14 @@ export function planServicePort(
     elements.push({ set: SETS.hairpinConnections, element: { key: [ip, ip, protocol, endpointPort] } });
   }
   elements.push(...localhostElements(port, config.rejectedAtLocalhost ?? []));
-  const slots: Slots = { cluster: known ?? slotOwners(routing.cluster), local: slotOwners(routing.local) };
+  const hashed = hashedElements(port, routing, config);
+  const slots: Slots =
+    hashed === undefined
+      ? { cluster: known ?? slotOwners(routing.cluster), local: slotOwners(routing.local) }
+      : { cluster: [], local: [] };
   for (const frontend of onePerDestination(port, frontendsOf(port, routing))) {
     addFrontend(elements, port, frontend, isServed(frontend, routing) ? slots : undefined);
+    if (hashed !== undefined) elements.push(...hashed(frontend));
     if (frontend.kind === "load-balancer" && frontend.sources.length > 0) addSources(elements, port, frontend, config);
   }
   // With session affinity, a change of endpoints must also check the entries of clients.
@@ -140,7 +155,43 @@ function targetOf({ ip, port }: Endpoint): NftTarget {
   return { ip, port };
 }
 
-/** Adds the elements of one frontend to a list. @param slots undefined if it is not served. */
+/**
+ * The elements by which the frontends of a service port choose by hash: the cells of each table, the endpoint of clients that meet none,
+ * and which tables there are. Undefined if endpoints are chosen at random.
+ *
+ * @param chainOf the chain of an endpoint. @default rules lead to the endpoint itself
+ */
+export function hashedElements(
+  port: ServicePort,
+  routing: ServicePortRouting,
+  { hashSeed, lacksHash }: PlanConfig,
+  chainOf?: (endpoint: Endpoint) => string,
+): ((frontend: Frontend) => readonly SharedElement[]) | undefined {
+  const { balancing: hashing } = port;
+  if (hashing === undefined || lacksHash === true) return undefined;
+  const [cluster, local] = [sparseTables(routing.cluster, hashSeed), sparseTables(routing.local, hashSeed)];
+  const comment = port.name.text;
+  const leadingTo = (owner: Endpoint): Pick<NftElement, "verdict" | "target"> =>
+    chainOf === undefined ? { target: targetOf(owner) } : { verdict: { kind: "goto", chain: chainOf(owner) } };
+  return (frontend) =>
+    (isServed(frontend, routing) ? tablesOf(frontend) : []).flatMap(([plain, policy]) => {
+      const map = chainOf === undefined ? plain : stickyMap(plain);
+      const { tables, last } = (policy === "cluster" ? cluster : local) ?? {};
+      if (tables === undefined || last === undefined) return [];
+      const inSlot = (size: number, slot: number, owner: Endpoint): SharedElement => ({
+        set: numbered(map, size),
+        element: { key: slotKey(port, frontend, slot), ...leadingTo(owner), comment },
+      });
+      const cells = tables.flatMap(({ size, cells }) =>
+        Array.from(cells, ([slot, owner]) => inSlot(size, slot, owner)),
+      );
+      const sizes = tables.reduce((sum, { size }) => sum + size, 0);
+      const member = { set: hashSet({ hashing, map, sizes }), element: { key: frontendKey(port, frontend), comment } };
+      return [...cells, inSlot(1, 0, last), ...(sizes === 0 ? [] : [member])];
+    });
+}
+
+/** Adds the elements of one frontend to a list. @param slots undefined if it is not served; empty if a hash chooses. */
 function addFrontend(elements: SharedElement[], port: ServicePort, frontend: Frontend, slots: Slots | undefined): void {
   const { kind, policy, fate } = frontend;
   const { sessionAffinity, stickyMaxAgeSeconds } = port;

@@ -2,7 +2,8 @@
  * What belongs to no Service in the flat layout: all of its rules; Services only have elements. There is one rule to choose
  * an endpoint for each distinct number of slots and each affinity timeout. docs/reference/flat-nftables.md §3.
  */
-import type { NftChain, NftField, NftRule, NftStatement } from "../../../kernel/nftables/ruleset.ts";
+import type { NftChain, NftField, NftHash, NftRule, NftStatement } from "../../../kernel/nftables/ruleset.ts";
+import { PROBES, probeSeed } from "../../../model/sparse-tables.ts";
 import { PROTOCOL_NAMES } from "../../../net/protocol.ts";
 import { baseChains, goTo, jumpTo, NEW, rule } from "../base-chains.ts";
 import {
@@ -23,10 +24,16 @@ import {
   type EndpointMap,
   FLAT_CHAINS,
   FLAT_SETS,
+  HASHES,
+  type HashClass,
+  hashSet,
+  isOfChains,
+  isOfNodePorts,
   numbered,
   pickChain,
   REMEMBER,
   STICKY_SETS,
+  sizesOf,
 } from "./names.ts";
 import { definitionsOf, FIXED_SETS, isCounting, type SetsOnDemand, setsOnDemand } from "./sets.ts";
 
@@ -69,7 +76,7 @@ export function planStatic(config: PlanConfig, facts: PlanFacts, inUse: SetsInUs
     chains: [
       ...baseChains(remember),
       ...checks(config, facts, demand, rejection.check),
-      ...pickChains(demand),
+      ...pickChains(demand, config),
       ...choosingChains("frontend", config, demand, (toLocalPolicy) => [
         masquerade(config, isIn(FRONTEND, FLAT_SETS.masqueradedFrontends)),
         rule(isIn(FRONTEND, FLAT_SETS.localPolicyFrontends), toLocalPolicy),
@@ -171,31 +178,56 @@ function localPolicyRules(config: PlanConfig, clusterEndpoints: string, localEnd
 }
 
 /**
- * Picks a client's remembered endpoint, or a random one. A lookup without a match returns, and the next is tried. Each has
+ * Picks a client's remembered endpoint, or one by hash, or a random one. A lookup without a match returns, and the next is tried. Each has
  * its own chain: for a rule with a map lookup the kernel walks the whole map, and a chain that gains a rule is rewritten.
  */
-function choiceRules(map: EndpointMap, { slots, timeouts }: SetsOnDemand): NftRule[] {
+export function choiceRules(map: EndpointMap, { slots, hashes, timeouts }: SetsOnDemand): NftRule[] {
   const counts = slots.get(map) ?? [];
   const clients = counts.length === 0 ? [] : timeouts;
+  const classes = hashes.filter((one) => one.map === map).map(hashSet);
   return [
     ...clients.map((seconds) => rule(jumpTo(pickChain(numbered(CLIENTS, seconds))))),
+    ...classes.map((set) => rule(isIn(keyOf(map), set), jumpTo(pickChain(set)))),
     ...counts.map((count) => rule(jumpTo(pickChain(numbered(map, count))))),
   ];
 }
 
-function pickChains({ slots, timeouts }: SetsOnDemand): NftChain[] {
-  const pick = (map: string, fields: readonly NftField[], drawn?: number): NftChain => ({
-    name: pickChain(map),
-    rules: [rule({ kind: "map-dnat", fields, ...(drawn !== undefined && { slots: drawn }), map })],
-  });
-  const maps = Object.values(ENDPOINT_MAPS);
-  const isNodePort = (map: EndpointMap) => map === ENDPOINT_MAPS.nodePort || map === ENDPOINT_MAPS.nodePortCluster;
+export function pickChains({ slots, hashes, timeouts }: SetsOnDemand, { hashSeed }: PlanConfig): NftChain[] {
   return [
-    ...timeouts.map((seconds) => pick(numbered(CLIENTS, seconds), CLIENT)),
-    ...maps.flatMap((map) =>
-      (slots.get(map) ?? []).map((count) => pick(numbered(map, count), isNodePort(map) ? NODE_PORT : FRONTEND, count)),
+    ...timeouts.map((seconds): NftChain => {
+      const map = numbered(CLIENTS, seconds);
+      return { name: pickChain(map), rules: [rule({ kind: "map-dnat", fields: CLIENT, map })] };
+    }),
+    ...Object.values(ENDPOINT_MAPS).flatMap((map) =>
+      (slots.get(map) ?? []).map((count): NftChain => {
+        return { name: pickChain(numbered(map, count)), rules: [rule(lookUp(map, count))] };
+      }),
     ),
+    ...new Map(hashes.flatMap((one) => hashChains(one, hashSeed)).map((chain) => [chain.name, chain])).values(),
   ];
+}
+
+/** The chain of a class, after those of its tables: a table's asks for {@link PROBES} slots, and one of them may decide. */
+function hashChains(of: HashClass, hashSeed: number): NftChain[] {
+  const { fields } = HASHES[of.hashing];
+  const chains = sizesOf(of).map((slots): NftChain => {
+    const rules = Array.from({ length: PROBES }, (_, probe): NftRule => {
+      const hash = { fields, seed: probeSeed(hashSeed, slots, probe) };
+      return rule(lookUp(of.map, slots, hash));
+    });
+    return { name: pickChain(hashSet({ ...of, sizes: slots })), rules };
+  });
+  if (chains.length === 1) return chains;
+  return [...chains, { name: pickChain(hashSet(of)), rules: chains.map(({ name }) => rule(jumpTo(name))) }];
+}
+
+function lookUp(map: EndpointMap, slots: number, hash?: NftHash): NftStatement {
+  const key = { fields: keyOf(map), slots, ...(hash && { hash }), map: numbered(map, slots) };
+  return { kind: isOfChains(map) ? "vmap" : "map-dnat", ...key };
+}
+
+function keyOf(map: EndpointMap): readonly NftField[] {
+  return isOfNodePorts(map) ? NODE_PORT : FRONTEND;
 }
 
 /**

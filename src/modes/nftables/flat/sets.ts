@@ -10,10 +10,14 @@ import type { SetsInUse } from "../table-plan.ts";
 import {
   ALLOWED_SOURCES,
   CLIENTS,
-  ENDPOINT_MAPS,
   type EndpointMap,
   endpointMapOf,
   FLAT_SETS,
+  type HashClass,
+  hashClassOf,
+  hashSet,
+  isOfChains,
+  isOfNodePorts,
   numbered,
   numberIn,
   STICKY_SETS,
@@ -72,6 +76,9 @@ export function flatSet(name: string): NftSet | undefined {
 function setOnDemand(name: string): NftSet | undefined {
   const endpoints = endpointMapOf(name);
   if (endpoints !== undefined) return endpointSet(name, endpoints.map, endpoints.slots);
+  const hashed = hashClassOf(name);
+  if (hashed !== undefined)
+    return set(name, isOfNodePorts(hashed.map) ? NODE_PORT : FRONT_END, `endpoints by ${hashed.hashing}`);
   const clients = numberIn(name, CLIENTS);
   if (clients !== undefined) return clientSet(clients);
   if (numberIn(name, ALLOWED_SOURCES) !== undefined) {
@@ -91,12 +98,11 @@ export function isTrackedSet(name: string): boolean {
 }
 
 function endpointSet(name: string, map: EndpointMap, slots: number): NftSet {
-  const isNodePort = map === ENDPOINT_MAPS.nodePort || map === ENDPOINT_MAPS.nodePortCluster;
   return {
     name,
-    key: [...(isNodePort ? NODE_PORT : FRONT_END), "slot"],
-    isMap: false,
-    hasTargets: true,
+    key: [...(isOfNodePorts(map) ? NODE_PORT : FRONT_END), "slot"],
+    isMap: isOfChains(map),
+    ...(!isOfChains(map) && { hasTargets: true as const }),
     slots,
     comment: slots <= MOST_EXACT ? `for ${slots} endpoint${slots === 1 ? "" : "s"}` : `for many endpoints`,
   };
@@ -118,6 +124,8 @@ function clientSet(timeoutSeconds: number): NftSet {
 export interface SetsOnDemand {
   readonly sourceBits: readonly number[];
   readonly slots: ReadonlyMap<EndpointMap, readonly number[]>;
+  /** By name of the set. */
+  readonly hashes: readonly HashClass[];
   readonly timeouts: readonly number[];
   /** The timeouts in use by frontends, and those in use by node ports. */
   readonly frontendTimeouts: ReadonlySet<number>;
@@ -127,12 +135,15 @@ export interface SetsOnDemand {
 /** Derives the sets on demand from the names of the sets that have elements. */
 export function setsOnDemand(inUse: SetsInUse): SetsOnDemand {
   const slots = new Map<EndpointMap, number[]>();
+  const hashes: HashClass[] = [];
   const sourceBits: number[] = [];
   const frontendTimeouts = new Set<number>();
   const nodePortTimeouts = new Set<number>();
   for (const name of inUse) {
     const endpoints = endpointMapOf(name);
     if (endpoints !== undefined) slots.set(endpoints.map, [...(slots.get(endpoints.map) ?? []), endpoints.slots]);
+    const hashed = hashClassOf(name);
+    if (hashed !== undefined) hashes.push(hashed);
     const bits = numberIn(name, ALLOWED_SOURCES);
     if (bits !== undefined) sourceBits.push(bits);
     const byFrontend = numberIn(name, STICKY_SETS.frontend);
@@ -141,8 +152,9 @@ export function setsOnDemand(inUse: SetsInUse): SetsOnDemand {
     if (byNodePort !== undefined) nodePortTimeouts.add(byNodePort);
   }
   for (const numbers of [sourceBits, ...slots.values()]) numbers.sort((a, b) => a - b);
+  hashes.sort((a, b) => (hashSet(a) < hashSet(b) ? -1 : 1));
   const timeouts = [...new Set([...frontendTimeouts, ...nodePortTimeouts])].sort((a, b) => a - b);
-  return { sourceBits, slots, timeouts, frontendTimeouts, nodePortTimeouts };
+  return { sourceBits, slots, hashes, timeouts, frontendTimeouts, nodePortTimeouts };
 }
 
 /** The definitions of the sets on demand, in the order of `nft list`. */

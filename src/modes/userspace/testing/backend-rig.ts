@@ -34,6 +34,8 @@ export interface RigOptions {
   readonly listenAddress?: string;
   readonly assigner?: AddressAssigner;
   readonly iptables?: MemoryIptables;
+  /** @default 0 */
+  readonly random?: number;
 }
 
 const PODS = { kind: "cidr", cidr: "10.1.0.0/16" as Cidr } as const;
@@ -64,7 +66,7 @@ export class BackendRig {
       ...silentLogger,
       error: (message, error) => void this.errors.push(`${message}: ${error instanceof Error ? error.message : ""}`),
     };
-    this.balancer = new Balancer({ random: () => 0, nowMs: () => this.clock.monotonicMs() });
+    this.balancer = new Balancer({ random: () => options.random ?? 0, nowMs: () => this.clock.monotonicMs() });
     const { balancer, relays } = this;
     const count = (name: string) => (protocol: string) => {
       this.counts[`${name} ${protocol}`] = (this.counts[`${name} ${protocol}`] ?? 0) + 1;
@@ -101,6 +103,7 @@ export class BackendRig {
       sockets: this.sockets,
       listeners: this.listeners,
       nodePortAddresses: nodePortAddresses("IPv4", options.nodePortAddresses ?? []),
+      hashSeed: 7,
       hostAddresses: async () => this.hostAddresses.map(ip),
       watchHostAddresses: (onChange, signal) => {
         this.tellHostChanged = onChange;
@@ -176,9 +179,15 @@ export class BackendRig {
   }
 
   /** The endpoint that a new client gets at a local socket. */
-  connect(protocol: "TCP" | "UDP", address: string, port: number, client = "172.16.9.9"): string | undefined {
+  connect(
+    protocol: "TCP" | "UDP",
+    address: string,
+    port: number,
+    client = "172.16.9.9",
+    from = 1234,
+  ): string | undefined {
     const relay = this.relays.relayAt(protocol, ip(address), port);
-    return relay?.connect({ address: ip(client), port: 1234 })?.address;
+    return relay?.connect({ address: ip(client), port: from })?.address;
   }
 }
 

@@ -3,6 +3,7 @@ import { describe, it } from "node:test";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../../../agent/settings/defaults.ts";
 import { UsageError } from "../output.ts";
 import { type CommandLine, parseCommandLine } from "./command-line.ts";
+import { helpText } from "./help.ts";
 import { VERSION } from "./process.ts";
 import { FLAGS } from "./table.ts";
 
@@ -219,17 +220,16 @@ describe("parseCommandLine: help and version", () => {
   });
 
   it("lists every flag that is not deprecated, with type and default", () => {
-    for (const args of [["--help"], ["-h"]]) {
-      const text = printed(...args);
-      for (const flag of FLAGS) {
-        assert.equal(new RegExp(`--${flag.name}[ \\n]`).test(text), flag.deprecated === undefined, flag.name);
-      }
-      assert.match(text, /--conntrack-min int32 \(default 131072\)/);
-      assert.match(text, /--manifests directory \[extension/);
-      assert.match(text, /kube-proxy render/);
-      assert.match(text, /KubeProxyNFTablesLocalhostNodePorts=true\|false \(ALPHA - default=false\)/);
-      assert.doesNotMatch(text, /NFTablesProxyMode/);
+    for (const args of [["--help"], ["-h"]]) assert.equal(parseCommandLine(args).kind, "help");
+    const text = helpText();
+    for (const flag of FLAGS) {
+      assert.equal(new RegExp(`--${flag.name}[ \\n]`).test(text), flag.deprecated === undefined, flag.name);
     }
+    assert.match(text, /--conntrack-min int32 \(default 131072\)/);
+    assert.match(text, /--manifests directory \[extension/);
+    assert.match(text, /kube-proxy render/);
+    assert.match(text, /KubeProxyNFTablesLocalhostNodePorts=true\|false \(ALPHA - default=false\)/);
+    assert.doesNotMatch(text, /NFTablesProxyMode/);
   });
 });
 

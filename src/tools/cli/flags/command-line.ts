@@ -10,12 +10,12 @@ import { buildInfo, rawVersionText, versionText } from "../../../program/version
 import { quoteGo } from "../../../text/go-text.ts";
 import { UsageError } from "../output.ts";
 import { flagHint, refuseOneWord } from "../subcommand-options.ts";
-import { helpText } from "./help.ts";
 import { COMPATIBILITY, HELP, VERSION } from "./process.ts";
 import { FLAGS } from "./table.ts";
 
 /** What a command line asks for. `stderrLines` go to standard error first. */
 export type CommandLine =
+  | { readonly kind: "help"; readonly stderrLines: readonly string[] }
   | { readonly kind: "print"; readonly text: string; readonly stderrLines: readonly string[] }
   | {
       readonly kind: "run";
@@ -27,12 +27,12 @@ export type CommandLine =
  * Reads a command line.
  *
  * @param args without node and the program's own path.
- * @returns a text to print on standard output and status 0 (`--help`, `--version`), or the flags of a run.
+ * @returns a text to print on standard output and status 0 (`--version`), that help is wanted, or the flags of a run.
  * @throws {@link UsageError} for unknown flags and wrong values (both with a hint), and for positional arguments.
  */
 export function parseCommandLine(args: readonly string[]): CommandLine {
   const { values, positional, deprecations: stderrLines } = parseFlags(args);
-  if (values.get(HELP)) return { kind: "print", text: helpText(), stderrLines };
+  if (values.get(HELP)) return { kind: "help", stderrLines };
   if (positional.some((arg) => arg !== "")) {
     const got = `[${positional.map(quoteGo).join(" ")}]`;
     throw new UsageError(`"kube-proxy" does not take any arguments, got ${got}`);

@@ -75,7 +75,7 @@ export const ACTIONS = {
   }),
   inspectSocket: textFlag({
     name: "inspect-socket",
-    help: "The Unix socket that serves kube-proxy status, services and monitor, for the daemon's user only. Empty: none. May be used together with --config.",
+    help: "The Unix socket that serves kube-proxy status, services, monitor and page, for the daemon's user only. Empty: none. May be used together with --config.",
     isExtension: true,
   }),
   inspectBindAddress: textFlag({

@@ -1,7 +1,6 @@
 /** A running daemon's reports about itself, over its inspect socket and HTTP ports. Without one, each part says so. */
 
-import { createInterface } from "node:readline";
-import { Readable } from "node:stream";
+import { addAbortSignal, Readable } from "node:stream";
 import { messageOf } from "../../../logging/message-of.ts";
 import { withoutSecrets } from "../../../logging/secrets.ts";
 import { readBounded } from "../bounded-input.ts";
@@ -14,8 +13,6 @@ import type { HttpPlaces } from "./settings.ts";
 const LIMIT_MS = 5_000;
 const MOST_BYTES = 64 * 1024 * 1024;
 const JOURNAL_RECORDS = 1_000;
-/** The journal never ends by itself: stop after this long without a line. */
-const JOURNAL_QUIET_MS = 500;
 
 /** @param socket, metrics, healthz addresses of the daemon. */
 export function daemonFacts(socket: string, { metrics, healthz }: HttpPlaces): readonly SysdumpPart[] {
@@ -26,10 +23,7 @@ export function daemonFacts(socket: string, { metrics, healthz }: HttpPlaces): r
   return [
     { name: "daemon/status.json", read: () => askedJson(socket, "/status") },
     { name: "daemon/services.json", read: () => askedJson(socket, "/services") },
-    {
-      name: "daemon/journal.jsonl",
-      read: async () => (await journalLines(socket)).map((line) => `${line}\n`).join(""),
-    },
+    { name: "daemon/journal.jsonl", read: () => journalText(socket) },
     page("healthz.json", healthz, "/healthz"),
     page("metrics.txt", metrics, "/metrics"),
     page("configz.json", metrics, "/configz", redactedJson),
@@ -64,22 +58,8 @@ async function httpText(address: string, path: string): Promise<string> {
   }
 }
 
-/** The last lines of the journal, which never ends by itself. @throws UsageError if there is none. */
-async function journalLines(socket: string): Promise<readonly string[]> {
-  const response = await openJournal(socket, JOURNAL_RECORDS);
-  const lines: string[] = [];
-  const quiet = setTimeout(() => response.destroy(new Error("no line has come")), JOURNAL_QUIET_MS);
-  try {
-    for await (const line of createInterface({ input: response })) {
-      lines.push(line);
-      quiet.refresh();
-      if (lines.length >= JOURNAL_RECORDS) break;
-    }
-  } catch {
-    // Ended by us or by the daemon: the lines so far count.
-  } finally {
-    clearTimeout(quiet);
-    response.destroy();
-  }
-  return lines;
+/** The last syncs. @throws UsageError if there is no journal. */
+async function journalText(socket: string): Promise<string> {
+  const journal = addAbortSignal(AbortSignal.timeout(LIMIT_MS), await openJournal(socket, JOURNAL_RECORDS, false));
+  return (await readBounded(journal, MOST_BYTES)).toString("utf8");
 }

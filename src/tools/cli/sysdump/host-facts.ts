@@ -90,12 +90,8 @@ async function sysctlLines(): Promise<string> {
 }
 
 async function namesIn(folder: string): Promise<readonly string[]> {
-  try {
-    const entries = await readdir(`/proc/sys/${folder}`, { withFileTypes: true });
-    return entries.flatMap((entry) => (entry.isFile() ? [`${folder}${entry.name}`] : [])).sort();
-  } catch {
-    return [];
-  }
+  const entries = await readdir(`/proc/sys/${folder}`, { withFileTypes: true }).catch(() => []);
+  return entries.flatMap((entry) => (entry.isFile() ? [`${folder}${entry.name}`] : [])).sort();
 }
 
 async function settingOf(name: string): Promise<string> {

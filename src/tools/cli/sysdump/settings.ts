@@ -47,12 +47,9 @@ async function documentIn(
   read: (file: Uint8Array) => ConfigText = (file) => readConfigText(configTextOf(file)),
 ): Promise<unknown> {
   if (path === undefined || path === "") throw new PartError(unless);
-  let bytes: Uint8Array;
-  try {
-    bytes = await readFile(path);
-  } catch (error) {
+  const bytes = await readFile(path).catch((error: unknown) => {
     throw new PartError(messageOf(error));
-  }
+  });
   try {
     return read(bytes).root;
   } catch {

@@ -3,7 +3,7 @@ import { isRepair } from "../../../agent/sync/journal/sync-record.ts";
 import type { FrontAnswer, ToldSync } from "../answers.ts";
 import { type Children, html, msText, tableOf, timeText, urlOf } from "./ui.ts";
 
-const WIDTH = 560;
+export const WIDTH = 560;
 const HEIGHT = 190;
 /** What axes and their texts take. */
 const LEFT = 58;
@@ -11,18 +11,26 @@ const BOTTOM = 24;
 const TOP = 12;
 
 /** A picture with what it shows in words, and its numbers in a table. */
-function figure(title: string, drawn: Children, names: readonly string[], rows: readonly (readonly Children[])[]) {
+export function figure(
+  title: string,
+  drawn: Children,
+  names: readonly string[],
+  rows: readonly (readonly Children[])[],
+  { height = HEIGHT, said = "" } = {},
+) {
   return html`<figure>
     <figcaption>${title}</figcaption>
-    <svg class="chart" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="group" aria-label=${title}>${drawn}</svg>
-    <details><summary>As a table</summary>${tableOf(title, names, rows.slice(0, 100))}</details>
+    <svg class="chart" viewBox=${`0 0 ${WIDTH} ${height}`} role="group" aria-label=${title}>${drawn}</svg>
+    ${said !== "" && html`<p class="facts">${said}</p>`}
+    <details><summary>As a table</summary>${tableOf(title, names, rows.slice(0, 100))}
+      ${rows.length > 100 && html`<p class="facts">The first 100 of ${rows.length}</p>`}</details>
   </figure>`;
 }
 
-const nothing = (title: string, why: string) =>
+export const nothing = (title: string, why: string) =>
   html`<figure><figcaption>${title}</figcaption><p class="facts">${why}</p></figure>`;
 
-const text = (x: number, y: number, anchor: string, words: string) =>
+export const text = (x: number, y: number, anchor: string, words: string) =>
   html`<text x=${x} y=${y} text-anchor=${anchor}>${words}</text>`;
 
 const line = (y: number) => html`<path class="grid" d=${`M${LEFT} ${y}H${WIDTH}`} />`;

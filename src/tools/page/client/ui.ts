@@ -9,11 +9,23 @@ import type { State } from "./state.ts";
 export type Children = ComponentChildren;
 
 /** A template, ``html`<p class=${name}>${text}</p>` ``. Markup in texts is shown and never takes effect. */
-export const html = htm.bind<VNode>((type, props, ...children) => h(type, spoken(props), ...children.map(shown)));
+export const html = htm.bind<VNode>((type, props, ...children) =>
+  h(type, spoken(props), ...children.map((child) => shown(child, type))),
+);
 
-function shown(child: Children): Children {
-  if (Array.isArray(child)) return child.map(shown);
-  return typeof child === "string" ? plain(child) : child;
+function shown(child: Children, type: unknown): Children {
+  if (Array.isArray(child)) return child.map((one) => shown(one, type));
+  return typeof child === "string" ? isolated(plain(child), type) : child;
+}
+
+/** Names in scripts that are written from right to left, up to what separates names here. */
+const RIGHT_TO_LEFT =
+  /([^\s/:,()]*[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}][^\s/:,()]*)/u;
+
+/** Keeps such names from moving what stands beside them. Titles, options and pictures hold text alone. */
+function isolated(text: string, type: unknown): Children {
+  if (["title", "option", "text"].includes(`${type}`) || !RIGHT_TO_LEFT.test(text)) return text;
+  return text.split(RIGHT_TO_LEFT).map((part, index) => (index % 2 === 1 ? h("bdi", null, part) : part));
 }
 
 /** Attributes whose text people see or hear. */
@@ -93,10 +105,16 @@ export function waiting({
 }
 
 /** A table. Each row is a list of cells; the first is its heading. In narrow windows rows become blocks. */
-export function tableOf(caption: string, names: readonly string[], rows: readonly (readonly Children[])[], kind = "") {
+export function tableOf(
+  caption: string,
+  names: readonly string[],
+  rows: readonly (readonly Children[])[],
+  kind = "",
+  headOf: (name: string) => Children = (name) => html`<th scope="col">${name}</th>`,
+) {
   return html`<table class=${`endpoints ${kind}`}>
     <caption class="hidden">${caption}</caption>
-    <thead><tr>${names.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
+    <thead><tr>${names.map(headOf)}</tr></thead>
     <tbody>${rows.map(
       (cells) =>
         html`<tr>${cells.map((cell, at) =>
@@ -116,7 +134,7 @@ export const itemsOf = (texts: readonly Children[]) => texts.map((text) => html`
 /** The search field of a list. */
 export const searchField = (value: string, placeholder: string, onInput: (text: string) => void) => html`
   <label for="search">Search</label>
-  <input type="search" id="search" placeholder=${placeholder} autocomplete="off" spellcheck="false" value=${value}
+  <input type="search" id="search" dir="auto" placeholder=${placeholder} autocomplete="off" spellcheck="false" value=${value}
     onInput=${({ currentTarget }: { currentTarget: HTMLInputElement }) => onInput(currentTarget.value)} />`;
 
 export function timeText(ms: number): string {

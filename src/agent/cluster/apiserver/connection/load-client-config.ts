@@ -40,14 +40,10 @@ export async function loadClientConfig(options: LoadClientConfigOptions): Promis
 }
 
 async function decode(path: string): Promise<unknown> {
-  let bytes: Uint8Array;
-  try {
-    bytes = await readFile(path);
-  } catch (error) {
-    throw new ClientConfigError(`cannot read the kubeconfig: ${messageOf(error)}: check clientConnection.kubeconfig`, {
-      cause: error,
-    });
-  }
+  const bytes = await readFile(path).catch((cause: unknown) => {
+    const message = `cannot read the kubeconfig: ${messageOf(cause)}: check clientConnection.kubeconfig`;
+    throw new ClientConfigError(message, { cause });
+  });
   const { readConfigText } = await import("../../../../text/upstream-yaml.ts");
   try {
     return readConfigText(configTextOf(bytes)).root;

@@ -280,7 +280,10 @@ export class Transport {
   async *#read(request: ApiRequest, response: IncomingMessage): AsyncGenerator<Buffer, void, void> {
     const { observer } = this.#options;
     const isGzip = response.headers["content-encoding"] === "gzip";
-    const stream: AsyncIterable<unknown> = isGzip ? decompressed(response) : response;
+    // Loads zlib on demand: streamed lists are not compressed, so most nodes never need it.
+    const stream: AsyncIterable<unknown> = isGzip
+      ? pipeline(response, process.getBuiltinModule("node:zlib").createGunzip(), () => {})
+      : response;
     let bytes = 0;
     try {
       for await (const chunk of stream) {
@@ -324,11 +327,6 @@ interface Exchange {
 
 function isGood({ statusCode = 0 }: IncomingMessage): boolean {
   return statusCode >= 200 && statusCode < 300;
-}
-
-/** Loads zlib on demand: streamed lists are not compressed, so most nodes never need it. */
-function decompressed(response: IncomingMessage): AsyncIterable<unknown> {
-  return pipeline(response, process.getBuiltinModule("node:zlib").createGunzip(), () => {});
 }
 
 function hostOf(url: string): string {

@@ -2,6 +2,7 @@
  * The identity in the JSON text of an oversized object, found while the text passes. A program between the API server
  * and this one may write the keys in any order, so the metadata may be last.
  */
+import { jsonIn } from "../../../../logging/attempt.ts";
 import type { Digest } from "./pieces.ts";
 
 interface Wanted {
@@ -101,10 +102,5 @@ export class JsonIdentity implements Digest {
 }
 
 function unescaped(text: string): string {
-  if (!text.includes("\\")) return text;
-  try {
-    return String(JSON.parse(`"${text}"`));
-  } catch {
-    return "";
-  }
+  return text.includes("\\") ? String(jsonIn(`"${text}"`) ?? "") : text;
 }

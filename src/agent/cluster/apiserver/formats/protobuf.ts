@@ -269,8 +269,8 @@ export const MESSAGES: Messages = new Map([
   ],
 ]);
 
-/** Includes pod names, which double the cost of an endpoint. */
+/** Includes pod names and zones, which double the cost of an endpoint. */
 export const MESSAGES_WITH_PODS: Messages = new Map([
   ...MESSAGES,
-  ["EndpointSlice", sliceOf(message({ ...ENDPOINT, targetRef: [4, OBJECT_REFERENCE] }))],
+  ["EndpointSlice", sliceOf(message({ ...ENDPOINT, targetRef: [4, OBJECT_REFERENCE], zone: [7, "text"] }))],
 ]);

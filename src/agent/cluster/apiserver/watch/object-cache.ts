@@ -2,6 +2,7 @@
  * The delivered objects of one resource. Turns lists and watch events into a minimal set of additions, updates and
  * deletions. Holds projected records only.
  */
+
 import { isDeepStrictEqual } from "../../../../async/node-util.ts";
 import type { Logger } from "../../../../logging/logger.ts";
 import type { ObjectKind, ObjectKinds, ObjectSink } from "../../../../model/object-source.ts";

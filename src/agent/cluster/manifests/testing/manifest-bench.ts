@@ -2,7 +2,7 @@
 import { mkdirSync, mkdtempSync, realpathSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { runAtOnce } from "../../../../async/steps.ts";
+import { runAtOnce } from "../../../../async/turns.ts";
 import type { Facts, Logger } from "../../../../logging/logger.ts";
 import type { ObjectEvent, ObjectKind, ObjectKinds, ObjectSink } from "../../../../model/object-source.ts";
 import { listFolder } from "../folder-listing.ts";
