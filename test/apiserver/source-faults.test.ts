@@ -98,7 +98,7 @@ test("after an outage one watch that gets through wakes the others, and a histor
   await until("the deletion", () => !sink.state.services.has("default/svc-2"));
   assert.deepEqual(sink.take("services").toSorted(), ["add default/svc-70", "delete default/svc-2"]);
   assert.deepEqual(
-    log.errors().filter((line) => /410|Expired|too old/.test(line)),
+    log.errors().filter((line) => /\b410\b|Expired|too old/.test(line)),
     [],
   );
   await until("health", () => problems.filter(([, problem]) => problem === undefined).length >= 4);

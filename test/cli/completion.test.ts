@@ -1,4 +1,4 @@
-/** `completion`: what bash makes of its script, and that every script has every command and flag. */
+/** `completion`: the words that may follow, and that bash asks for them. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
@@ -10,7 +10,8 @@ import { monitor } from "../../src/tools/cli/monitor.ts";
 import { EXIT_BAD_INPUT, UsageError } from "../../src/tools/cli/output.ts";
 import { services } from "../../src/tools/cli/services.ts";
 import { status } from "../../src/tools/cli/status.ts";
-import { TEXT_OR_JSON, usageOf } from "../../src/tools/cli/subcommand-options.ts";
+import { listedOptions, TEXT_OR_JSON, usageOf } from "../../src/tools/cli/subcommand-options.ts";
+import { KUBE_PROXY } from "../../testkit/needs/built-program.ts";
 import { runCommand } from "./run-command.ts";
 import { runKubeProxy } from "./run-kube-proxy.ts";
 
@@ -23,23 +24,28 @@ async function script(shell: string): Promise<string> {
 /** What bash offers for the last word. */
 function offered(bash: string, ...words: readonly string[]): readonly string[] {
   const line = words.map((word) => `'${word}'`).join(" ");
-  const program = `${bash}\nCOMP_WORDS=(${line}); COMP_CWORD=${words.length - 1}; _kube_proxy; printf '%s\\n' "\${COMPREPLY[@]}"`;
+  const program = `${bash}\nCOMP_WORDS=(${line}); COMP_CWORD=${words.length - 1}; _kube_proxy '${KUBE_PROXY}'; printf '%s\\n' "\${COMPREPLY[@]}"`;
   // If its input is a socket, as from Node.js, bash takes itself for a remote shell and reads the user's settings.
   const out = execFileSync("bash", ["--norc", "-c", program], { encoding: "utf8" });
   return out.split("\n").filter((word) => word !== "");
 }
 
+/** What may follow these words, the last of which has begun. */
+async function wordsAfter(...line: readonly string[]): Promise<readonly string[]> {
+  const { status, out } = await runCommand(completion, ["kubectl", ...line]);
+  assert.equal(status, 0);
+  return out.split("\n").flatMap((word) => (/^(?::\d)?$/.test(word) ? [] : word.replace(/\t.*/, "")));
+}
+
 test("bash completes commands, their flags and values", async () => {
   const bash = await script("bash");
   assert.deepEqual(offered(bash, "kube-proxy", "expl"), ["explain"]);
-  assert.deepEqual(offered(bash, "kube-proxy", "explain", "--what"), ["--what-if"]);
-  assert.deepEqual(offered(bash, "kube-proxy", "diff", "--mode", "n"), ["nftables"]);
   assert.deepEqual(offered(bash, "kube-proxy", "explain", "x", "-o", "js"), ["json"]);
-  assert.ok(offered(bash, "kube-proxy", "--proxy-").includes("--proxy-mode"));
+  assert.deepEqual(offered(bash, "kube-proxy", "diff", "--mode", "=", "n"), ["nftables"]);
+  assert.deepEqual([...offered(bash, "kube-proxy", "trace", "--output", "=")].sort(), ["json", "text"]);
 });
 
 test("--output has the values that its command takes, and files where it takes a file", async () => {
-  const bash = await script("bash");
   const forms: Readonly<Record<string, readonly string[]>> = {
     render: [...new Set(MODES.flatMap(({ renderForms }) => renderForms))],
     explain: TEXT_OR_JSON,
@@ -47,25 +53,30 @@ test("--output has the values that its command takes, and files where it takes a
     sysdump: [],
   };
   for (const [command, list] of Object.entries(forms)) {
-    for (const flag of [["-o"], ["--output"], ["--output", "="]]) {
-      const words = offered(bash, "kube-proxy", command, ...flag, "");
-      assert.deepEqual([...words].sort(), [...list].sort(), `${command} ${flag.join("")}`);
+    for (const typed of [["-o", ""], ["--output", ""], ["--output="]]) {
+      const words = await wordsAfter(command, ...typed);
+      assert.deepEqual([...words].sort(), [...list].sort(), `${command} ${typed.join(" ")}`);
     }
   }
-  assert.deepEqual(offered(bash, "kube-proxy", "trace", "--output", "=", "j"), ["json"]);
-  assert.ok(offered(bash, "kube-proxy", "trace", "--mode", "=").includes("ebpf"));
-  const zsh = await script("zsh");
-  assert.match(zsh, /^ +-o\|--output\) case \$\{words\[2\]\} in\n(?:.*\n)*? +trace\) compadd -- text json ;;$/m);
-  const fish = await script("fish");
-  assert.match(fish, /from trace' -l output -s o -r -x -a 'text json'$/m);
+  assert.ok((await wordsAfter("trace", "--mode=")).includes("ebpf"));
 });
 
-test("every command is in every script", async () => {
-  for (const shell of ["bash", "zsh", "fish"]) {
-    const text = await script(shell);
-    for (const { name } of COMMANDS) assert.match(text, new RegExp(`\\b${name}\\b`), `${shell} ${name}`);
-    assert.match(text, /what-if/);
+test("every command has its flags, and kube-proxy its own", async () => {
+  assert.deepEqual(
+    await wordsAfter(""),
+    COMMANDS.map(({ name }) => name),
+  );
+  for (const { name, load } of COMMANDS) {
+    const expected = listedOptions((await load()).line).map((option) => `--${option.name}`);
+    assert.deepEqual(await wordsAfter(name, "--"), [...expected.sort(), "--color"], name);
   }
+  for (const line of [["--proxy-"], ["--mode", "nftables", "--proxy-"]]) {
+    assert.ok((await wordsAfter(...line)).includes("--proxy-mode"), line.join(" "));
+  }
+});
+
+test("each shell has a script that asks the program; another shell is refused", async () => {
+  for (const shell of ["bash", "zsh", "fish"]) assert.match(await script(shell), / completion kubectl /);
   await assert.rejects(
     runCommand(completion, ["fis"]),
     (error) => error instanceof UsageError && error.hint === "Did you mean fish?",

@@ -5,9 +5,14 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { parseAllDocuments } from "yaml";
+import { projectObjects } from "../../src/agent/cluster/manifests/read-manifests.ts";
+import { offlineState } from "../../src/contract/inspect/offline-state.ts";
 import type { TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
 import { request } from "../../src/kernel/node-http.ts";
-import { type IpAddress, parseIpAddress } from "../../src/net/ip.ts";
+import { silentLogger } from "../../src/logging/logger.ts";
+import type { ProxyState } from "../../src/model/proxy-state.ts";
+import { IP_FAMILIES, type IpAddress, parseIpAddress } from "../../src/net/ip.ts";
 import { trace } from "../../src/tools/cli/trace.ts";
 import type {
   ConnectionsAnswer,
@@ -17,6 +22,7 @@ import type {
   StateAnswer,
   TraceAnswer,
   TraceSteps,
+  YamlAnswer,
 } from "../../src/tools/page/answers.ts";
 import { readAssets } from "../../src/tools/page/assets.ts";
 import { isOwnHost } from "../../src/tools/page/guard.ts";
@@ -48,6 +54,21 @@ async function json<Answer>(url: string): Promise<Answer> {
 }
 
 const page = (t: TestContext, options = {}) => servedPage(t, { items, ...options });
+
+test("a Service's view says which endpoint is left out as it does not answer, and the others get its share", async (t) => {
+  const { url, states } = await page(t);
+  const [state] = states;
+  const why = "since 2026-01-01T00:00:00Z: 6 of 6 connections unanswered";
+  state?.leaveOut(new Map([["shop/web:http/TCP", new Map([["10.180.1.11:8080", why]])]]));
+  state?.applyChanges();
+  const { families } = await json<ServiceAnswer>(`${url}api/service?key=${encodeURIComponent("shop/web:http/TCP")}`);
+  const uses = families[0]?.explanation.endpoints.map(({ address, cluster }) => [address, cluster]);
+  assert.deepEqual(uses, [
+    ["10.180.0.11:8080", { used: true, share: 0.5, why: "ready" }],
+    ["10.180.0.12:8080", { used: true, share: 0.5, why: "ready" }],
+    ["10.180.1.11:8080", { used: false, share: 0, why: `node-a leaves it out: ${why}` }],
+  ]);
+});
 
 test("the document and all that it needs come from here, and weigh less than 150 kB together", async (t) => {
   const { url } = await page(t);
@@ -123,6 +144,18 @@ test("hosts that no name server can lead here", () => {
     [],
   );
   assert.deepEqual(others.filter(isOwnHost), []);
+});
+
+test("a problem that is over is told to a page that is open", async (t) => {
+  const problem = { severity: "warning" as const, message: "No sets", details: "", count: 1, firstMs: 1, lastMs: 1 };
+  const problems = [problem];
+  const { url } = await page(t, { problems });
+  const first = await answerTo(`${url}api/state`);
+  const again = { "if-none-match": String(first.headers.etag) };
+  assert.equal((await answerTo(`${url}api/state`, again)).status, 304);
+  problems[0] = { ...problem, overMs: 7 } as typeof problem;
+  const { status, text } = await answerTo(`${url}api/state`, again);
+  assert.deepEqual([status, (JSON.parse(text) as StateAnswer).problems], [200, problems]);
 });
 
 test("the state: syncs since the last that is known; 304 while nothing is new", async (t) => {
@@ -207,6 +240,16 @@ test("a search has sixteen different words at most", async (t) => {
   assert.ok(repeated.matching > 0);
 });
 
+test("services are sorted by their columns alone", async (t) => {
+  const { url } = await page(t);
+  const { rows } = await json<ServiceTable>(`${url}api/services?sort=-pods&limit=2`);
+  assert.equal(rows.length, 2);
+  for (const sort of ["constructor", "--name", "pods,name"]) {
+    const { status, text } = await answerTo(`${url}api/services?sort=${sort}`);
+    assert.deepEqual([status, /^\{"error":"Sort by name, type/.test(text)], [400, true], sort);
+  }
+});
+
 test("ten thousand services are searched in a moment", async (t) => {
   const many = Array.from({ length: 10_000 }, (_, index) => ({
     ...{ apiVersion: "v1", kind: "Service", metadata: { namespace: `n${index % 100}`, name: `s${index}` } },
@@ -237,6 +280,128 @@ test("of very many connections 200 are told, and how many there are; a search lo
   assert.ok(all.pauseMs >= 2_000);
   const one = await json<ConnectionsAnswer>(`${url}api/connections?search=10.180.0.9:14999`);
   assert.deepEqual([one.total, one.matching, one.flows.rows.length], [5_000, 1, 1]);
+});
+
+test("who talks to a service: pods by name, others by address, stale endpoints, and of very many clients the busiest", async (t) => {
+  const address = (text: string) => parseIpAddress(text) ?? assert.fail(text);
+  const flowOf = (client: string, endpoint: string, number: number, frontend = "10.96.0.10"): TrackedFlow => ({
+    ...{ protocol: "TCP", sourceIP: address(client), sourcePort: number },
+    ...{ destinationIP: address(frontend), destinationPort: 80 },
+    ...{ replySourceIP: address(endpoint), replySourcePort: 8080 },
+    ...{ replyDestinationIP: address(client), replyDestinationPort: number },
+  });
+  const crowd = Array.from({ length: 40 }, (_, at) => flowOf(`192.0.2.${at + 1}`, "10.180.0.11", 3_000 + at));
+  const busy = [
+    ...Array.from({ length: 5 }, (_, at) => flowOf("10.180.0.12", "10.180.1.11", 1_000 + at)),
+    ...[flowOf("10.180.0.12", "10.180.9.9", 2_000), flowOf("10.180.9.1", "10.180.0.11", 2_001)],
+    // Of another Service.
+    flowOf("10.180.9.2", "10.180.0.11", 2_002, "10.96.0.99"),
+  ];
+  const askedFor = async (flows: readonly TrackedFlow[]) => {
+    const { url, end } = await page(t, { flows });
+    const asked = `${url}api/service?key=${encodeURIComponent("shop/web:http/TCP")}`;
+    const { families } = await json<ServiceAnswer>(`${asked}&traffic=1`);
+    assert.equal((await json<ServiceAnswer>(asked)).families[0]?.talks, undefined);
+    await end();
+    return families.map(({ talks }) => talks);
+  };
+  assert.deepEqual(await askedFor(busy), [
+    [
+      ["shop/web-2", "10.180.1.11:8080", 5],
+      ["shop/web-2", "10.180.9.9:8080", 1],
+      ["10.180.9.1", "10.180.0.11:8080", 1],
+    ],
+    [],
+  ]);
+  const [many = []] = await askedFor([...busy, ...crowd]);
+  // Twelve clients are named; the other 30 are one.
+  assert.deepEqual(
+    [new Set(many.map(([client]) => client)).size, many[0], many.reduce((sum, [, , open]) => sum + open, 0)],
+    [13, ["all others", "10.180.0.11:8080", 30], 47],
+  );
+});
+
+test("a Service's YAML has all that the node understood: read again, it is the same", async (t) => {
+  const rare = {
+    ...{ apiVersion: "v1", kind: "Service" },
+    metadata: {
+      ...{ namespace: "shop", name: "rare" },
+      annotations: { "kube-proxy-ts/balancing": "SourceHash", "kube-proxy-ts/end-tcp": "Gone" },
+    },
+    spec: {
+      ...{ type: "LoadBalancer", clusterIP: "10.96.9.9", clusterIPs: ["10.96.9.9", "fd00:10:96::99"] },
+      ...{ ipFamilies: ["IPv4", "IPv6"], externalIPs: ["192.0.2.1", "2001:db8::1"] },
+      ports: [
+        { name: "web", port: 80, nodePort: 30999 },
+        { name: "dns", port: 53, protocol: "UDP", nodePort: 30998 },
+      ],
+      ...{ sessionAffinity: "ClientIP", sessionAffinityConfig: { clientIP: { timeoutSeconds: 77 } } },
+      ...{ externalTrafficPolicy: "Local", internalTrafficPolicy: "Local", healthCheckNodePort: 31999 },
+      loadBalancerSourceRanges: ["198.51.100.0/24"],
+    },
+    status: { loadBalancer: { ingress: [{ ip: "203.0.113.9" }] } },
+  };
+  const slice = {
+    ...{ apiVersion: "discovery.k8s.io/v1", kind: "EndpointSlice", addressType: "IPv4" },
+    metadata: {
+      ...{ namespace: "shop", name: "rare-1", labels: { "kubernetes.io/service-name": "rare" } },
+      annotations: { "kube-proxy-ts/weight": "3" },
+    },
+    ports: [{ name: "web", port: 8080 }],
+    endpoints: [
+      { addresses: ["10.180.0.77"], zone: "zone-1", nodeName: "node-a", targetRef: { kind: "Pod", name: "rare-x" } },
+    ],
+  };
+  const { url, states } = await page(t, { items: [...items, rare, slice] });
+  const partOf = (all: readonly ProxyState[], service: string) =>
+    all.map((state) => [
+      [...state.services].filter(([, { name }]) => name.service === service),
+      state.slicesOf(service).map((one) => ({ ...one, resourceVersion: "", lastChangeTriggerTime: "" })),
+    ]);
+  for (const key of new Set(states.flatMap(({ services }) => [...services.keys()]))) {
+    const { yaml } = await json<YamlAnswer>(`${url}api/yaml?key=${encodeURIComponent(key)}`);
+    const again = parseAllDocuments(yaml).map((document) => document.toJSON());
+    const objects = projectObjects([{ apiVersion: "v1", kind: "List", items: again }], "", { keepsPods: true });
+    const read = IP_FAMILIES.map((family) => {
+      return offlineState(objects, { family, nodeName: "node-a", allowExternalIPs: true, log: silentLogger }).state;
+    });
+    const service = key.replace(/^([^/]*\/[^/:]*).*$/, "$1");
+    assert.deepEqual(partOf(read, service), partOf(states, service), yaml);
+    assert.doesNotMatch(yaml, /: (?:\{\}|\[\]|""|0)$/m);
+  }
+  assert.equal((await answerTo(`${url}api/yaml?key=no/such/TCP`)).status, 404);
+  const many = Array.from({ length: 30 }, (_, part) => ({
+    ...slice,
+    metadata: { ...slice.metadata, name: `rare-${part}` },
+    endpoints: Array.from({ length: 100 }, (_, at) => ({ addresses: [`10.180.${part}.${at}`] })),
+  }));
+  const crowded = await page(t, { items: [rare, ...many] });
+  const { yaml } = await json<YamlAnswer>(`${crowded.url}api/yaml?key=${encodeURIComponent("shop/rare:web/TCP")}`);
+  assert.match(yaml, /\n# and 20 more EndpointSlices\n$/);
+});
+
+test("connections are counted by Service and outcome; what is not known is in no column", async (t) => {
+  const [client, endpoint, frontend] = ["10.180.0.9", "10.180.0.11", "10.96.0.10"].map((text) => {
+    return parseIpAddress(text) ?? assert.fail(text);
+  }) as [IpAddress, IpAddress, IpAddress];
+  const seen: Partial<TrackedFlow>[] = [
+    { isAnswered: true, isAssured: true, state: "ESTABLISHED" },
+    { isAnswered: true, isAssured: false, state: "SYN_RECV" },
+    // Answered, and closed later.
+    { isAnswered: true, isAssured: true, state: "CLOSE" },
+    { isAnswered: true, isAssured: false, state: "CLOSE" },
+    { isAnswered: false, isAssured: false, state: "SYN_SENT" },
+    {},
+  ];
+  const flows = seen.map((own, at): TrackedFlow => {
+    const ends = { sourceIP: client, sourcePort: 4_000 + at, destinationIP: frontend, destinationPort: 80 };
+    const reply = { replySourceIP: endpoint, replySourcePort: 8080, replyDestinationIP: client };
+    return { protocol: "TCP", ...ends, ...reply, replyDestinationPort: 4_000 + at, ...own };
+  });
+  const { url } = await page(t, { flows });
+  const { counts } = await json<ConnectionsAnswer>(`${url}api/connections`);
+  assert.deepEqual(counts.head, ["SERVICE PORT", "OPEN", "ANSWERED", "NOT ANSWERED", "REFUSED", "COUNTED"]);
+  assert.deepEqual(counts.rows[0]?.slice(0, 5), ["shop/web:http TCP IPv4", "6", "3", "1", "1"]);
 });
 
 test("a service whose port is another's node port, by whose number ipvs mode masquerades", async (t) => {
@@ -414,6 +579,13 @@ test("a packet's destination is named as in the commands", async (t) => {
     const { packet } = await json<TraceAnswer>(`${url}api/trace?from=outside&${query}`);
     assert.match(packet, / to 10\.96\.0\.10:80, /, query);
   }
+});
+
+test("without pods' names, a client's is refused with what makes the daemon keep them", async (t) => {
+  const { url } = await page(t, { items: items.filter((item) => (item as { kind: string }).kind !== "EndpointSlice") });
+  const { status, text } = await answerTo(`${url}api/trace?from=shop/web-1&to=10.96.0.1&port=443`);
+  assert.equal(status, 400);
+  assert.match(JSON.parse(text).error, / No pod is known: .* only with --inspect-bind-address\.$/);
 });
 
 test("a packet's ends are pods and nodes by their names, as in the commands", async (t) => {

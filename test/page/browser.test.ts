@@ -93,7 +93,8 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     await page.evaluate("document.querySelector('#search').focus()");
     await page.type("shop/web:");
     await page.until("document.querySelector('.count').textContent === '1 of 15 service ports'");
-    for (let presses = 0; presses < 3; presses += 1) {
+    // Behind the namespaces and the five headings that sort.
+    for (let presses = 0; presses < 8; presses += 1) {
       if (await page.evaluate("document.activeElement.matches('tbody a')")) break;
       await page.press("Tab");
     }
@@ -101,6 +102,24 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     await page.until("document.querySelector('h1').textContent === 'shop/web:http/TCP'");
     assert.equal(await page.evaluate("document.activeElement.id"), "main");
     assert.equal(await page.evaluate("document.querySelector('nav [aria-current=page]').textContent"), "Services");
+    assertClean(page, { url });
+  });
+
+  test("services are sorted by a heading, with the keyboard, and the URL keeps how", async (t) => {
+    const { page, url } = await opened(t, "services");
+    await page.look(390, 800, "light");
+    await page.until("document.querySelectorAll('tbody tr').length > 10");
+    const sorted = (direction: string) =>
+      page.until(`document.querySelector('[aria-sort=${direction}]')?.innerText.startsWith('State')`);
+    await page.evaluate("document.querySelector('thead th:nth-child(5) button').focus()");
+    await page.press("Enter");
+    await sorted("ascending");
+    await page.press("Enter");
+    await sorted("descending");
+    await page.until("document.querySelector('tbody .badge').textContent !== 'answers'");
+    assert.equal(await page.evaluate("location.hash"), "#/services?sort=-state");
+    assert.equal(await page.evaluate("document.activeElement.textContent"), "State ↓");
+    assert.match(await page.text("tbody tr"), /ClusterIP|NodePort|LoadBalancer/);
     assertClean(page, { url });
   });
 
@@ -146,6 +165,11 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     assert.match(await page.text("main"), /1 to 20 of 1000/);
     await page.evaluate("[...document.querySelectorAll('.pages button')].at(-1).click()");
     await page.until("document.body.innerText.includes('21 to 40 of 1000')");
+    await page.evaluate(
+      "const s = document.querySelector('main select'); s.value = 'zone'; s.dispatchEvent(new Event('change'))",
+    );
+    await page.until("document.querySelector('svg.picture').textContent.includes('zone-1250 endpoints, 245 used')");
+    assert.match(await page.text(".scroll tbody"), /zone-1\s+250\s+245\s+25 %/);
     assertClean(page, { url });
   });
 
@@ -221,8 +245,29 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     await page.until("document.querySelector('h4').textContent.includes('; 7 open')");
     const counted = await page.evaluate<string>("document.querySelector('svg.picture').textContent");
     assert.ok(counted.includes("web-2, node-a, ready, 1 open, 41 counted"), counted);
-    assert.match(await page.text("tbody"), /10\.180\.0\.12:8080.*1 open, 41 counted/s);
+    assert.match(await page.text(".scroll tbody"), /10\.180\.0\.12:8080.*1 open, 41 counted/s);
     assert.match(await page.text(".count-bar"), /Only open connections are known\./);
+    assert.deepEqual(await page.evaluate("[...document.querySelectorAll('figcaption')].map((e) => e.textContent)"), [
+      ...["Share of connections, planned and measured", "Who talks to whom: 3 open connections"],
+      ...["Share of connections, planned and measured", "Who talks to whom"],
+    ]);
+    await page.evaluate("for (const one of document.querySelectorAll('figure details')) one.open = true");
+    const row = (figure: number) =>
+      `[...document.querySelectorAll('figure')[${figure}].querySelector('tbody tr').children].map((e) => e.textContent)`;
+    assert.deepEqual(await page.evaluate(row(0)), ["shop/web-1", "40", "32.5 %", "33.3 %", "25 % to 41.7 %"]);
+    assert.deepEqual(await page.evaluate(row(1)), ["10.180.0.9", "shop/web-1", "3"]);
+    for (const [width, scheme] of [
+      [390, "dark"],
+      [1600, "light"],
+    ] as const) {
+      await page.look(width, 800, scheme);
+      assert.deepEqual(await page.evaluate(LOW_CONTRAST), [], scheme);
+      const excess = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
+      assert.equal(await page.evaluate(excess), 0, await page.evaluate(WIDEST));
+    }
+    await page.evaluate("[...document.querySelectorAll('details')].at(-1).open = true");
+    await page.until("document.querySelector('pre')?.innerText.startsWith('apiVersion: v1\\nkind: Service\\n')");
+    assert.match(await page.text("pre"), /\n---\napiVersion: discovery\.k8s\.io\/v1\nkind: EndpointSlice\n/);
     await page.evaluate("document.querySelector('a.follow').click()");
     await page.until("document.querySelector('.steps .fate')");
     assert.match(await page.text(".outcomes"), /33\.3 %\s+sent to 10\.180\.0\.11:8080/);
@@ -239,10 +284,13 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     ]);
     // What the kernel does not count is a sentence, with the setting that has it counted.
     const said = await page.evaluate("document.querySelector('main details').textContent");
-    assert.match(String(said), /Not known: .*received.*net\.netfilter\.nf_conntrack_acct=1/s);
+    assert.match(
+      String(said),
+      /Not known: .*received.*net\.netfilter\.nf_conntrack_acct=1.*off by default; together they cost .* µs/s,
+    );
     const counts =
       "[...document.querySelectorAll('main table')[0].tBodies[0].rows].map((row) => row.innerText.split(/\\s+/).join(' '))";
-    assert.deepEqual(await page.evaluate(counts), ["shop/web:http TCP IPv4 3"]);
+    assert.deepEqual(await page.evaluate(counts), ["shop/web:http TCP IPv4 3 2 1"]);
     await page.evaluate("document.querySelector('#search').focus()");
     await page.type("syn_sent");
     await page.until("document.querySelector('.count').textContent === '1 of 3 connections'");
@@ -332,6 +380,22 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     assert.match(await page.text(".syncs time"), /2026/);
   });
 
+  test("a logged problem that is over says so and since when, and no other does", async (t) => {
+    const problem = { severity: "warning", details: "", count: 2, firstMs: 0, lastMs: 0 } as const;
+    const problems = [
+      { ...problem, message: "No sets", overMs: 60_000 },
+      { ...problem, message: "Slow" },
+    ];
+    const { page, url } = await opened(t, "node", { problems });
+    await page.until("document.querySelectorAll('.problems li').length === 2");
+    const texts = await page.evaluate<string[]>(
+      "[...document.querySelectorAll('.problems li')].map((e) => e.innerText)",
+    );
+    assert.match(texts[0] ?? "", /warning over .*, 2 times, over since .*\s+No sets/);
+    assert.doesNotMatch(texts[1] ?? "", /over/);
+    assertClean(page, { url });
+  });
+
   test("hostile texts are shown and never obeyed, wherever they come from", async (t) => {
     const evil = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\u202e\u001b[31m';
     const { page, journal, url } = await opened(t, "node", {
@@ -369,6 +433,43 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     // What a question was refused for is no error of the page.
     const others = page.complaints.filter((text) => !/status of 40[04]/.test(text));
     assertClean({ complaints: others, requests: page.requests } as BrowserPage, { url });
+  });
+
+  test("names that are written from right to left move nothing beside them", async (t) => {
+    const hebrew = "שלום";
+    const { page, url, journal } = await opened(t, "node", {
+      problems: [{ severity: "error", message: `${hebrew}: 80`, details: "", count: 1, firstMs: 0, lastMs: 0 }],
+    });
+    await page.until("document.querySelector('.problems li')");
+    /** Where the name and the number after it begin, from the left. */
+    const lefts = (selector: string) =>
+      `(() => {
+        const walker = document.createTreeWalker(document.querySelector(${JSON.stringify(selector)}), NodeFilter.SHOW_TEXT);
+        const found = {};
+        for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+          for (const part of [${JSON.stringify(hebrew)}, "80"]) {
+            const at = node.data.indexOf(part);
+            if (at < 0) continue;
+            const range = document.createRange();
+            range.setStart(node, at);
+            range.setEnd(node, at + part.length);
+            found[part] = range.getBoundingClientRect().left;
+          }
+        }
+        return [found[${JSON.stringify(hebrew)}], found["80"]];
+      })()`;
+    for (const width of [390, 1600]) {
+      await page.look(width, 800, "light");
+      const [name, number] = await page.evaluate<number[]>(lefts(".problems li p:nth-child(2)"));
+      assert.ok(Number(name) < Number(number), `${width}: ${name} ${number}`);
+    }
+    assert.equal(await page.text(".problems li p:nth-child(2)"), `${hebrew}: 80`);
+    journal.add(syncRecord({ causes: [{ kind: "repair", servicePorts: null, by: `${hebrew}: 80` }] }));
+    await page.evaluate("location.hash = '#/syncs'");
+    await page.until("document.querySelector('.syncs .causes bdi')");
+    const [name, number] = await page.evaluate<number[]>(lefts(".syncs .causes"));
+    assert.ok(Number(name) < Number(number), `${name} ${number}`);
+    assertClean(page, { url });
   });
 
   test("screen readers and keyboards: landmarks, headings in order, names for all that can be used", async (t) => {
@@ -429,23 +530,38 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
 
   test("names of 63 characters fit a telephone", async (t) => {
     const name = "n".repeat(63);
+    const metadata = { namespace: name, name };
+    const targetRef = { kind: "Pod", ...metadata };
     const { page } = await opened(t, "services", {
       items: [
+        { apiVersion: "v1", kind: "Node", metadata: { name: "node-a" }, spec: { podCIDRs: ["10.180.0.0/24"] } },
         {
-          ...{ apiVersion: "v1", kind: "Service", metadata: { namespace: name, name } },
+          ...{ apiVersion: "v1", kind: "Service", metadata },
           spec: { clusterIP: "10.96.0.10", ports: [{ port: 80 }] },
+        },
+        {
+          ...{ apiVersion: "discovery.k8s.io/v1", kind: "EndpointSlice", addressType: "IPv4", ports: [{ port: 8080 }] },
+          metadata: { ...metadata, labels: { "kubernetes.io/service-name": name } },
+          endpoints: [{ addresses: ["10.180.0.11"], nodeName: name, zone: name, targetRef }],
         },
       ],
       failures: [{ subject: `${name}/${name}`, reason: "no space" }],
     });
     await page.look(390, 800, "light");
     for (const [view, ready] of [
+      ["front", "document.querySelector('.wrong li')"],
       ["services", "document.querySelector('tbody tr')"],
+      [`service?key=${name}%2F${name}%2FTCP`, "document.querySelector('svg.picture')"],
+      ["trace?from=pod&to=10.96.0.10&port=80", "document.querySelector('.fate')"],
       ["connections", "document.querySelector('main details')"],
       ["node", "document.querySelector('.decisions li')"],
     ] as const) {
       await page.evaluate(`location.hash = "#/${view}"`);
       await page.until(ready);
+      if (view.startsWith("service?")) {
+        await page.evaluate("document.querySelector('.count-bar button').click()");
+        await page.until("document.querySelectorAll('figure').length === 2");
+      }
       await page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true");
       const excess = "Math.max(0, document.documentElement.scrollWidth - document.documentElement.clientWidth)";
       assert.equal(await page.evaluate(excess), 0, `${view}: ${await page.evaluate(WIDEST)}`);
@@ -509,7 +625,7 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     states[0]?.applyChanges();
     journal.add(syncRecord());
     await page.until("document.querySelector('.count').textContent === '50 service ports'");
-    assert.equal(await page.evaluate("document.querySelectorAll('tbody a').length"), 50);
+    assert.equal(await page.evaluate("document.querySelectorAll('tbody th a').length"), 50);
   });
 
   test("ten thousand services: a part of them is in the document, and the next is a key away", async (t) => {
@@ -538,6 +654,7 @@ function thousandEndpoints(): unknown[] {
     endpoints: Array.from({ length: 250 }, (_, index) => ({
       addresses: [`10.180.${part}.${index}`],
       nodeName: `ip-10-0-${part}-${index % 40}.eu-central-1.compute.internal`,
+      zone: `zone-${part}`,
       conditions: { ready: index % 50 !== 3 },
       targetRef: { kind: "Pod", namespace: "shop", name: `web-${part}-${index}` },
     })),

@@ -112,8 +112,9 @@ export async function servedPage(t: TestContext, options: PageOptions): Promise<
     limits: () => limits,
     problems: () => problems,
   };
-  const addTraffic: AddTraffic = async (_inspection, explanations) => {
+  const addTraffic: AddTraffic = async (_inspection, explanations, _config, listen) => {
     await counting();
+    if (listen !== undefined) await readFlows(["IPv4", "IPv6"], listen);
     return explanations.map((own) => ({
       ...own,
       frontends: own.frontends.map((one) => ({ ...one, open: 7, counted: null })),

@@ -1,4 +1,4 @@
-/** The sentence with which the page's view of a Service begins, its picture, and that of a packet's way. */
+/** The sentence with which the page's view of a Service begins, its pictures, and that of a packet's way. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Encounter, ExplainedFrontend } from "../../src/tools/explain/explanation.ts";
@@ -171,4 +171,59 @@ test("a Service's picture: frontends, policies, and endpoints by their shares; b
     "Cluster policy > node-b 95 %",
     ...["Cluster policy > node-a 5 %", "Local policy > node-a 100 %"],
   ]);
+});
+
+test("measured shares: by what all endpoints have counted, beside the plan of each policy, with what chance explains", async () => {
+  const { measuredShares } = (await import(new URL("traffic-charts.ts", MODULE).href)) as {
+    measuredShares(
+      groups: readonly object[],
+      counting: object,
+    ):
+      | {
+          readonly what: string;
+          readonly total: number;
+          readonly rows: readonly {
+            readonly measured: number;
+            readonly planned: readonly number[];
+            readonly range?: readonly [number, number];
+            readonly off: number;
+          }[];
+        }
+      | undefined;
+  };
+  const random = { policies: { sessionAffinity: "None" } };
+  const endpoint = (share: number, open: number | null, counted: number | null, local: object | null = null) => ({
+    own: [{ cluster: use(true, share), local, open, counted }],
+  });
+  const drawn = measuredShares([endpoint(0.5, 9, 40), endpoint(0.5, 1, 60)], random);
+  assert.deepEqual([drawn?.what, drawn?.total], ["counted", 100]);
+  assert.deepEqual(
+    drawn?.rows.map(({ measured, planned, off }) => [measured, planned, off.toFixed(2)]),
+    [
+      [0.4, [0.5], "0.10"],
+      [0.6, [0.5], "0.10"],
+    ],
+  );
+  assert.deepEqual(
+    drawn?.rows[0]?.range?.map((one) => one.toFixed(3)),
+    ["0.402", "0.598"],
+  );
+  // Counters that not all endpoints have compare nothing; open connections do, if all are known.
+  assert.equal(measuredShares([endpoint(0.5, 9, null), endpoint(0.5, 1, 60)], random)?.what, "open");
+  assert.equal(measuredShares([endpoint(0.5, 9, null), endpoint(0.5, null, null)], random), undefined);
+  // Which clients ask under which policy is not known, and an affinity follows clients: no range is claimed.
+  const both = measuredShares([endpoint(0.5, 9, null, use(true, 1)), endpoint(0.5, 1, null, use(false, 0))], random);
+  assert.deepEqual(
+    both?.rows.map(({ planned, range }) => [planned, range]),
+    [
+      [[0.5, 1], undefined],
+      [[0.5, 0], undefined],
+    ],
+  );
+  for (const counting of [
+    { policies: { sessionAffinity: "ClientIP" } },
+    { ...random, balancing: { hash: "SourceHash" } },
+  ]) {
+    assert.equal(measuredShares([endpoint(1, 9, null)], counting)?.rows[0]?.range, undefined);
+  }
 });
