@@ -28,6 +28,6 @@ mv "$target/packages/node_modules" "$target/node_modules"
 rm -rf "$target/packages"
 "$root/scripts/runtime-files.sh" "$root" "$target"
 # They are for Linux.
-rm -rf "$target/dist/kernel"
+rm -rf "$target/dist/modes"
 # Compiled code of this system is of no use to another.
 rm -f "$target"/dist/bundle/*.cache
