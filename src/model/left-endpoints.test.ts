@@ -2,17 +2,23 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Evidence, type LeaveDecision, LeavePolicy, type ProbeOutcome } from "./left-endpoints.ts";
 
-const BOUNDS = { mostLeft: 1 / 2, backOffMs: 10_000, longestBackOffMs: 300_000 };
+const BOUNDS = { mostLeft: 1 / 2, mostSilentNodes: 1 / 2, backOffMs: 10_000, longestBackOffMs: 300_000 };
 const KEY = "ns/web:http";
 
 /** A policy whose endpoints are on the named nodes, `own` being this one; looks are half a second apart. */
 class Node {
-  readonly #policy = new LeavePolicy(BOUNDS);
+  readonly #policy: LeavePolicy;
   readonly #probe: (endpoint: string) => ProbeOutcome;
+  readonly left = new Set<string>();
   #nowMs = 0;
   #probes: readonly string[] = [];
 
-  constructor(nodes: Readonly<Record<string, string>>, probe: (endpoint: string) => ProbeOutcome) {
+  constructor(
+    nodes: Readonly<Record<string, string>>,
+    probe: (endpoint: string) => ProbeOutcome,
+    bounds: Partial<typeof BOUNDS> = {},
+  ) {
+    this.#policy = new LeavePolicy({ ...BOUNDS, ...bounds });
     this.#probe = probe;
     this.watch(nodes);
     this.look([]);
@@ -34,6 +40,9 @@ class Node {
     this.#policy.see(evidence, this.#nowMs);
     const decision = this.#policy.decide(this.#nowMs);
     this.#probes = decision.probes;
+    for (const { kind, endpoint } of decision.changes)
+      if (kind === "left") this.left.add(endpoint);
+      else this.left.delete(endpoint);
     return decision;
   }
 
@@ -45,8 +54,8 @@ class Node {
     const evidence = endpoints.flatMap((endpoint) =>
       sources.map((source): Evidence => ({ kind: "unanswered", endpoint, source, count: 2 })),
     );
-    const { left, held } = [1, 2, 3, 4].map(() => this.look(evidence)).at(-1) ?? { left: new Map(), held: [] };
-    return { left: [...(left.get(KEY) ?? [])], held };
+    const { held } = [1, 2, 3, 4].map(() => this.look(evidence)).at(-1) ?? { held: [] };
+    return { left: [...this.left], held };
   }
 }
 
@@ -71,8 +80,8 @@ test("an answer of any client, or to this node, keeps it", () => {
   const node = new Node(FOUR, never);
   const some: Evidence[] = ["0", "1", "2"].map((source) => ({ kind: "unanswered", endpoint: "b", source, count: 9 }));
   for (let i = 0; i < 20; i++) {
-    const { left } = node.look(i % 2 === 0 ? some : [...some, { kind: "answered", endpoint: "b" }]);
-    assert.equal(left.size, 0);
+    node.look(i % 2 === 0 ? some : [...some, { kind: "answered", endpoint: "b" }]);
+    assert.equal(node.left.size, 0);
   }
   assert.deepEqual(new Node(FOUR, () => "answered").silence(["b"]).left, []);
 });
@@ -93,22 +102,23 @@ test("silence of one other node is that node's, of more than half this node's", 
   const { left, held } = new Node(FOUR, never).silence(["b", "c"]);
   assert.deepEqual(left, []);
   assert.deepEqual(held, [`${KEY}: so many other nodes are silent that it is this node`]);
+  assert.deepEqual(new Node(FOUR, never, { mostSilentNodes: 0.7 }).silence(["b", "c"]).left, ["b", "c"]);
+  assert.deepEqual(new Node({ ...FOUR, e: "four" }, never, { mostSilentNodes: 0.3 }).silence(["b", "c"]).left, []);
 });
 
 test("a change of the slice forgets all", () => {
   const node = new Node(FOUR, never);
   assert.deepEqual(node.silence(["b"]).left, ["b"]);
   node.watch({ ...FOUR, e: "four" });
-  const { left, changes } = node.look([]);
-  assert.equal(left.size, 0);
+  const { changes } = node.look([]);
   assert.deepEqual(changes, [{ kind: "forgotten", key: KEY, endpoint: "b", reason: "its slices changed" }]);
 });
 
 test("it comes back after its time, later after a relapse, and at once if that was wrong", () => {
   const node = new Node(FOUR, never);
   const looksUntilBack = () => {
-    let looks = 1;
-    while (node.look([]).left.size > 0) looks += 1;
+    let looks = 0;
+    for (; node.left.size > 0; looks += 1) node.look([]);
     return looks;
   };
   node.silence(["b"]);

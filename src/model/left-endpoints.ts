@@ -27,6 +27,8 @@ export interface WatchedPort {
 export interface LeaveBounds {
   /** The largest share of a service port's endpoints that is left out; two thirds of it where there are more than ten. */
   readonly mostLeft: number;
+  /** The largest share of the other nodes that may be silent: if more are, it is this node. */
+  readonly mostSilentNodes: number;
   /** How long an endpoint is left out at first; twice as long with each relapse. */
   readonly backOffMs: number;
   readonly longestBackOffMs: number;
@@ -43,8 +45,6 @@ export interface LeaveChange {
 }
 
 export interface LeaveDecision {
-  /** By service port: who is left out now. */
-  readonly left: ReadonlyMap<string, ReadonlySet<EndpointText>>;
   readonly changes: readonly LeaveChange[];
   /** To connect to now, each as often as it is named here. Every outcome comes back by `probed`. */
   readonly probes: readonly EndpointText[];
@@ -53,6 +53,8 @@ export interface LeaveDecision {
   /** Why not all who are silent are left out; constant while the cause lasts. */
   readonly held: readonly string[];
 }
+
+type LeftByPort = ReadonlyMap<string, ReadonlySet<EndpointText>>;
 
 const FEW_ENDPOINTS = 10;
 const WRONG_MS = 1_000;
@@ -131,7 +133,7 @@ export class LeavePolicy {
       return { ...why, key, endpoint };
     });
     this.#back.clear();
-    return { left: this.#left, changes: [...left, ...back], probes, suspects, held };
+    return { changes: [...left, ...back], probes, suspects, held };
   }
 
   #answered(endpoint: EndpointText, nowMs: number): void {
@@ -153,7 +155,8 @@ export class LeavePolicy {
       (lastAnswers.get(node) ?? nowMs) > Math.max(silentFromMs, nowMs - SUSPICION_MS);
     this.#silentNodes = new Set(silent.filter((one) => !isAlive(one)).map(({ node }) => node));
     const { size } = this.#silentNodes;
-    if (size > 1 && size > lastAnswers.size / 2) this.#ownSilenceUntilMs = nowMs + SUSPICION_MS;
+    if (size > 1 && size > lastAnswers.size * this.#bounds.mostSilentNodes)
+      this.#ownSilenceUntilMs = nowMs + SUSPICION_MS;
   }
 
   /** Half open: one endpoint of a service port after the other. */
@@ -237,10 +240,7 @@ function isSame({ members }: WatchedPort, other: WatchedPort | undefined): boole
 }
 
 /** What `one` has and `other` has not. */
-function pairsBeyond(
-  one: LeaveDecision["left"],
-  other: LeaveDecision["left"],
-): { key: string; endpoint: EndpointText }[] {
+function pairsBeyond(one: LeftByPort, other: LeftByPort): { key: string; endpoint: EndpointText }[] {
   return [...one].flatMap(([key, endpoints]) =>
     [...endpoints.difference(other.get(key) ?? new Set())].map((endpoint) => ({ key, endpoint })),
   );

@@ -17,7 +17,12 @@ const BACK_OFF_MS = 10_000;
 const LONGEST_BACK_OFF_MS = 300_000;
 /** What the kernel showed until so long before a decision may be its reason. */
 const STALE_MS = 3_500;
-const BOUNDS = { mostLeft: 1 / 2, backOffMs: BACK_OFF_MS, longestBackOffMs: LONGEST_BACK_OFF_MS };
+const BOUNDS = {
+  mostLeft: 1 / 2,
+  mostSilentNodes: 1 / 2,
+  backOffMs: BACK_OFF_MS,
+  longestBackOffMs: LONGEST_BACK_OFF_MS,
+};
 
 export interface PolicyLike {
   watch(ports: readonly WatchedPort[]): void;
@@ -150,6 +155,7 @@ class Simulation {
   readonly #answered = new Set<string>();
   readonly #icmpMs = new Map<string, number>();
   #watched: ReadonlySet<string> = new Set();
+  #left: ReadonlyMap<string, ReadonlySet<string>> = new Map();
   #inForce: ReadonlyMap<string, ReadonlySet<string>> = new Map();
   readonly #waiting = new Set<Connection>();
 
@@ -324,6 +330,7 @@ class Simulation {
     this.#policy = this.#make();
     this.#openProbes = 0;
     this.#watched = new Set();
+    this.#left = new Map();
     this.#inForce = new Map();
     this.#resent.clear();
     this.#answered.clear();
@@ -510,7 +517,8 @@ class Simulation {
     this.#resent.clear();
     this.#answered.clear();
     this.#policy.see(evidence, this.#nowMs);
-    const { left, changes, probes, suspects, held } = this.#policy.decide(this.#nowMs);
+    const { changes, probes, suspects, held } = this.#policy.decide(this.#nowMs);
+    const left = this.#afterChanges(changes);
     for (const probe of probes) this.#probe(probe, life);
     this.#outcome.held += held.length;
     this.#check(left, held.length > 0);
@@ -521,6 +529,21 @@ class Simulation {
     if (changes.length > 0) this.#later(100 + this.#below(400), () => this.#enforce(left, life));
     if (isStalled) for (const server of this.#servers) server.isExcused = true;
     this.#readAfter(isStalled ? 600 + this.#below(4_000) : READ_MS + this.#below(20));
+  }
+
+  /** As the daemon knows it. */
+  #afterChanges(changes: ReturnType<PolicyLike["decide"]>["changes"]): ReadonlyMap<string, ReadonlySet<string>> {
+    if (changes.length === 0) return this.#left;
+    const left = new Map(Array.from(this.#left, ([key, texts]) => [key, new Set(texts)]));
+    for (const { kind, key, endpoint } of changes) {
+      const texts = left.get(key) ?? new Set();
+      if (texts.has(endpoint) === (kind === "left")) this.#outcome.violations.push(`${endpoint} is ${kind} twice`);
+      if (kind === "left") texts.add(endpoint);
+      else texts.delete(endpoint);
+      left.set(key, texts);
+    }
+    this.#left = left;
+    return left;
   }
 
   #enforce(left: ReadonlyMap<string, ReadonlySet<string>>, life: number): void {

@@ -93,11 +93,12 @@ export class Leaving {
   #problem = "";
 
   constructor(family: LeavingFamily, options: LeavingOptions) {
-    const { leaveAtMost, leaveForMs, leaveForAtMostMs } = options.connections;
+    const { leaveAtMost, leaveAtMostNodes, leaveForMs, leaveForAtMostMs } = options.connections;
     this.#family = family;
     this.#options = options;
     this.#policy = new LeavePolicy({
       mostLeft: leaveAtMost / 100,
+      mostSilentNodes: leaveAtMostNodes / 100,
       backOffMs: leaveForMs,
       longestBackOffMs: leaveForAtMostMs,
     });

@@ -232,7 +232,7 @@ const anyConfig: fc.Arbitrary<DraftConfig> = fc.record({
       countedServices: fc.nat(),
       answerCheckPeriodMs: wholeMs,
       leaveUnanswered: fc.boolean(),
-      ...{ leaveAtMost: fc.integer({ min: 1 }) },
+      ...{ leaveAtMost: fc.integer({ min: 1 }), leaveAtMostNodes: fc.integer({ min: 1 }) },
       leaveForMs: wholeMs,
       leaveForAtMostMs: wholeMs,
     },

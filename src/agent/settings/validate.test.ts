@@ -126,8 +126,8 @@ describe("checkConfig", () => {
         '[Connections.EndTCP: Unsupported value: "All": supported values: "Gone", "Never", Connections.EndTCPAfter: Invalid value: "-1s": must be greater than or equal to 0]',
       ],
       [
-        "connections: {leaveAtMost: 101, leaveFor: -1s, leaveForAtMost: -2s}",
-        '[Connections.LeaveAtMost: Invalid value: 101: must be 1 to 100, Connections.LeaveFor: Invalid value: "-1s": must be greater than 0, Connections.LeaveForAtMost: Invalid value: "-2s": must not be below LeaveFor]',
+        "connections: {leaveAtMost: 101, leaveAtMostNodes: -1, leaveFor: -1s, leaveForAtMost: -2s}",
+        '[Connections.LeaveAtMost: Invalid value: 101: must be 1 to 100, Connections.LeaveAtMostNodes: Invalid value: -1: must be 1 to 100, Connections.LeaveFor: Invalid value: "-1s": must be greater than 0, Connections.LeaveForAtMost: Invalid value: "-2s": must not be below LeaveFor]',
       ],
       [
         "mode: ipvs\nfeatureGates: {KubeProxyIPVS: false}",

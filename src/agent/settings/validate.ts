@@ -87,7 +87,7 @@ function compatibilityErrors({ compatibility }: DraftConfig): readonly string[] 
 
 function connectionsErrors({ connections }: DraftConfig): readonly string[] {
   const { endTCP, endTCPAfterMs, count, countedServices, answerCheckPeriodMs } = connections;
-  const { leaveAtMost, leaveForMs, leaveForAtMostMs } = connections;
+  const { leaveAtMost, leaveAtMostNodes, leaveForMs, leaveForAtMostMs } = connections;
   const path = `${ROOT}.Connections`;
   return [
     ...(isEndTcp(endTCP) ? [] : [unsupported(`${path}.EndTCP`, endTCP, END_TCP)]),
@@ -95,14 +95,17 @@ function connectionsErrors({ connections }: DraftConfig): readonly string[] {
     ...(COUNTED.some((known) => known === count) ? [] : [unsupported(`${path}.Count`, count, COUNTED)]),
     ...negative(`${path}.CountedServices`, countedServices),
     ...negativeMs(`${path}.AnswerCheckPeriod`, answerCheckPeriodMs),
-    ...(leaveAtMost >= 1 && leaveAtMost <= 100
-      ? []
-      : [invalid(`${path}.LeaveAtMost`, leaveAtMost, "must be 1 to 100")]),
+    ...percentage(`${path}.LeaveAtMost`, leaveAtMost),
+    ...percentage(`${path}.LeaveAtMostNodes`, leaveAtMostNodes),
     ...notPositive(`${path}.LeaveFor`, leaveForMs),
     ...(leaveForAtMostMs >= leaveForMs
       ? []
       : [invalid(`${path}.LeaveForAtMost`, formatMs(leaveForAtMostMs), "must not be below LeaveFor")]),
   ];
+}
+
+function percentage(path: string, value: number): readonly string[] {
+  return value >= 1 && value <= 100 ? [] : [invalid(path, value, "must be 1 to 100")];
 }
 
 function linuxErrors({ conntrack, oomScoreAdj }: DraftConfig): readonly string[] {

@@ -84,6 +84,8 @@ export const CONNECTIONS_FIELDS = {
   leaveUnanswered: "bool",
   /** Percentage of a service port's endpoints that are left out at most; above ten endpoints, two thirds of it. */
   leaveAtMost: "int32",
+  /** Percentage of the other nodes with endpoints: if more of them are silent, it is this node, and no endpoint is left out. */
+  leaveAtMostNodes: "int32",
   /** How long an endpoint is left out at first, and after relapses. */
   leaveFor: "duration",
   leaveForAtMost: "duration",

@@ -51,7 +51,8 @@ export const CONNTRACK = new Section("conntrack", CONNTRACK_FIELDS, {
 
 export const CONNECTIONS = new Section("connections", CONNECTIONS_FIELDS, {
   ...{ endTCP: "Never", endTCPAfterMs: 5 * SECOND_MS, count: "None", countedServices: 0, answerCheckPeriodMs: 0 },
-  ...{ leaveUnanswered: false, leaveAtMost: 50, leaveForMs: 10 * SECOND_MS, leaveForAtMostMs: 5 * 60 * SECOND_MS },
+  ...{ leaveUnanswered: false, leaveAtMost: 50, leaveAtMostNodes: 50 },
+  ...{ leaveForMs: 10 * SECOND_MS, leaveForAtMostMs: 5 * 60 * SECOND_MS },
 });
 
 export const BALANCING = new Section("balancing", BALANCING_FIELDS, { seed: DEFAULT_HASH_SEED });
