@@ -275,13 +275,20 @@ test("a daemon names Services, and the kernel's refusal is told", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "kpts-flows-"));
   t.after(() => rmSync(folder, { recursive: true }));
   const path = join(folder, "socket");
-  daemonAt(t, path);
+  const { state } = daemonAt(t, path);
   const command: typeof flows = (argv, output, input) => flows(argv, output, input, kernel(WEB));
   const { out } = await runCommand(command, ["shop/web", "--socket", path, "-o", "json"]);
   assert.deepEqual(
     parsed(out).map(({ servicePort }) => servicePort),
     ["shop/web:http", "shop/web:http", "shop/web:http"],
   );
+  state.leaveOut(
+    new Map([["shop/web:http/TCP", new Map([["10.180.0.11:8080", "9 repeated SYNs were not answered"]])]]),
+  );
+  state.applyChanges();
+  const table = (await runCommand(command, ["shop/web", "--socket", path])).out;
+  const states = Array.from(table.matchAll(/8080 +(\S.*?) {2}/g), ([, cell]) => cell);
+  assert.deepEqual(states, ["ESTABLISHED, left out", "ESTABLISHED, stale", "TIME_WAIT, left out"]);
   const refusing: FlowSource = {
     ...kernel([]),
     open: () => {

@@ -52,5 +52,5 @@ export function daemonAt(
     await closed;
   };
   t.after(end);
-  return { end, journal: daemon.journal };
+  return { end, journal: daemon.journal, state };
 }

@@ -21,7 +21,7 @@ import { chosenNode } from "./chosen-node.ts";
 import { fileSink, lineSink, tableSink, upTo } from "./flow-sinks.ts";
 import { type Asked, type FlowSource, type FlowTaker, FlowWatch, listFlows } from "./flows-watch.ts";
 import { askDaemon, DAEMON_OPTIONS, socketOf } from "./inspect-socket-client.ts";
-import { readObjects } from "./objects-input.ts";
+import { leftOutIn, readObjects } from "./objects-input.ts";
 import { EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
 import {
   commandLine,
@@ -57,6 +57,7 @@ time and retransmits), and the endpoints of those that it carries (userspace mod
     "-o, --output FORM": "text, json: a line for each connection (default text)",
   },
   `
+"stale": no slice of the Service has the endpoint. "left out": it does not answer, and the daemon gives it no new connections.
 A connection ends when the kernel forgets it, a minute or two after its last packet. It was answered, refused (by a reset)
 or never answered. What the kernel does not count (nf_conntrack_acct) or keep (nf_conntrack_timestamp) is a question mark. A dash: no endpoint, or
 the process that carries the connection did not say which.
@@ -145,8 +146,8 @@ function askedOf(
       const objects = await readObjects({ filename }, output, input);
       const names = namesOfObjects(objects);
       if (node !== undefined) requireHere(node, objects.nodes, await source.ownAddresses());
-      const isEndpointTracked = socket === undefined ? undefined : (await modeOfDaemon(path, source)).isEndpointTracked;
-      return new FlowNamer({ ...names, own: await source.ownAddresses(), isEndpointTracked }, choice);
+      const ofDaemon = socket === undefined ? { isEndpointTracked: undefined } : await factsOfDaemon(path, source);
+      return new FlowNamer({ ...names, own: await source.ownAddresses(), ...ofDaemon }, choice);
     };
     return {
       namer: () => {
@@ -159,13 +160,13 @@ function askedOf(
   const service = choice.service?.replace(/:[^/]*$/, "");
   const question = service?.includes("/") !== true ? "/services" : `/services?${new URLSearchParams({ service })}`;
   const namer = async (): Promise<FlowNamer> => {
-    const { isEndpointTracked } = await modeOfDaemon(path, source);
+    const ofDaemon = await factsOfDaemon(path, source);
     const lines = await askDaemon(path, question);
     if (!Array.isArray(lines))
       throw new UsageError("the daemon did not answer with a list of services: it is of another version");
     const ports = (lines as readonly ServiceLine[]).map(countedLine).filter((port) => port !== undefined);
     const own = await source.ownAddresses();
-    return new FlowNamer({ ports, pods: new Map(), own, isEndpointTracked }, choice);
+    return new FlowNamer({ ports, pods: new Map(), own, ...ofDaemon }, choice);
   };
   return { namer, led };
 }
@@ -181,7 +182,10 @@ function requireHere(node: string, nodes: readonly NodeRecord[], own: ReadonlySe
   );
 }
 
-async function modeOfDaemon(socket: string, source: FlowSource): Promise<Pick<FlowNames, "isEndpointTracked">> {
+async function factsOfDaemon(
+  socket: string,
+  source: FlowSource,
+): Promise<Pick<FlowNames, "isEndpointTracked" | "leftOut">> {
   const report = (await askDaemon(socket, "/status")) as Partial<StatusReport> & { readonly networkNamespace?: string };
   const { mode = "", networkNamespace } = report;
   if (source === KERNEL && networkNamespace !== undefined && networkNamespace !== readlinkSync("/proc/self/ns/net")) {
@@ -189,9 +193,8 @@ async function modeOfDaemon(socket: string, source: FlowSource): Promise<Pick<Fl
       "the daemon runs in another network namespace: run this command there, with nsenter or kubectl exec",
     );
   }
-  return isProxyMode(mode)
-    ? await (await modeNamed(mode).loadInspection()).loadCounters()
-    : { isEndpointTracked: undefined };
+  const counters = isProxyMode(mode) ? await (await modeNamed(mode).loadInspection()).loadCounters() : undefined;
+  return { isEndpointTracked: counters?.isEndpointTracked, leftOut: leftOutIn(report)?.ports };
 }
 
 /** Notes about what the kernel does not count or report. */

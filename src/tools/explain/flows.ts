@@ -36,6 +36,8 @@ export interface NamedFlow {
   readonly state: string | null;
   /** Whether it goes to an endpoint that no slice of the Service has. */
   readonly isStale: boolean;
+  /** Whether it goes to an endpoint that gets no new connections, as it does not answer. */
+  readonly isLeftOut: boolean;
   /** Seconds since it started; null if it is older than the observation and the kernel keeps no timestamps. */
   readonly ageSeconds: number | null;
   readonly sent: Volume | null;
@@ -67,6 +69,8 @@ export interface FlowNames {
   readonly own: ReadonlySet<IpAddress>;
   /** Whether conntrack has the endpoint; otherwise it has the process that relays the connection. Undefined: not known. */
   readonly isEndpointTracked: boolean | undefined;
+  /** By key of a service port: the endpoints that the daemon leaves out. A key may come once for each family. */
+  readonly leftOut?: Iterable<readonly [key: string, endpoints: ReadonlyMap<string, unknown>]> | undefined;
 }
 
 /** The endpoint that answers. */
@@ -79,6 +83,7 @@ export interface AnsweringPlace {
 export interface NamedPort {
   readonly port: CountedPort;
   readonly endpoints: ReadonlySet<string>;
+  readonly leftOut: ReadonlySet<string>;
 }
 
 export class FlowNamer {
@@ -94,8 +99,10 @@ export class FlowNamer {
   constructor(names: FlowNames, choice: FlowChoice) {
     this.#names = names;
     this.#choice = choice;
+    const left = Map.groupBy(names.leftOut ?? [], ([key]) => key);
     for (const port of names.ports) {
-      const named = { port, endpoints: new Set(port.endpoints.map(({ text }) => text)) };
+      const leftOut = new Set(left.get(port.name.key)?.flatMap(([, own]) => [...own.keys()]));
+      const named = { port, endpoints: new Set(port.endpoints.map(({ text }) => text)), leftOut };
       if (!isAsked(port, choice.service)) continue;
       for (const { address, port: number } of port.frontends) {
         const place = address ?? port.family;
@@ -213,6 +220,7 @@ export class FlowNamer {
       endpointPod,
       state,
       isStale,
+      isLeftOut: answering !== undefined && found.leftOut.has(answering.text),
       ageSeconds: startMs === undefined ? null : Math.max(0, Math.round((nowMs - startMs) / 1000)),
       sent: flow.sent ?? null,
       received: flow.received ?? null,
@@ -263,14 +271,14 @@ export const FLOW_HEAD = ["SERVICE PORT", "CLIENT", "ASKED FOR", "ENDPOINT", "ST
 
 /** One line of the table. */
 export function flowCells(flow: NamedFlow): readonly string[] {
-  const { servicePort, protocol, frontend, state, ended, isStale, ageSeconds, rttMs, retransmits } = flow;
+  const { servicePort, protocol, frontend, state, ended, isStale, isLeftOut, ageSeconds, rttMs, retransmits } = flow;
   const said = ended ?? state ?? "-";
   return [
     `${servicePort} ${protocol}`,
     placeText(flow.client, flow.clientPod),
     frontend,
     placeText(flow.endpoint, flow.endpointPod),
-    isStale ? `${said}, stale` : said,
+    `${said}${isStale ? ", stale" : ""}${isLeftOut ? ", left out" : ""}`,
     ageSeconds === null ? "?" : ageText(ageSeconds),
     volumeText(flow.sent),
     volumeText(flow.received),

@@ -86,7 +86,8 @@ export async function namerOf(
     for (const one of addresses) pods.set(one, name);
   const all = await Promise.all(daemon.families.map(({ family }) => hostAddresses(family).catch(() => [])));
   const own = new Set(all.flat());
-  const namer = new FlowNamer({ ports, pods, own, isEndpointTracked }, ALL);
+  const leftOut = daemon.families.flatMap(({ state }) => [...state.leftOut]);
+  const namer = new FlowNamer({ ports, pods, own, isEndpointTracked, leftOut }, ALL);
   return { namer, own, carried: namer.takeLed(await ledFlows(daemon)) };
 }
 
