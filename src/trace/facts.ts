@@ -69,19 +69,19 @@ export function nodeFacts({ addresses, isComplete = true, routes = [], services 
   });
   const keys = factKeys(own, ways);
   const wayTo = (destination: IpAddress) => ways.find(({ prefix }) => cidrContains(prefix, destination));
+  const isOwn = (address: IpAddress) => own.has(address) || isLoopback(address);
   return {
     addressType(address) {
-      if (own.has(address) || isLoopback(address)) return "local";
+      if (isOwn(address)) return "local";
       const special = specialAddress(address);
       if (special === "multicast" || special === "broadcast") return special;
       if (special === "unspecified") return "unspec";
       return isComplete ? "unicast" : undefined;
     },
-    outInterface: (destination) =>
-      own.has(destination) || isLoopback(destination) ? "lo" : wayTo(destination)?.device,
+    outInterface: (destination) => (isOwn(destination) ? "lo" : wayTo(destination)?.device),
     // For packets to an own IPv6 address the kernel picks that address (RFC 6724 §5, rule 1); for IPv4, one of the node's.
     ownAddressTowards: (destination) =>
-      own.has(destination) && familyOf(destination) === "IPv6" ? destination : wayTo(destination)?.address,
+      isOwn(destination) && familyOf(destination) === "IPv6" ? destination : wayTo(destination)?.address,
     serviceAt: (address) => services?.addresses.get(address),
     isRemoteEndpoint: (address) => services?.remoteEndpoints.has(address) === true,
     about: { source: fieldsQuestion(["source"], keys), destination: fieldsQuestion(["destination"], keys) },

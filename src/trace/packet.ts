@@ -46,6 +46,8 @@ export interface Packet extends Flow {
   /** Empty before routing; undefined if not known. */
   readonly outInterface: string | undefined;
   readonly mark: number;
+  /** When its last route was looked for. */
+  readonly routedMark: number;
   readonly connectionMark: ConnectionMark;
   readonly state: ConnectionState;
   /** Whether the connection begins with it, even if rules keep it from being tracked. */
@@ -109,6 +111,7 @@ export function newPacket(question: PacketQuestion): Packet {
     origin: question.origin ?? (inInterface === "" ? "socket" : "elsewhere"),
     outInterface: "",
     mark: question.mark ?? 0,
+    routedMark: question.mark ?? 0,
     connectionMark: (question.state ?? "new") === "new" ? { value: 0, known: ALL_BITS } : UNKNOWN_MARK,
     state: question.state ?? "new",
     isFirst: (question.state ?? "new") === "new",

@@ -3,12 +3,17 @@
  * these packets to a pod.
  */
 import assert from "node:assert/strict";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { execPath } from "node:process";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { ip } from "../../src/model/testing/records.ts";
 import type { IpAddress } from "../../src/net/ip.ts";
 import { render } from "../../src/tools/cli/render.ts";
+import { NetworkNamespace } from "../../testkit/net/network-namespace.ts";
+import { newRunName } from "../../testkit/net/run-name.ts";
 import { netnsSkip } from "../../testkit/support/netns.ts";
 import { stretched } from "../../testkit/support/patience.ts";
 import { skipWithoutTool } from "../../testkit/support/tools.ts";
@@ -17,6 +22,7 @@ import type { PacketLab } from "../trace/packet-lab.ts";
 import { runCommand } from "./run-command.ts";
 
 const MAIN = fileURLToPath(new URL("../../src/tools/cli/main.ts", import.meta.url));
+const lacksBridges = existsSync("/proc/sys/net/bridge") ? false : "this kernel has no br_netfilter";
 const CLUSTER_IP = { IPv4: ip("10.96.0.1"), IPv6: ip("fd00:96::1") };
 const OUTSIDE = { IPv4: PLACES.IPv4.outside[0] as IpAddress, IPv6: PLACES.IPv6.outside[0] as IpAddress };
 type Family = keyof typeof CLUSTER_IP;
@@ -49,13 +55,31 @@ function objects(family: Family): string {
 
 describe("beside the rules", { skip: netnsSkip || skipWithoutTool("conntrack", "conntrack") }, () => {
   let lab: PacketLab;
+  const folder = mkdtempSync(join(tmpdir(), "kpts-prove-node-"));
+  const config = join(folder, "config.yaml");
   before(async () => {
+    const { IPv4, IPv6 } = PLACES;
+    const head = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration";
+    writeFileSync(config, `${head}\nclusterCIDR: "${IPv4.podCIDR},${IPv6.podCIDR}"\n`);
     lab = await traceLab();
     lab.watchArrivals();
   });
-  after(() => lab.remove());
+  after(() => {
+    rmSync(folder, { recursive: true });
+    return lab.remove();
+  });
 
-  const argvFor = (family: Family) => ["-f", "-", "--node", "node-a", "--family", family.toLowerCase()];
+  // Clients outside are masqueraded, with a mark.
+  const argvFor = (family: Family) => [
+    "-f",
+    "-",
+    "--node",
+    "node-a",
+    "--family",
+    family.toLowerCase(),
+    "--config",
+    config,
+  ];
 
   async function load(family: Family): Promise<void> {
     const argv = [...argvFor(family), "--mode", "nftables"];
@@ -130,6 +154,52 @@ describe("beside the rules", { skip: netnsSkip || skipWithoutTool("conntrack", "
       );
   });
 
+  test("IPv4: ip rules, by source, device and mark, and before a process meets a rule", async () => {
+    await load("IPv4");
+    const [client] = PLACES.IPv4.outside;
+    const [, pod] = PLACES.IPv4.pods;
+    const rule = (what: string, said: RegExp) =>
+      isNamed("IPv4", [`ip rule add pref 99 ${what}`], ["ip rule del pref 99"], said);
+    await rule(`from ${client} prohibit`, /dropped by the rule prohibit \(ip rule delete priority 99\)$/m);
+    await rule(`iif eth0 to ${pod} blackhole`, /by eth0, .* dropped by the rule blackhole/);
+    // The mark of the rules of this mode, for what is masqueraded.
+    await rule("fwmark 0x4000/0x4000 unreachable", /dropped by the rule unreachable/);
+    await rule(`iif cni0 to ${client} blackhole`, /dropped by the rule blackhole .*, which ends the answers/);
+    const before = "which a process needs before any rule";
+    const reaches = () => lab.tool(["bash", "-c", `echo x >/dev/udp/${CLUSTER_IP.IPv4}/80`]).status === 0;
+    assert.equal(reaches(), true);
+    run(`ip route add prohibit ${CLUSTER_IP.IPv4}`);
+    assert.equal(reaches(), false);
+    const { stdout } = proved("IPv4");
+    run(`ip route del prohibit ${CLUSTER_IP.IPv4}`);
+    assert.match(
+      stdout,
+      new RegExp(`a process of the node, .* dropped by the route prohibit \\S+ \\(.*\\), ${before}$`, "m"),
+    );
+    assert.doesNotMatch(stdout, /by eth0, .* to 10\.96\.0\.1:80: .*prohibit/, "others never look for it");
+    const route = `blackhole ${client}/32 table 77`;
+    await isNamed(
+      "IPv4",
+      [`ip route add ${route}`, "ip rule add pref 99 iif cni0 lookup 77"],
+      ["ip rule del pref 99", `ip route del ${route}`],
+      new RegExp(
+        `by the route ${route.replace("/", "/").replace(" table", " \\(ip route delete .* table")}`.replaceAll(
+          ".",
+          ".",
+        ),
+      ),
+    );
+    const passed = async (what: string, said: RegExp) => {
+      run(`ip rule add pref 99 ${what}`);
+      assert.equal(await isAnswered("IPv4", true), true, what);
+      const { stdout, stderr } = proved("IPv4");
+      run("ip rule del pref 99");
+      assert.doesNotMatch(stdout, said, stderr);
+    };
+    await passed(`from 203.0.113.200 blackhole`, /from .*10\.96\.0\.1.*blackhole/);
+    await passed("fwmark 0x1 blackhole", /blackhole/);
+  });
+
   test("IPv4: a client whose way back is by another uplink, and a strict filter", async () => {
     await load("IPv4");
     const [client] = PLACES.IPv4.outside;
@@ -165,4 +235,52 @@ describe("beside the rules", { skip: netnsSkip || skipWithoutTool("conntrack", "
     const set = (value: number) => `sysctl -qw net.ipv6.conf.all.forwarding=${value}`;
     await isNamed("IPv6", [set(0)], [set(1)], /dropped by net\.ipv6\.conf\.all\.forwarding = 0 \(set it to 1\)/);
   });
+});
+
+test("a pod that is led to itself, behind a bridge whose packets pass the rules", {
+  skip: netnsSkip || lacksBridges,
+}, async () => {
+  const names = ["hairpinnode", "hairpinpod"].map(newRunName);
+  const [node, pod] = await NetworkNamespace.createAll(names);
+  assert.ok(node !== undefined && pod !== undefined);
+  await using _ = { [Symbol.asyncDispose]: () => NetworkNamespace.removeAll([node, pod]) };
+  const [, address] = PLACES.IPv4.pods;
+  await node.configure([
+    "link set lo up",
+    `addr add ${PLACES.IPv4.node}/32 dev lo`,
+    "link add cni0 type bridge",
+    `link add veth1 type veth peer name eth0 netns ${pod.name}`,
+    "link set veth1 master cni0 up",
+    "link set cni0 up",
+    "addr add 10.180.0.254/24 dev cni0",
+  ]);
+  await pod.configure(["link set eth0 up", `addr add ${address}/24 dev eth0`, "route add default via 10.180.0.254"]);
+  node.sysctl({ "net.ipv4.ip_forward": 1 });
+  const on = ["-f", "-", "--node", "node-a", "--family", "ipv4"];
+  const { out } = await runCommand(render, [...on, "--mode", "nftables"], objects("IPv4"));
+  await node.exec(["nft", "-f", "-"], { input: out });
+  const met = `const s = require("dgram").createSocket("udp4"), c = require("dgram").createSocket("udp4");
+    s.bind(8080, () => setInterval(() => c.send("x", 80, "${CLUSTER_IP.IPv4}"), 100));
+    s.on("message", () => process.exit(0)); setTimeout(() => process.exit(1), ${stretched(1_500)});`;
+  const statusInPod = async () => (await pod.exec([execPath, "-e", met], { allowFailure: true })).status;
+  const said = async () => {
+    const argv = [execPath, MAIN, "prove", ...on, "--kernel", "--mode", "nftables"] as const;
+    return (await node.exec(argv, { input: objects("IPv4"), timeoutMs: 60_000 })).stdout;
+  };
+  const NAMED = /port veth1 of a bridge, 10\.180\.0\.2:.* dropped by veth1, which sends nothing back to its pod/;
+  // A port that is off, one that is on, and one whose packets the rules see only as the bridge's.
+  const cases = [
+    [1, "off"],
+    [1, "on"],
+    [0, "off"],
+  ] as const;
+  for (const [calls, hairpin] of cases) {
+    node.sysctl({ "net.bridge.bridge-nf-call-iptables": calls });
+    await node.exec(["bridge", "link", "set", "dev", "veth1", "hairpin", hairpin]);
+    const isEnded = calls === 1 && hairpin === "off";
+    assert.equal(await statusInPod(), isEnded ? 1 : 0, `${calls} ${hairpin}`);
+    const stdout = await said();
+    if (isEnded) assert.match(stdout, NAMED);
+    else assert.doesNotMatch(stdout, /sends nothing back/);
+  }
 });

@@ -4,47 +4,86 @@ import { join } from "node:path";
 import { isObject, textOf } from "../../kernel/nftables/json.ts";
 import { execProcess } from "../../kernel/process.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import type { NodeSettings, SetRoute, XfrmPolicy } from "../prove/node-settings.ts";
+import { IpRules, type SetRule } from "../prove/ip-rules.ts";
+import type { NodeSettings, XfrmPolicy } from "../prove/node-settings.ts";
 import { cidrOf, ipJson, LIMIT_MS, lengthOf } from "./trace-kernel.ts";
 
 /** Kinds of devices that lead to other machines; those of hardware have none. */
 const UPLINKS = new Set([undefined, "vlan", "bond", "team", "macvlan", "ipvlan"]);
-/** The rules of a node that has no others: `ip rule` puts `local` first. */
-const USUAL_TABLES = new Set(["local", "main", "default"]);
 
 /** @throws UsageError */
 export async function nodeSettings(family: IpFamily): Promise<NodeSettings> {
   const version = family === "IPv4" ? "-4" : "-6";
   const links = (await ipJson("-d", "link", "show")).filter(isObject).flatMap((link) => {
-    const name = textOf(link.ifname);
-    const kind = isObject(link.linkinfo) ? textOf(link.linkinfo.info_kind) : undefined;
-    return name === undefined ? [] : [{ name, kind, isLoopback: link.link_type === "loopback" }];
+    const {
+      info_kind: kind,
+      info_slave_kind: port,
+      info_slave_data: data,
+    } = isObject(link.linkinfo) ? link.linkinfo : {};
+    const [name, master = ""] = [textOf(link.ifname), textOf(link.master)];
+    const lacksHairpin = port === "bridge" && isObject(data) && data.hairpin === false;
+    const isLoopback = link.link_type === "loopback";
+    return name === undefined ? [] : [{ name, kind: textOf(kind), isLoopback, port, master, lacksHairpin }];
   });
   // A kernel may be built without rules.
-  const rules = await ipJson(version, "rule", "show").catch((): readonly unknown[] => []);
-  const isUsual = rules.filter(isObject).every(({ priority: _, src, table, ...conditions }) => {
-    return src === "all" && USUAL_TABLES.has(textOf(table) ?? "") && Object.keys(conditions).length === 0;
+  const rules = await ipJson(version, "rule", "show").catch((): readonly unknown[] => USUAL_RULES);
+  const listed = (await ipJson(version, "route", "show", "table", "all")).filter(isObject).map((route) => {
+    const { dst, dev, type = "unicast", table = "main" } = route;
+    const cidr = cidrOf(String(dst), family);
+    return { cidr, type: String(type), device: textOf(dev), table: String(table) };
   });
-  const listed = isUsual ? await ipJson(version, "route", "show", "table", "main") : [];
-  const routes = listed.filter(isObject).map((route): SetRoute => {
-    const { dst, dev, type = "unicast" } = route;
-    return { cidr: cidrOf(String(dst), family), type: String(type), device: textOf(dev) };
-  });
+  const routes = listed.sort((a, b) => lengthOf(b.cidr) - lengthOf(a.cidr));
   const known = new Map<string, number | undefined>();
   return {
     devices: links.map(({ name }) => name),
     bridges: new Set(links.flatMap(({ name, kind }) => (kind === "bridge" ? [name] : []))),
     uplinks: new Set([
       ...links.flatMap(({ name, kind, isLoopback }) => (UPLINKS.has(kind) && !isLoopback ? [name] : [])),
-      ...routes.flatMap(({ cidr, device }) => (lengthOf(cidr) === 0 && device !== undefined ? [device] : [])),
+      ...routes.flatMap(({ cidr, device, table }) =>
+        table === "main" && lengthOf(cidr) === 0 && device !== undefined ? [device] : [],
+      ),
     ]),
-    routes: isUsual ? routes.sort((a, b) => lengthOf(b.cidr) - lengthOf(a.cidr)) : undefined,
+    routes: new IpRules(
+      rules.filter(isObject).flatMap((rule) => ruleOf(rule, family)),
+      Map.groupBy(routes, ({ table }) => table),
+      family,
+    ),
+    withoutHairpin: links.flatMap(({ name, lacksHairpin }) => (lacksHairpin ? [name] : [])),
+    vrfs: new Map(links.flatMap(({ name, port, master }) => (port === "vrf" ? [[name, master]] : []))),
     policies: await xfrmPolicies(version),
     read(name) {
       if (!known.has(name)) known.set(name, parameterAt(name));
       return known.get(name);
     },
   };
+}
+
+const USUAL_RULES = ["local", "main", "default"].map((table, priority) => ({ priority, src: "all", table }));
+
+/** In the words of `ip -j rule`. None for a rule that only devices of a VRF meet, or that does nothing. */
+function ruleOf(rule: Readonly<Record<string, unknown>>, family: IpFamily): SetRule[] {
+  const { priority, not, src, srclen, dst, dstlen, iif, fwmark, fwmask, table, action, suppress_prefixlen, ...others } =
+    rule;
+  const { protocol: _, ...unread } = others;
+  if ("l3mdev" in rule || "nop" in rule) return [];
+  const prefix = (address: unknown, length: unknown) =>
+    address === undefined || address === "all"
+      ? undefined
+      : cidrOf(length === undefined ? `${address}` : `${address}/${length}`, family);
+  return [
+    {
+      priority: Number(priority),
+      isNot: not !== undefined,
+      source: prefix(src, srclen),
+      destination: prefix(dst, dstlen),
+      device: textOf(iif),
+      mark: fwmark === undefined ? undefined : { value: Number(fwmark), mask: Number(fwmask ?? 0xffff_ffff) },
+      unread: Object.keys(unread),
+      table: textOf(table),
+      suppressed: Number(suppress_prefixlen ?? -1),
+      type: textOf(action) ?? "unicast",
+    },
+  ];
 }
 
 /** Netlink's number of xfrm: asked where the kernel does not have it, `ip` would load it. */

@@ -6,17 +6,9 @@ import { cidrContains, type IpAddress, isLoopback, parseCidr } from "../../net/i
 import { prefixPatterns } from "../../trace/facts.ts";
 import type { Packet } from "../../trace/packet.ts";
 import { fieldsQuestion, whichOf } from "../../trace/question.ts";
-import type { Pattern } from "../../trace/value.ts";
-import { type Ask, loopbackOf } from "./asking.ts";
-
-/** A route of the table `main`. */
-export interface SetRoute {
-  readonly cidr: string;
-  /** `unicast`, `blackhole`, … */
-  readonly type: string;
-  /** Undefined if it has several, or none. */
-  readonly device: string | undefined;
-}
+import { type Ask, exactly, loopbackOf } from "./asking.ts";
+import { UnprovableError } from "./classes.ts";
+import type { IpRules } from "./ip-rules.ts";
 
 export interface XfrmPolicy {
   readonly source: string;
@@ -34,8 +26,11 @@ export interface NodeSettings {
   readonly uplinks: ReadonlySet<string>;
   /** Of xfrm, out and forward. */
   readonly policies: readonly XfrmPolicy[];
-  /** Longest prefix first. Undefined: rules choose among several tables. */
-  readonly routes: readonly SetRoute[] | undefined;
+  readonly routes: IpRules;
+  /** Ports of bridges that send nothing back to where it came from. */
+  readonly withoutHairpin: readonly string[];
+  /** The VRF that a device belongs to. */
+  readonly vrfs: ReadonlyMap<string, string>;
 }
 
 /**
@@ -48,12 +43,14 @@ export function endingSetting(settings: NodeSettings, asked: Packet, after: Pack
   if (count !== undefined && most !== undefined && most > 0 && count >= most)
     return `a full table of connections: ${dotted(CONNTRACK_MAX)} = ${most} (set it higher)`;
   const isLocal = after.outInterface === "lo" || after.outInterface === "";
-  const way = wayOf(settings, after.destination);
-  if (!isLocal && way !== undefined && way.type !== "unicast")
-    return `the route ${way.type} ${way.cidr} (ip route delete ${way.type} ${way.cidr})`;
-  return asked.inInterface === ""
-    ? ofLoopback(settings, asked, after, ask)
-    : (ofDevice(settings, asked, ask) ?? (isLocal ? undefined : ofForwarding(settings, asked, after, ask)));
+  const isOwn = asked.inInterface === "";
+  const vrf = isIn([...settings.vrfs.keys()], asked, ask) && settings.vrfs.get(asked.inInterface ?? "");
+  if (vrf) throw new UnprovableError(`${asked.inInterface} belongs to the VRF ${vrf}, whose routes are not read`);
+  return (
+    (isOwn ? ofLoopback(settings, asked, after, ask) : ofDevice(settings, asked, after, ask)) ??
+    ofRoutes(settings, asked, after, isLocal, ask) ??
+    (isOwn || isLocal ? undefined : ofForwarding(settings, asked, after, ask))
+  );
 }
 
 /**
@@ -89,8 +86,8 @@ function ofLoopback(settings: NodeSettings, asked: Packet, after: Packet, ask: A
 }
 
 /** What a device does not take in. */
-function ofDevice(settings: NodeSettings, asked: Packet, ask: Ask): string | undefined {
-  const { family, source, inInterface: device = "" } = asked;
+function ofDevice(settings: NodeSettings, asked: Packet, after: Packet, ask: Ask): string | undefined {
+  const { family, inInterface: device = "" } = asked;
   if (family === "IPv6") {
     const isOff = (name: string) => settings.read(conf("ipv6", name, "disable_ipv6")) === 1;
     return isIn(settings.devices.filter(isOff), asked, ask)
@@ -100,15 +97,32 @@ function ofDevice(settings: NodeSettings, asked: Packet, ask: Ask): string | und
   const filterOf = (name: string) =>
     Math.max(...["all", name].map((one) => settings.read(conf("ipv4", one, "rp_filter")) ?? 0));
   const strict = [...settings.uplinks].filter((name) => filterOf(name) === 1);
-  if (settings.routes === undefined || !isIn(strict, asked, ask)) return undefined;
-  const keys = settings.routes.flatMap(({ cidr, device: to }) =>
-    prefixPatterns(cidr, family).map((pattern: Pattern) => ({ patterns: [pattern], outcome: `${cidr} ${to}` })),
-  );
-  ask(fieldsQuestion(["source"], keys), asked);
-  const back = wayOf(settings, source)?.device;
+  if (!isIn(strict, asked, ask)) return undefined;
+  // The kernel looks for the way back before rules of its own mark.
+  const answer = { packet: { ...after, source: asked.source }, isAnswer: true, device: "lo", mark: 0 };
+  const back = settings.routes.way(answer, ask)?.device;
   // A machine of a network that another device of the node is in does not send by this one.
   if (back === undefined || back === device || !settings.uplinks.has(back)) return undefined;
   return `${set(conf("ipv4", device, "rp_filter"), 1, 2)}: the way back to its source is by ${back}`;
+}
+
+/** A process asks for a route before it meets a rule, and what is led elsewhere for another; so does the answer. */
+function ofRoutes({ routes }: NodeSettings, asked: Packet, after: Packet, isLocal: boolean, ask: Ask) {
+  const { inInterface, source } = asked;
+  const device = inInterface === "" ? "lo" : (inInterface ?? "");
+  const packet = { ...after, source };
+  if (inInterface === "") {
+    // A socket that is redirected before it connects has another destination.
+    const first = { ...packet, destination: after.original.destination };
+    const before = routes.ending({ packet: first, isAnswer: false, device, mark: 0 }, ask);
+    if (before !== undefined) return `${before}, which a process needs before any rule`;
+  }
+  const there = isLocal ? undefined : routes.ending({ packet, isAnswer: false, device, mark: after.routedMark }, ask);
+  if (there !== undefined || inInterface === "" || !routes.endsSome) return there;
+  const answer = { packet, isAnswer: true, device: after.outInterface || "lo", mark: 0 };
+  // A client to whom no route leads is none.
+  const back = routes.way(answer, ask) && routes.ending(answer, ask);
+  return back && `${back}, which ends the answers`;
 }
 
 /** What keeps a packet of another machine or a pod, or the answer to it, from going on. */
@@ -127,9 +141,19 @@ function ofForwarding(settings: NodeSettings, asked: Packet, after: Packet, ask:
     if (off.includes(out)) return `${set(conf("ipv4", out, "forwarding"), 0, 1)}, which ends the answers`;
   }
   const calls = `net/bridge/bridge-nf-call-ip${family === "IPv4" ? "" : "6"}tables`;
-  const isBeside = !after.isSourceTranslated && settings.bridges.has(out) && settings.read(calls) !== 1;
-  return isBeside && isIn([out], asked, ask)
-    ? `${set(calls, 0, 1)}: answers from ${out} to ${out} pass the rules by`
+  if (!settings.bridges.has(out) || !isIn([out], asked, ask)) return undefined;
+  if (settings.read(calls) !== 1)
+    return after.isSourceTranslated
+      ? undefined
+      : `${set(calls, 0, 1)}: answers from ${out} to ${out} pass the rules by`;
+  ask(whichOf("source", [after.destination]), asked);
+  if (asked.source !== after.destination) return undefined;
+  // The bridge itself sends it on, by the port that it came in by.
+  const keys = exactly(settings.withoutHairpin).map((port) => ({ patterns: [port], outcome: "" }));
+  ask(fieldsQuestion(["bridgePort"], keys), asked);
+  const { bridgePort: port = "" } = asked;
+  return settings.withoutHairpin.includes(port)
+    ? `${port}, which sends nothing back to its pod (bridge link set dev ${port} hairpin on)`
     : undefined;
 }
 
@@ -137,10 +161,6 @@ function ofForwarding(settings: NodeSettings, asked: Packet, after: Packet, ask:
 function isIn(devices: readonly string[], asked: Packet, ask: Ask): boolean {
   if (devices.length > 0) ask(whichOf("inInterface", devices), asked);
   return devices.includes(asked.inInterface ?? "");
-}
-
-function wayOf({ routes = [] }: NodeSettings, address: IpAddress): SetRoute | undefined {
-  return routes.find(({ cidr }) => isWithin(cidr, address));
 }
 
 function isWithin(cidr: string, address: IpAddress): boolean {

@@ -385,7 +385,8 @@ class Machine {
   /** The kernel routes what the node sends before the first hook, and again if its destination has changed. */
   #sendBy(walk: Walk): void {
     this.#options.observer?.asked(this.#facts.about.destination, walk.packet);
-    walk.packet = { ...walk.packet, outInterface: this.#facts.outInterface(walk.packet.destination) };
+    const { destination, mark } = walk.packet;
+    walk.packet = { ...walk.packet, outInterface: this.#facts.outInterface(destination), routedMark: mark };
   }
 
   /** The packet leaves the node. */
