@@ -184,7 +184,7 @@ export interface ModeDescriptor<
   readonly platforms?: readonly NodeJS.Platform[];
   /** Whether upstream's kube-proxy has the mode; upstream's error texts name only those of the platform. */
   readonly isUpstream: boolean;
-  /** Set if the mode chooses endpoints at random even where a Service asks for a hash, which is said. @default false */
+  /** Set if the mode chooses all endpoints equally often, even where a hash or weights are asked for; that is said. @default false */
   readonly ignoresBalancing?: true;
   /**
    * Set if endpoints that do not answer can be left out: whether conntrack has translated every connection to them, or clients may

@@ -111,7 +111,9 @@ test("a change of the slice forgets all", () => {
   assert.deepEqual(node.silence(["b"]).left, ["b"]);
   node.watch({ ...FOUR, e: "four" });
   const { changes } = node.look([]);
-  assert.deepEqual(changes, [{ kind: "forgotten", key: KEY, endpoint: "b", reason: "its slices changed" }]);
+  assert.deepEqual(changes, [
+    { kind: "forgotten", key: KEY, endpoint: "b", reason: "its Service or its slices changed" },
+  ]);
 });
 
 test("it comes back after its time, later after a relapse, and at once if that was wrong", () => {

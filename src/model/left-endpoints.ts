@@ -35,7 +35,7 @@ export interface LeaveBounds {
 }
 
 export interface LeaveChange {
-  /** `wrong`: back, as it answered within a second. `forgotten`: back, as its slices changed. */
+  /** `wrong`: back, as it answered within a second. `forgotten`: no longer asked for, or its slices changed: it may be gone. */
   readonly kind: "left" | "back" | "wrong" | "forgotten";
   /** The service port's. */
   readonly key: string;
@@ -129,7 +129,7 @@ export class LeavePolicy {
       return { kind: "left", key, endpoint, reason: this.#endpoints.get(endpoint)?.reason ?? "" };
     });
     const back = pairsBeyond(before, this.#left).map(({ key, endpoint }): LeaveChange => {
-      const why = this.#back.get(endpoint) ?? { kind: "forgotten", reason: "its slices changed" };
+      const why = this.#back.get(endpoint) ?? { kind: "forgotten", reason: "its Service or its slices changed" };
       return { ...why, key, endpoint };
     });
     this.#back.clear();

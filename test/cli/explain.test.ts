@@ -233,7 +233,16 @@ test("a Service that asks for a hash: by what it is chosen, and in which modes i
     const wanted = Object.entries(asked).find(([key]) => key === `${metadata.namespace}/${metadata.name}`);
     if (kind === "Service" && wanted) metadata.annotations = { "kube-proxy-ts/balancing": wanted[1] };
   }
+  // One address in a slice of more weight.
+  const [one] = objects.items.filter((item: { metadata: { name: string } }) => item.metadata.name === "web-ipv4");
+  const [endpoint, ...others] = one.endpoints;
+  one.endpoints = others;
+  const annotations = { "kube-proxy-ts/weight": "198" };
+  objects.items.push({ ...one, metadata: { ...one.metadata, name: "web-heavy", annotations }, endpoints: [endpoint] });
   for (const { name, ignoresBalancing, hashes } of MODES) {
+    const { out: text } = await runCommand(explain, ["shop/web", ...NODE_A, "--mode", name], JSON.stringify(objects));
+    assert.match(text, ignoresBalancing === true ? /\bused, 33\.3 %/ : /\bused, 49 %/);
+    assert.equal(/weights of EndpointSlices have no effect in/.test(text), ignoresBalancing === true);
     const hashed = async (service: string) => {
       const { out } = await runCommand(explain, [service, ...NODE_A, "--mode", name], JSON.stringify(objects));
       return out.split("\n").filter((line) => /chosen by|asks for/.test(line));
@@ -529,9 +538,9 @@ const LEFT_ALONE: readonly (readonly [what: string, service: object, said: RegEx
   ["ExternalName", { spec: { type: "ExternalName", externalName: "a.example" } }, /Error: .* is an ExternalName/],
   ["without an address yet", { spec: { clusterIP: "", ports: [{ port: 80 }] } }, /Error: .* has no cluster IP yet/],
   [
-    "with a selector that matches nothing",
+    "with a selector and no slice",
     { spec: { clusterIP: "10.96.1.2", selector: { app: "web" }, ports: [{ port: 80 }] } },
-    /has no endpoints: its clients are refused\.\n {2}No pod matches its selector app=web, or none has an address yet\.\n/,
+    /has no endpoints: its clients are refused\.\n {2}No IPv4 EndpointSlice for it is among the objects; a cluster keeps one for each selector/,
   ],
   [
     "without a selector",

@@ -42,6 +42,20 @@ test("every mode does what the examples ask for, in both families", async () => 
   assert.match(out, /^flat \(node-a, IPv6\): the rules treat every packet as the Services ask \(/m);
 });
 
+test("without Nodes, the error says what to give", async () => {
+  const items = JSON.parse(EXAMPLES).items.filter(({ kind }: { kind: string }) => kind !== "Node");
+  const { status, err } = await runCommand(
+    proveCommand,
+    ["-f", "-"],
+    JSON.stringify({ apiVersion: "v1", kind: "List", items }),
+  );
+  assert.equal(status, 2);
+  assert.match(
+    err,
+    /\nError: A proof needs the node's addresses, and no Node is among the objects: give its Node with -f\n$/i,
+  );
+});
+
 test("all nodes, as data", async () => {
   const { status, out } = await prove(
     "-f",

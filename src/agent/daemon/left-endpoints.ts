@@ -220,5 +220,5 @@ const WORDS = {
   left: "An endpoint does not answer, and is left out",
   back: "An endpoint is back",
   wrong: "An endpoint is back: it had only been slow",
-  forgotten: "An endpoint is back: its slices changed",
+  forgotten: "An endpoint is no longer left out",
 } as const;

@@ -65,7 +65,10 @@ test("the annotation that says whether connections are ended is kept, and one th
   const { record, warnings } = annotated("gone");
   assert.deepEqual(
     [record.endTCP, ...warnings.map(formatProblem)],
-    [undefined, 'metadata.annotations["kube-proxy-ts/end-tcp"] must be Gone or Never; it is left out, got "gone"'],
+    [
+      undefined,
+      'metadata.annotations["kube-proxy-ts/end-tcp"] must be "Gone" or "Never"; it does not count, got "gone"',
+    ],
   );
 });
 
@@ -100,7 +103,8 @@ test("whether endpoints that do not answer are left out is read from an annotati
     return [record.leaveUnanswered, ...warnings.map(formatProblem)];
   };
   assert.deepEqual([read("true"), read("false"), read("")], [[true], [false], [undefined]]);
-  const rule = 'metadata.annotations["kube-proxy-ts/leave-unanswered"] must be true or false; it is left out, got';
+  const rule =
+    'metadata.annotations["kube-proxy-ts/leave-unanswered"] must be "true" or "false"; it does not count, got';
   for (const bad of ["True", "yes", true, 1])
     assert.deepEqual(read(bad), [undefined, `${rule} ${JSON.stringify(bad)}`]);
 });

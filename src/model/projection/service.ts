@@ -91,7 +91,7 @@ function readWord<Word extends string>(
 ): Word | undefined {
   const value = metadataEntry(raw, "annotations", annotation) ?? "";
   const word = words.find((one) => one === value);
-  const rule = `must be ${words.join(" or ")}; it is left out`;
+  const rule = `must be ${words.map((one) => `"${one}"`).join(" or ")}; it does not count`;
   if (word === undefined && value !== "") warn(found, `metadata.annotations["${annotation}"]`, rule, value);
   return word;
 }

@@ -225,9 +225,9 @@ async function* answersOn(
   }
   if (count === 0)
     throw new UsageError(
-      objects.lacksNodes
-        ? "a proof needs the node's addresses, and the Nodes may not be read: give them with -f"
-        : "the node has no address of the requested family, or the dump has no rules of it",
+      objects.nodes.length === 0
+        ? `a proof needs the node's addresses, and ${objects.lacksNodes ? "the Nodes may not be read: give them" : "no Node is among the objects: give its Node"} with -f`
+        : `the node has no address of the requested family${rules === undefined ? "" : ", or the dump has no rules of it"}`,
     );
 }
 

@@ -4,8 +4,9 @@ import type { KubeProxyConfig } from "../../contract/config/config.ts";
 import type { OfflineNode } from "../../contract/inspect/offline-node.ts";
 import type { ModeWords } from "../../contract/mode-words.ts";
 import { counted } from "../../logging/counted.ts";
+import { inCells } from "../../model/cells.ts";
 import type { TopologyReason } from "../../model/endpoint-reasons.ts";
-import type { ServiceNotes, ServiceRecord } from "../../model/objects.ts";
+import type { EndpointSliceRecord, ServiceNotes, ServiceRecord } from "../../model/objects.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { ServicePortRouting } from "../../model/service-port-routing.ts";
 import { modeNamed } from "../../modes/registry.ts";
@@ -27,6 +28,7 @@ interface Decided {
   readonly passedOver: Statement["passedOver"];
   /** Undefined in a daemon, which does not keep it. */
   readonly service: ServiceRecord | undefined;
+  readonly slices: readonly EndpointSliceRecord[];
   readonly notes?: ServiceNotes | undefined;
   /** Whether clusterCIDR, on which sources depend, is not known. */
   readonly isUndecided: boolean;
@@ -104,12 +106,16 @@ function otherFamilySentences({ clusterIPs, externalIPs, loadBalancerIngress }: 
   );
 }
 
-function withoutEndpoints({ notes, passedOver, service, words }: Decided): string[] {
+function withoutEndpoints({ node, notes, passedOver, service, slices, words }: Decided): string[] {
   const fate = `The service port has no endpoints: ${words.unserved}.`;
   const isTold = passedOver.some(({ why }) => why !== NO_ENDPOINTS);
   if (isTold || notes === undefined || service === undefined)
     return [fate, ...passedOver.map(({ slice, why }) => `EndpointSlice ${slice}: ${why}.`)];
   if (notes.selector === "") return [fate, "It has no selector, and there is no EndpointSlice for it with endpoints."];
+  if (!slices.some(({ addressType }) => addressType === node.family)) {
+    const kept = `a cluster keeps one for each selector, even if no pod matches (kubectl get endpointslices)`;
+    return [fate, `No ${node.family} EndpointSlice for it is among the objects; ${kept}.`];
+  }
   return [fate, `No pod matches its selector ${notes.selector}, or none has an address yet.`];
 }
 
@@ -141,10 +147,14 @@ function hashSentences({
   topology,
 }: Pick<Decided, "port" | "routing" | "config" | "topology">): string[] {
   const { balancing } = port;
-  if (balancing === undefined || routing.categories.reachable.length < 2) return [];
+  const { reachable } = routing.categories;
+  if (reachable.length < 2) return [];
   if (modeNamed(mode).ignoresBalancing === true) {
-    return [`The Service asks for ${balancing}, which ${mode} mode does not have: it chooses without a hash.`];
+    const weighs = `The weights of EndpointSlices have no effect in ${mode} mode, apart from 0.`;
+    const hash = `The Service asks for ${balancing}, which ${mode} mode does not have: it chooses without a hash.`;
+    return [...(inCells(reachable) === reachable ? [] : [weighs]), ...(balancing === undefined ? [] : [hash])];
   }
+  if (balancing === undefined) return [];
   const isLocal = port.internalPolicyLocal || (port.externalPolicyLocal && port.isExternallyAccessible);
   const everywhere = isLocal ? "every node where the policy is Cluster" : "every node";
   if (modeNamed(mode).hashes === "in-kernel")

@@ -62,7 +62,7 @@ export function explainPort(
   const policies = policiesOf(here, port);
   const reasons = endpointReasons(all, routing.categories, reason.mode);
   const [clusterShares, localShares] = [routing.cluster, routing.local].map((used) => {
-    const shares = sharesOf(used);
+    const shares = sharesOf(modeNamed(config.mode).ignoresBalancing === true ? used.map(() => ({})) : used);
     return new Map(used.map((endpoint, index) => [endpoint, shares[index] ?? 0]));
   });
   const endpoints = reasons.map(({ endpoint, cluster, local }): ExplainedEndpoint => {
