@@ -22,7 +22,7 @@ export interface SyncInput {
   /**
    * Keys of service ports that were added, changed or removed, or whose endpoints changed, since the last sync
    * that resolved: after one that rejects, the next is full and gets its keys again. The backend itself retries what it
-   * named in {@link SyncOutcome.failures}, with every sync.
+   * named in {@link SyncOutcome.failures}: with every sync, or where that takes a comparison of everything, less often.
    */
   readonly changedPorts: ReadonlySet<string>;
   /** Zone of this node; `undefined` when it has no zone label. */

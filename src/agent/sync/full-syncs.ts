@@ -26,7 +26,7 @@ export class FullSyncs {
     return nowMs >= this.#dueMs;
   }
 
-  /** Notes that one has ended. The backend retries rejected parts with every sync: they are no reason to rewrite everything. */
+  /** Notes that one has ended. The backend itself retries rejected parts: they are no reason to rewrite everything. */
   done(nowMs: number, isComplete: boolean): void {
     const restMs = Math.min(this.#restMs * 2 || this.#retryMs, this.mostMs);
     this.#restMs = isComplete ? 0 : restMs;

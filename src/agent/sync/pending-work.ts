@@ -56,7 +56,7 @@ export function union(first: ReadonlySet<string>, second: ReadonlySet<string>): 
 const NAMED_FAILURES = 10;
 
 /**
- * What a failed sync hands on. The backend remembers rejected parts and retries them with every sync; flows that the old rules
+ * What a failed sync hands on. The backend remembers rejected parts and retries them itself; flows that the old rules
  * still create are looked for once the new rules are in. If the state of the kernel is unknown, everything must be written.
  */
 export function leftBy(

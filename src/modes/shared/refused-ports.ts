@@ -1,6 +1,6 @@
 /**
- * The owners that the kernel rejected in the last sync: each has its last known good rules, or none, and is retried
- * apart from everything else. Only this object remembers them for a mode; the proxier passes on changed ports without
+ * The owners that the kernel rejected when they were last tried: each has its last known good rules, or none. Only this
+ * object remembers them for a mode, which decides when they are tried again; the proxier passes on changed ports without
  * knowing which of them were rejected.
  */
 import type { SyncFailure } from "../../contract/backend.ts";
