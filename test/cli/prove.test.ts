@@ -291,6 +291,20 @@ describe("a dump", () => {
     assert.match(err, /cut/);
   });
 
+  test("that shows no mode: it is judged by the configuration's", async () => {
+    const dump = file("none.txt", "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n");
+    const head = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration";
+    const asked = async (mode: string) => {
+      const config = file(`${mode}.yaml`, `${head}\nmode: ${mode}\n`);
+      const argv = ["-f", "-", "--node", "node-a", "--family", "ipv4", "--dump", dump, "--config", config];
+      const { status, err } = await runCommand(proveCommand, argv, examplesAsJson());
+      assert.equal(status, 1);
+      return /no ServiceCIDR is among the objects/.test(err);
+    };
+    assert.equal(await asked("nftables"), true, "drops what goes to unused cluster IPs");
+    assert.equal(await asked("iptables"), false);
+  });
+
   test("of one family, for both: the other is said to be left out, and the mode is told by the rules", async () => {
     const { status, out, err } = await onNode("--dump", file("one-family.txt", await saved()));
     assert.equal(status, 0, out);

@@ -13,6 +13,7 @@ import { fillFromIpvs } from "../../src/modes/ipvs/counters.ts";
 import type { Flow } from "../../src/net/flow.ts";
 import { type IpAddress, parseIpAddress } from "../../src/net/ip.ts";
 import { explain } from "../../src/tools/cli/explain.ts";
+import { proveCommand } from "../../src/tools/cli/prove.ts";
 import { render } from "../../src/tools/cli/render.ts";
 import { countedPort } from "../../src/tools/explain/counted-ports.ts";
 import type { PortExplanation } from "../../src/tools/explain/explanation.ts";
@@ -164,6 +165,27 @@ inNetns(import.meta.url, { name: "traffic" }, () => {
       assert.match(err, /^warning: this network namespace has no rules of kube-proxy, so nothing is counted/m, mode);
       assert.doesNotMatch(out, /open|counted/i, mode);
     }
+    // A tool that fails tells nothing of them.
+    const folder = mkdtempSync(join(tmpdir(), "kpts-tools-"));
+    writeFileSync(join(folder, "nft"), "#!/bin/sh\necho denied >&2; exit 1\n", { mode: 0o755 });
+    writeFileSync(join(folder, "ip6tables-save"), "#!/bin/sh\necho broken >&2; exit 1\n", { mode: 0o755 });
+    const path = process.env.PATH;
+    process.env.PATH = `${folder}:${path}`;
+    const told = await runCommand(
+      explain,
+      ["shop/web", "--mode", "iptables", "--kernel", "--node", "node-a", ...NODE_A],
+      EXAMPLES,
+    );
+    const kernel = ["--kernel", "--node", "node-a", "-f", "-"];
+    const proof = await runCommand(proveCommand, kernel, EXAMPLES);
+    process.env.PATH = path;
+    rmSync(folder, { recursive: true });
+    const unread = "tables of nftables were not read: nft -j list ruleset: denied";
+    assert.ok(told.err.includes(`as far as it could be read (${unread}), so`), told.err);
+    assert.equal(proof.status, 2);
+    assert.match(proof.err, /^warning: ip6tables-save: broken$/m);
+    assert.match(proof.out, new RegExp(`cannot be proved: not all rules are known: ${unread}`));
+    assert.doesNotMatch(proof.out, /NOT treat/);
   });
 
   test("the counters of the real rules, and connections of the real table", async () => {

@@ -27,7 +27,7 @@ import {
   choicesAmong,
   INSPECT_OPTIONS,
   type InspectChoices,
-  lacksRules,
+  lackOfRules,
   readChoices,
   requireMode,
   warner,
@@ -169,8 +169,9 @@ async function withTrafficHere(
   const counted = await withTraffic(inspection, planned, choices.config);
   const hasAny = counted.some((port) => [...port.frontends, ...port.endpoints].some((one) => one.open || one.counted));
   // Zeros alone are worth a look at the rules.
-  if (hasAny || !(await lacksRules(choices))) return counted;
-  warn("this network namespace has no rules of kube-proxy, so nothing is counted: ask on the node");
+  const lack = hasAny ? undefined : await lackOfRules(choices);
+  if (lack === undefined) return counted;
+  warn(`${lack}, so nothing is counted: ask on the node`);
   return planned;
 }
 

@@ -97,26 +97,31 @@ const ASSUMED = "assumed";
 export async function warnOfOtherMode(choices: InspectChoices, warn: (message: string) => void): Promise<boolean> {
   const { config, origin } = choices;
   if (origin?.startsWith(ASSUMED) !== true) return false;
-  const mode = await modeHere(choices);
-  if (!mode || mode === config.mode) return false;
+  const mode = (await rulesHere(choices))?.shown?.mode;
+  if (mode === undefined || mode === config.mode) return false;
   warn(`this kernel has kube-proxy's rules of ${mode} mode, and ${config.mode} mode is assumed: give --mode ${mode}`);
   return true;
 }
 
-/** Whether this host's kernel has no rules of kube-proxy, as far as it can be read. */
-export async function lacksRules(choices: InspectChoices): Promise<boolean> {
-  return (await modeHere(choices)) === "";
+/** Why this host's kernel seems to have no rules of kube-proxy; undefined if it has some, or may not be read. */
+export async function lackOfRules(choices: InspectChoices): Promise<string | undefined> {
+  const here = await rulesHere(choices);
+  if (here === undefined || here.shown !== undefined) return undefined;
+  const lack = "this network namespace has no rules of kube-proxy";
+  return here.unread.length === 0 ? lack : `${lack} as far as it could be read (${here.unread.join("; ")})`;
 }
 
-/** Read once for a command. */
-const modesHere = new WeakMap<InspectChoices, Promise<string | undefined>>();
+type RulesHere = Awaited<ReturnType<typeof import("./prove-rules.ts").shownInKernel>>;
 
-/** The mode whose rules this host's kernel has, "" if none; undefined if they cannot be read: a hint must not fail the command. */
-async function modeHere(choices: InspectChoices): Promise<string | undefined> {
-  const read = async () => (await (await import("./prove-rules.ts")).shownInKernel(choices.families))?.mode ?? "";
-  const mode = modesHere.get(choices) ?? read().catch(() => undefined);
-  modesHere.set(choices, mode);
-  return await mode;
+/** Read once for a command. */
+const rulesRead = new WeakMap<InspectChoices, Promise<RulesHere | undefined>>();
+
+/** What this host's kernel shows; undefined if it may not be read: a hint must not fail the command. */
+async function rulesHere(choices: InspectChoices): Promise<RulesHere | undefined> {
+  const read = async () => await (await import("./prove-rules.ts")).shownInKernel(choices.families);
+  const found = rulesRead.get(choices) ?? read().catch(() => undefined);
+  rulesRead.set(choices, found);
+  return await found;
 }
 
 /** Applies `--compatibility` if it is given. */

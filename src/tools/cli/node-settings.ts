@@ -2,11 +2,11 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { isObject, textOf } from "../../kernel/nftables/json.ts";
-import { execProcess } from "../../kernel/process.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { IpRules, type SetRule } from "../prove/ip-rules.ts";
 import type { NodeSettings, XfrmPolicy } from "../prove/node-settings.ts";
-import { cidrOf, ipJson, LIMIT_MS, lengthOf } from "./trace-kernel.ts";
+import { toolText } from "./tool-text.ts";
+import { cidrOf, ipJson, lengthOf } from "./trace-kernel.ts";
 
 /** Kinds of devices that lead to other machines; those of hardware have none. */
 const UPLINKS = new Set([undefined, "vlan", "bond", "team", "macvlan", "ipvlan"]);
@@ -86,16 +86,27 @@ function ruleOf(rule: Readonly<Record<string, unknown>>, family: IpFamily): SetR
   ];
 }
 
+/** What the settings leave out of every answer. */
+export function notExamined({ devices, read }: NodeSettings): readonly string[] {
+  const isSet = (device: string) => read(`net/ipv4/conf/${device}/accept_local`) === 1;
+  return ["all", ...devices]
+    .filter(isSet)
+    .map(
+      (name) =>
+        `net.ipv4.conf.${name}.accept_local = 1: packets from the node's own addresses that come in are not examined`,
+    );
+}
+
 /** Netlink's number of xfrm: asked where the kernel does not have it, `ip` would load it. */
 const XFRM_IS_LOADED = /^\S+ +6 /m;
 const POLICY = /^(src (\S+) dst (\S+).*)\n\s+(dir (?:out|fwd)(?: action block)?)/gm;
 
 async function xfrmPolicies(version: string): Promise<readonly XfrmPolicy[]> {
   if (!XFRM_IS_LOADED.test(readFileSync("/proc/net/netlink", "utf8"))) return [];
-  const { status, stdout, stderr } = await execProcess("ip", [version, "xfrm", "policy"], { timeoutMs: LIMIT_MS });
   const all = version === "-4" ? "0.0.0.0/0" : "::/0";
-  if (status !== 0) return [{ source: all, destination: all, text: `any xfrm policy (${stderr.trim()})` }];
-  return [...stdout.matchAll(POLICY)].map(([, selector = "", source = "", destination = "", direction]) => {
+  const text = await toolText(["ip", version, "xfrm", "policy"]).catch(({ message }: Error) => ({ message }));
+  if (typeof text !== "string") return [{ source: all, destination: all, text: `any xfrm policy (${text.message})` }];
+  return [...text.matchAll(POLICY)].map(([, selector = "", source = "", destination = "", direction]) => {
     return { source, destination, text: `the xfrm policy ${selector.trim()} ${direction}` };
   });
 }

@@ -38,6 +38,8 @@ export function variantNamed(word: string): Variant {
 export interface FoundRules {
   /** The families that have rules; nothing is known about others. */
   readonly families: ReadonlySet<IpFamily>;
+  /** What could not be read, or is not examined. */
+  readonly notes: readonly string[];
   /** The mode that the rules identify themselves with; undefined if they do not. */
   readonly shown: Variant | undefined;
   /** Addresses of the machine that the rules come from, if known. */
@@ -54,18 +56,20 @@ export async function foundInDumps(paths: readonly string[], input: NodeJS.Reada
   return found(files.map(({ name }) => name).join(", "), dumps);
 }
 
-/** The mode that the rules in this host's kernel identify themselves with. @throws UsageError */
-export async function shownInKernel(families: readonly IpFamily[]): Promise<Variant | undefined> {
+/** The mode that the rules in this host's kernel identify themselves with, and what could not be read. @throws UsageError */
+export async function shownInKernel(families: readonly IpFamily[]) {
   const { kernelDumps } = await import("./trace-kernel.ts");
-  const dumps: Dump[] = [];
-  for (const family of families) dumps.push(...(await kernelDumps(family)).dumps);
-  return shownBy(dumps);
+  const read = [];
+  for (const family of families) read.push(await kernelDumps(family));
+  const dumps = read.flatMap((one) => one.dumps);
+  const unread = dumps.flatMap((dump) => (dump.kind === "unread" ? [dump.what] : []));
+  return { shown: shownBy(dumps), unread: [...new Set([...read.flatMap(({ notes }) => notes), ...unread])] };
 }
 
 /** @throws UsageError */
 export async function foundInKernel(families: readonly IpFamily[]): Promise<FoundRules> {
   const { kernelRules, programsAtDevices } = await import("./trace-kernel.ts");
-  const { nodeSettings } = await import("./node-settings.ts");
+  const { nodeSettings, notExamined } = await import("./node-settings.ts");
   const read = new Map<IpFamily, Awaited<ReturnType<typeof kernelRules>>>();
   const settings = new Map<IpFamily, NodeSettings>();
   for (const family of families) {
@@ -79,6 +83,7 @@ export async function foundInKernel(families: readonly IpFamily[]): Promise<Foun
   return {
     ...one,
     families: new Set(families),
+    notes: [...[...read.values()].flatMap(({ notes }) => notes), ...[...settings.values()].flatMap(notExamined)],
     addresses: (family) => addresses.filter((own) => familyOf(own) === family),
     side(family, own, isOfNode = false) {
       const { dumps = [], routes = [], addresses: all = [] } = read.get(family) ?? {};
@@ -99,6 +104,7 @@ function found(name: string, dumps: readonly Dump[]): FoundRules {
   return {
     families: new Set(IP_FAMILIES.filter((family) => dumps.some((dump) => isOf(dump, family)))),
     shown: shownBy(dumps),
+    notes: [],
     ...(addresses !== undefined && { addresses: (family) => addresses.filter((own) => familyOf(own) === family) }),
     side: (family, own) => rulesSide(name, dumps, family, own),
   };

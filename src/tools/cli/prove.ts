@@ -2,6 +2,7 @@
  * `kube-proxy prove`: whether rules treat every packet as the objects of a cluster require, or as other rules do. Packets
  * fall into finitely many classes, and one packet of each class is walked through both.
  */
+import { isDeepStrictEqual } from "node:util";
 import { DEVIATIONS } from "../../contract/deviations.ts";
 import { offlineNode } from "../../contract/inspect/offline-node.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../../net/ip.ts";
@@ -99,6 +100,7 @@ async function* answersTo(options: Options, output: Output, input: NodeJS.Readab
     );
   const local = options.local.map(addressOf);
   const rules = kernel ? await foundInKernel(families) : dump.length > 0 ? await foundInDumps(dump, input) : undefined;
+  for (const note of new Set(rules?.notes)) output.err(safe(`warning: ${note}\n`));
   if (rules !== undefined && against.length > 0) {
     yield* answersBetween(rules, await foundInDumps(against, input), families, local, output);
     return;
@@ -180,7 +182,9 @@ async function* answersOn(
   const warn = warner(output, objects.lacksNodes);
   const asked = options.as === undefined ? undefined : variantNamed(options.as);
   const variants =
-    rules === undefined ? options.variants : [asked ?? rules.shown ?? variantNamed(options.mode ?? "iptables")];
+    rules === undefined
+      ? options.variants
+      : [asked ?? rules.shown ?? (await configured(options, objects.configuration))];
   const total = objects.services.length;
   if (rules !== undefined) {
     const missing = (["services", "endpointSlices"] as const).find((kind) => objects[kind].length === 0);
@@ -229,6 +233,14 @@ async function* answersOn(
         ? `a proof needs the node's addresses, and ${objects.lacksNodes ? "the Nodes may not be read: give them" : "no Node is among the objects: give its Node"} with -f`
         : `the node has no address of the requested family${rules === undefined ? "" : ", or the dump has no rules of it"}`,
     );
+}
+
+/** Rules that show no mode, or none at all, are judged as those that the configuration asks for. */
+async function configured(options: Options, found?: FoundConfiguration): Promise<Variant> {
+  const { config } = await readChoices(options, undefined, found);
+  for (const variant of VARIANTS.filter(({ mode }) => mode === config.mode))
+    if (isDeepStrictEqual((await choicesFor(variant, options, found)).config, config)) return variant;
+  return variantNamed(config.mode);
 }
 
 async function choicesFor(

@@ -9,7 +9,6 @@ import { foreignPrograms, NAMED } from "../../kernel/bpf/foreign-programs.ts";
 import { legacyTables } from "../../kernel/iptables/legacy-tables.ts";
 import { dormantTables } from "../../kernel/nftables/dormant-tables.ts";
 import { isObject, listOf, numberOf, textOf } from "../../kernel/nftables/json.ts";
-import { ExecError, execProcess } from "../../kernel/process.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
 import { MODES } from "../../modes/registry.ts";
 import { cidrContains, familyOf, type IpAddress, type IpFamily, parseCidr, parseIpAddress } from "../../net/ip.ts";
@@ -17,9 +16,8 @@ import { type Dump, recogniseDump } from "../../trace/dump/recognise.ts";
 import type { KnownRoute } from "../../trace/facts.ts";
 import type { ListedClients } from "../../trace/iptables/surroundings.ts";
 import { UsageError } from "./output.ts";
+import { toolText } from "./tool-text.ts";
 import { dumpReaders, placeInDump, type TracedRules } from "./trace-rules.ts";
-
-export const LIMIT_MS = 60_000;
 
 interface Tool {
   readonly file: string;
@@ -74,7 +72,7 @@ export async function kernelDumps(family: IpFamily): Promise<Pick<TracedRules, "
     const text = await outputOf(tool, notes);
     if (text?.trim()) dumps.push(await withKernelFlags(recogniseDump(text, tool.file, readers)));
     if (text === undefined && tool.alone !== undefined)
-      dumps.push({ kind: "unread", what: `${tool.alone} were not read: ${notes.pop()}` });
+      dumps.push({ kind: "unread", what: `${tool.alone} were not read: ${notes.pop()}`, isOfRules: true });
     // No virtual servers, which is an answer.
     if (text?.trim() === "" && tool.file === "ipvsadm")
       dumps.push({ kind: "chains", tool: tool.file, chains: () => [] });
@@ -142,22 +140,17 @@ async function withKernelFlags(dump: Dump): Promise<Dump> {
 /** @returns undefined if the tool fails: the last note says why */
 async function outputOf({ file, args, of: source }: Tool, notes: string[]): Promise<string | undefined> {
   if (source !== undefined && !existsSync(source)) return "";
-  try {
-    const { status, stdout, stderr } = await execProcess(file, args, { timeoutMs: LIMIT_MS });
-    if (status === 0) return stdout;
-    notes.push(`${file} failed: ${stderr.trim().split("\n")[0] ?? ""}`);
-  } catch (error) {
-    if (!(error instanceof ExecError)) throw error;
-    notes.push(`${file} is not installed: what it would print is not walked`);
-  }
-  return undefined;
+  return await toolText([file, ...args]).catch((error: unknown) => {
+    if (!(error instanceof UsageError)) throw error;
+    notes.push(error.message.split("\n", 1).join());
+    return undefined;
+  });
 }
 
 /** What a list of `ip` has. @throws UsageError */
 export async function ipJson(...args: readonly string[]): Promise<readonly unknown[]> {
-  const { status, stdout, stderr } = await execProcess("ip", ["-j", ...args], { timeoutMs: LIMIT_MS });
-  if (status !== 0) throw new UsageError(`ip ${args.join(" ")}: ${stderr.trim()}`);
-  return stdout.trim() === "" ? [] : listOf(JSON.parse(stdout));
+  const text = await toolText(["ip", "-j", ...args]);
+  return text.trim() === "" ? [] : listOf(JSON.parse(text));
 }
 
 /** Programs and filters at devices, which packets meet before and behind all rules: they are there, and what they do is not read. */

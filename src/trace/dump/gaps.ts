@@ -16,7 +16,8 @@ const OF_SERVICES = /^:KUBE-(?:SERVICES|ROUTER-SERVICES) /m;
 export function gapsIn(dumps: readonly Dump[]): string[] {
   const saved = dumps.flatMap((dump) => (dump.kind === "iptables" ? [dump] : []));
   const listed = dumps.flatMap((dump) => (dump.kind === "nftables" ? [dump] : []));
-  const gaps = [...listed.flatMap((dump) => dump.gaps ?? []), ...givenTwice(dumps)];
+  const unread = dumps.flatMap((dump) => (dump.kind === "unread" && dump.isOfRules ? [dump.what] : []));
+  const gaps = [...unread, ...listed.flatMap((dump) => dump.gaps ?? []), ...givenTwice(dumps)];
   for (const { text, isPart, family } of saved) {
     const others = saved.filter((other) => other.text !== text && other.family === family);
     if (LEGACY.test(text) && !others.some((other) => !LEGACY.test(other.text)))

@@ -48,7 +48,7 @@ export type Dump =
   /** A system without hooks, which walks the whole path of a packet itself. */
   | { readonly kind: "walker"; walk(packet: Packet, facts: NodeFacts, options: WalkOptions): TraceNode }
   /** Rules that are there and could not be read. @param what in words, with what to do */
-  | { readonly kind: "unread"; readonly what: string }
+  | { readonly kind: "unread"; readonly what: string; readonly isOfRules?: true }
   /** Addresses to assign to a device: input of `ip -batch`. */
   | { readonly kind: "addresses"; readonly text: string };
 

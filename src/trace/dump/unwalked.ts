@@ -6,7 +6,7 @@ import { type Dump, listedObjects } from "./recognise.ts";
 
 /** In words; empty if all rules that were given are walked. */
 export function unwalkedIn(dumps: readonly Dump[], family: IpFamily): string[] {
-  const unread = dumps.flatMap((dump) => (dump.kind === "unread" ? [dump.what] : []));
+  const unread = dumps.flatMap((dump) => (dump.kind === "unread" && !dump.isOfRules ? [dump.what] : []));
   return [...unread, ...savedAlone(dumps, family), ...unwalkedChains(dumps)];
 }
 

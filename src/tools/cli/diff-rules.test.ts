@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { DumpError } from "../../contract/inspect/dumps/inventory.ts";
 import { type Exec, ExecError } from "../../kernel/process.ts";
-import { kernelDumps } from "./kernel-dumps.ts";
+import { kernelTexts } from "./diff-rules.ts";
+import { UsageError } from "./output.ts";
 
 const answering =
   (answers: Readonly<Record<string, Partial<Awaited<ReturnType<Exec>>>>>): Exec =>
@@ -18,7 +18,7 @@ test("each tool is asked once for each family that it knows apart", async () => 
     "ip6tables-save": { stdout: "6" },
     "ipset save": { stdout: "s" },
   });
-  const dumps = await kernelDumps(["iptables-save", "ipset"], ["IPv4", "IPv6"], "", exec);
+  const dumps = await kernelTexts(["iptables-save", "ipset"], ["IPv4", "IPv6"], "", exec);
   assert.deepEqual(
     dumps.map(({ kind, family, text }) => [kind, family, text]),
     [
@@ -33,16 +33,16 @@ test("a table that is not there is an answer; a tool that refuses or is missing 
   const absent = answering({
     "nft list table ip kube-proxy": { status: 1, stderr: "Error: No such file or directory\n" },
   });
-  assert.equal((await kernelDumps(["nft"], ["IPv4"], "kube-proxy", absent))[0]?.text, "");
+  assert.equal((await kernelTexts(["nft"], ["IPv4"], "kube-proxy", absent))[0]?.text, "");
   const refusing = answering({ "nft list table ip kube-proxy": { status: 1, stderr: "Operation not permitted\n" } });
-  const refused = kernelDumps(["nft"], ["IPv4"], "kube-proxy", refusing);
+  const refused = kernelTexts(["nft"], ["IPv4"], "kube-proxy", refusing);
   await assert.rejects(
     refused,
-    (error) => error instanceof DumpError && /list table ip kube-proxy: Operation not permitted$/.test(error.message),
+    (error) => error instanceof UsageError && /list table ip kube-proxy: Operation not permitted$/.test(error.message),
   );
-  const missing = kernelDumps(["ipvsadm"], ["IPv4"], "", answering({}));
+  const missing = kernelTexts(["ipvsadm"], ["IPv4"], "", answering({}));
   await assert.rejects(
     missing,
-    (error) => error instanceof DumpError && /ipvsadm: no such program/.test(error.message),
+    (error) => error instanceof UsageError && /ipvsadm: no such program/.test(error.message),
   );
 });
