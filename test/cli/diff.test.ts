@@ -33,6 +33,27 @@ async function rendered(mode: string, form: string): Promise<string> {
   return out.replaceAll(/^#.*\n/gm, "");
 }
 
+test("that nothing changes is not said for sure while a document cannot be used", async (t) => {
+  const objects = JSON.parse(EXAMPLES);
+  objects.items.push({
+    apiVersion: "v1",
+    kind: "Service",
+    metadata: { namespace: "a", name: "bad" },
+    spec: { ports: 1 },
+  });
+  const [old = "", current = ""] = filesOf(t, EXAMPLES, JSON.stringify(objects));
+  for (const sides of [
+    [old, current],
+    [current, old],
+  ]) {
+    const { status, out, err } = await run([...sides, "--mode", "nftables"]);
+    assert.equal(status, 2);
+    assert.match(out, /^Nothing changes, for clients and in the rules, as far as the documents can be used\.$/m);
+    assert.match(err, /^error: .*Service a\/bad/m);
+  }
+  assert.equal((await run([old, old, "--mode", "nftables"])).status, 0);
+});
+
 test("a change of manifests, in words: who is no longer answered, on which nodes", async (t) => {
   const changed = EXAMPLES.replaceAll(
     /(\{"addresses":\["10\.180\.1\.11"\],"nodeName":"node-b","conditions":\{"ready":)true/g,

@@ -231,7 +231,8 @@ test("a Service that asks for a hash: by what it is chosen, and in which modes i
   const asked = { "shop/web": "SourceHash", "shop/storefront": "FlowHash" };
   for (const { kind, metadata } of objects.items) {
     const wanted = Object.entries(asked).find(([key]) => key === `${metadata.namespace}/${metadata.name}`);
-    if (kind === "Service" && wanted) metadata.annotations = { "kube-proxy-ts/balancing": wanted[1] };
+    const asks = { "kube-proxy-ts/leave-unanswered": "true", "kube-proxy-ts/balancing": wanted?.[1] };
+    if (kind === "Service" && wanted) metadata.annotations = asks;
   }
   // One address in a slice of more weight.
   const [one] = objects.items.filter((item: { metadata: { name: string } }) => item.metadata.name === "web-ipv4");
@@ -239,13 +240,15 @@ test("a Service that asks for a hash: by what it is chosen, and in which modes i
   one.endpoints = others;
   const annotations = { "kube-proxy-ts/weight": "198" };
   objects.items.push({ ...one, metadata: { ...one.metadata, name: "web-heavy", annotations }, endpoints: [endpoint] });
-  for (const { name, ignoresBalancing, hashes } of MODES) {
+  for (const { name, ignoresBalancing, hashes, leavesUnanswered } of MODES) {
     const { out: text } = await runCommand(explain, ["shop/web", ...NODE_A, "--mode", name], JSON.stringify(objects));
     assert.match(text, ignoresBalancing === true ? /\bused, 33\.3 %/ : /\bused, 49 %/);
     assert.equal(/weights of EndpointSlices have no effect in/.test(text), ignoresBalancing === true);
+    const cannot = `The Service asks to leave out endpoints that do not answer, which ${name} mode cannot.`;
+    assert.equal(text.includes(cannot), leavesUnanswered === undefined);
     const hashed = async (service: string) => {
       const { out } = await runCommand(explain, [service, ...NODE_A, "--mode", name], JSON.stringify(objects));
-      return out.split("\n").filter((line) => /chosen by|asks for/.test(line));
+      return out.split("\n").filter((line) => /chosen by|asks for /.test(line));
     };
     const [web, storefront] = [await hashed("shop/web"), await hashed("shop/storefront")];
     if (ignoresBalancing === true) {

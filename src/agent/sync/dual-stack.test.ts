@@ -131,7 +131,8 @@ it("Services that ask to leave out silent endpoints are passed on, or hear that 
   const told: string[] = [];
   let asked = 0;
   const onMisread = (service: string, problem: string) => told.push(`${service}: ${problem}`);
-  const options = { nodeName: "node", log: new RecordingLogger(), onMisread, onLeaving: () => (asked += 1) };
+  const log = new RecordingLogger();
+  const options = { nodeName: "node", log, onMisread, onLeaving: () => (asked += 1) };
   const asking = { ...serviceRecord("a"), leaveUnanswered: true };
   for (const mode of [{ name: "toy" }, { name: "able", leavesUnanswered: "translated" }]) {
     const dispatcher = new DualStackDispatcher({ ...options, mode });
@@ -142,6 +143,8 @@ it("Services that ask to leave out silent endpoints are passed on, or hear that 
     dispatcher.onEvent("services", { kind: "delete", object: asking });
   }
   assert.deepEqual([told, asked], [["ns/a: leave-unanswered does not count: toy mode leaves out no endpoint"], 1]);
+  const line = 'W A Service\'s leave-unanswered does not count in this mode {"service":"ns/a","mode":"toy"}';
+  assert.deepEqual(log.lines, [line]);
 });
 
 describe("dual-stack dispatcher: topology (node.md §8.5)", () => {

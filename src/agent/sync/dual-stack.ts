@@ -137,7 +137,10 @@ export class DualStackDispatcher implements ObjectSink {
     }
     if (leaveUnanswered !== true || before.leaveUnanswered === true) return;
     if (mode.leavesUnanswered !== undefined) this.#options.onLeaving?.();
-    else this.onMisread(service, `leave-unanswered does not count: ${mode.name} mode leaves out no endpoint`);
+    else {
+      log.warn("A Service's leave-unanswered does not count in this mode", { service, mode: mode.name });
+      this.onMisread(service, `leave-unanswered does not count: ${mode.name} mode leaves out no endpoint`);
+    }
   }
 
   /** Slices of a family without a proxier are ignored. */

@@ -20,7 +20,6 @@ import { diffObjects, objectsDiffText } from "../explain/diff-objects.ts";
 import { diffSockets } from "../explain/diff-sockets.ts";
 import { explainedCluster } from "../explain/explained-cluster.ts";
 import { hostAddresses } from "../explain/host-addresses.ts";
-import type { Objects } from "../explain/part-of-cluster.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { wantedInventories } from "../explain/wanted.ts";
 import { chosenNode, seenFromSlices } from "./chosen-node.ts";
@@ -36,7 +35,7 @@ import {
   warnOfOtherMode,
 } from "./inspect-options.ts";
 import { type FoundConfiguration, OBJECTS_OPTIONS, type ReadObjects, readObjects } from "./objects-input.ts";
-import { EXIT_FAILURE, EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
+import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
 import { commandLine, FORM_AND_HELP, type ReadLine, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
 
 /** The pod network in rules for clients of a cluster IP that are not pods. */
@@ -67,7 +66,12 @@ export async function diff(
   });
 }
 
-async function betweenObjects(before: Objects, after: Objects, options: DiffOptions, output: Output): Promise<number> {
+async function betweenObjects(
+  before: ReadObjects,
+  after: ReadObjects,
+  options: DiffOptions,
+  output: Output,
+): Promise<number> {
   const { isNodeGiven, form, showsRules } = options;
   const choices = choicesAmong(after, options.choices);
   // A Node that comes or goes is only on one side.
@@ -79,21 +83,23 @@ async function betweenObjects(before: Objects, after: Objects, options: DiffOpti
     onStep: async (done, total) => await output.progress?.({ what: "Nodes", done, total }),
   });
   const isSame = result.nodes.length + result.nodesAdded.length + result.nodesRemoved.length === 0;
+  const isWhole = ![...before.problems, ...after.problems].some(({ severity }) => severity === "error");
+  const status = isSame ? (isWhole ? EXIT_SUCCESS : EXIT_BAD_INPUT) : EXIT_FAILURE;
   if (form === "json") output.out(jsonText(result));
   else {
     if (choices.origin !== undefined)
       output.out(painted(`In ${choices.config.mode} mode (${choices.origin}):\n`, output.terminal));
     output.out(
       isSame
-        ? "Nothing changes, for clients and in the rules.\n"
+        ? `Nothing changes, for clients and in the rules${isWhole ? "" : ", as far as the documents can be used"}.\n`
         : painted(safe(objectsDiffText(result, nodes === undefined ? compared : 1)), output.terminal),
     );
-    if (!showsRules) return isSame ? EXIT_SUCCESS : EXIT_FAILURE;
+    if (!showsRules) return status;
     for (const { node, rules } of result.nodes) {
       output.out(painted(`${node}:\n${differencesText(rules, PLAN_WORDS)}`, output.terminal));
     }
   }
-  return isSame ? EXIT_SUCCESS : EXIT_FAILURE;
+  return status;
 }
 
 async function againstKernel(
@@ -247,7 +253,7 @@ Examples:
   kubectl kube-proxy diff --kernel --all-nodes      the kubectl plugin alone: which nodes' kernels have something else
   kube-proxy diff -f /etc/manifests --config /etc/kube-proxy.yaml --kernel --watch
 
-Exit status: 0 without differences, 1 with some, 2 when the input cannot be used.
+Exit status: 0 without differences, 1 with some, 2 when the input cannot be used, or without differences a part of it.
 `,
 ]);
 

@@ -73,11 +73,13 @@ const MOST_UNPACKED_BYTES = 512 * 2 ** 20;
 /** The folder that an archive is unpacked to until this process ends; any other path as it is. @throws UsageError */
 async function unpacked(path: string): Promise<string> {
   const known = unpackedArchives.get(path);
-  if (known !== undefined || path === "-" || !(await isGzip(path))) return known ?? path;
+  const packing = known === undefined && path !== "-" ? await packingOf(path) : undefined;
+  if (packing === undefined) return known ?? path;
   const folder = await mkdtemp(join(tmpdir(), "kube-proxy-dump-"));
   removeAtEnd(folder);
   try {
-    const archive = gunzipSync(await readBounded(path), { maxOutputLength: MOST_UNPACKED_BYTES });
+    const bytes = await readBounded(path);
+    const archive = packing === "a tar archive" ? bytes : gunzipSync(bytes, { maxOutputLength: MOST_UNPACKED_BYTES });
     for (const { name, content } of tarFiles(archive)) {
       // A name may lead out of the folder.
       const file = join(folder, join("/", name));
@@ -85,7 +87,7 @@ async function unpacked(path: string): Promise<string> {
       await writeFile(file, content);
     }
   } catch (error) {
-    throw new UsageError(`cannot read ${path}: it is compressed, but is no whole sysdump (${messageOf(error)})`);
+    throw new UsageError(`cannot read ${path}: it is ${packing}, but is no whole sysdump (${messageOf(error)})`);
   }
   unpackedArchives.set(path, folder);
   return folder;
@@ -101,12 +103,14 @@ function removeAtEnd(folder: string): void {
   for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(EXIT_FAILURE));
 }
 
-async function isGzip(path: string): Promise<boolean> {
+/** How an archive is packed: some browsers take the compression away. @returns undefined for other files */
+async function packingOf(path: string): Promise<"compressed" | "a tar archive" | undefined> {
   // Reading from a pipe would take its beginning away.
-  if (!(await stat(path).catch(() => undefined))?.isFile()) return false;
+  if (!(await stat(path).catch(() => undefined))?.isFile()) return undefined;
   await using file = await open(path, "r");
-  const { buffer } = await file.read(Buffer.alloc(2), 0, 2, 0);
-  return buffer.readUInt16BE() === 0x1f8b;
+  const { buffer } = await file.read(Buffer.alloc(262), 0, 262, 0);
+  if (buffer.readUInt16BE() === 0x1f8b) return "compressed";
+  return buffer.toString("latin1", 257) === "ustar" ? "a tar archive" : undefined;
 }
 
 /** What a sysdump says about its node besides the rules. */

@@ -73,7 +73,7 @@ export async function sysdump(
       created: new Date(createdMs).toISOString(),
       user: process.getuid?.() === 0 ? "root" : "not root",
       daemon: report === undefined ? "did not answer" : report.program,
-      uses: "explain, trace and diff read this folder: see kube-proxy sysdump --help",
+      uses: "explain, trace, diff and prove read this folder: see kube-proxy sysdump --help",
     };
     const parts = partsOf(options, places, input).map(({ name: of, read }, done, { length: total }) => ({
       name: of,

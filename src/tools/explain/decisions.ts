@@ -167,6 +167,9 @@ function hashSentences({
 
 function policySentences({ port, policies, routing, words, ...decided }: Decided): string[] {
   const sentences = hashSentences({ port, routing, ...decided });
+  const { mode } = decided.config;
+  if (port.leaveUnanswered === true && modeNamed(mode).leavesUnanswered === undefined)
+    sentences.push(`The Service asks to leave out endpoints that do not answer, which ${mode} mode cannot.`);
   const usable = `${routing.local.length === 0 ? "none" : routing.local.length} usable`;
   if (policies.internal === "Local") {
     sentences.push(`internalTrafficPolicy is Local: at the cluster IP, only this node's endpoints answer (${usable}).`);

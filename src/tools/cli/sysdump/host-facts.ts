@@ -3,6 +3,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { release, version } from "node:os";
 import { type Exec, ExecError } from "../../../kernel/process.ts";
 import { IP_FAMILIES } from "../../../net/ip.ts";
+import { refusalText } from "../bounded-input.ts";
 import { PartError, type SysdumpPart } from "./archive.ts";
 
 const TOOL_LIMIT_MS = 60_000;
@@ -103,6 +104,9 @@ async function settingOf(name: string): Promise<string> {
 }
 
 async function moduleLines(): Promise<string> {
-  const lines = (await readFile("/proc/modules", "utf8")).split("\n").filter((line) => NET_MODULE.test(line));
+  const modules = await readFile("/proc/modules", "utf8").catch((error: unknown) => {
+    throw new PartError(`/proc/modules: ${refusalText(error)}`);
+  });
+  const lines = modules.split("\n").filter((line) => NET_MODULE.test(line));
   return lines.map((line) => `${line.split(" ", 3).join(" ")}\n`).join("");
 }

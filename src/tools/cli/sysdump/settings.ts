@@ -3,11 +3,11 @@ import { open, readFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { readConfiguration } from "../../../agent/settings/v1alpha1-decode.ts";
 import { splitHostPort } from "../../../contract/config/bind-address.ts";
-import { messageOf } from "../../../logging/message-of.ts";
 import { withoutSecrets } from "../../../logging/secrets.ts";
 import { isUnspecified, parseIpAddress } from "../../../net/ip.ts";
 import { configTextOf } from "../../../text/decode-text.ts";
 import { type ConfigText, readConfigText } from "../../../text/upstream-yaml.ts";
+import { refusalText } from "../bounded-input.ts";
 import { readSettings } from "../inspect-options.ts";
 import { UsageError } from "../output.ts";
 import { PartError, type SysdumpPart } from "./archive.ts";
@@ -48,7 +48,7 @@ async function documentIn(
 ): Promise<unknown> {
   if (path === undefined || path === "") throw new PartError(unless);
   const bytes = await readFile(path).catch((error: unknown) => {
-    throw new PartError(messageOf(error));
+    throw new PartError(`${path}: ${refusalText(error)}`);
   });
   try {
     return read(bytes).root;
