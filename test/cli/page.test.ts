@@ -15,7 +15,7 @@ import { readAssets } from "../../src/tools/page/assets.ts";
 import { pageHandler } from "../../src/tools/page/serve-page.ts";
 import { KUBE_PROXY } from "../../testkit/needs/built-program.ts";
 import { until } from "../../testkit/support/patience.ts";
-import { servedPage } from "../page/page-daemon.ts";
+import { servedPage, syncRecord } from "../page/page-daemon.ts";
 import { daemonAt } from "./inspected-daemon.ts";
 import { examplesAsJson } from "./run-command.ts";
 import { runKubeProxy } from "./run-kube-proxy.ts";
@@ -89,9 +89,9 @@ async function opened(t: TestContext, child: ChildProcess) {
 }
 
 /** A daemon's socket with its page. */
-async function daemonWithPage(t: TestContext, path: string): Promise<void> {
+async function daemonWithPage(t: TestContext, path: string) {
   const { items } = JSON.parse(examplesAsJson()) as { items: unknown[] };
-  const { daemon } = await servedPage(t, { items });
+  const { daemon, journal } = await servedPage(t, { items });
   const stop = new AbortController();
   const page = async () => pageHandler(daemon, await readAssets());
   const closed = serveInspectSocket(path, daemon, { log: silentLogger, signal: stop.signal, page });
@@ -99,6 +99,7 @@ async function daemonWithPage(t: TestContext, path: string): Promise<void> {
     stop.abort();
     await closed;
   });
+  return { journal };
 }
 
 function answerTo(url: string, headers: Record<string, string> = {}) {
@@ -162,6 +163,35 @@ test("a connection that breaks is told in one sentence, and the next question op
     1,
     said.err,
   );
+  assert.equal(await end(), 0);
+});
+
+test("a question that the daemon holds ends for the next one, as there is one connection, and for a reader who leaves", async (t) => {
+  const { folder, open, execs } = cluster(t);
+  const { journal } = await daemonWithPage(t, join(folder, "kp-a.sock"));
+  t.mock.method(process.memoryUsage, "rss", () => 5e7);
+  const { url, end } = await open("--node", "node-a");
+  const first = await fetch(`${url}api/state`);
+  await first.text();
+  const headers = { "if-none-match": String(first.headers.get("etag")) };
+  const hold = (signal?: AbortSignal) => fetch(`${url}api/state?after=0&hold`, { headers, ...(signal && { signal }) });
+  const isHeld = () => until("it is held", () => journal.readers === 1);
+  const held = hold();
+  await isHeld();
+  assert.equal((await answerTo(`${url}api/services`)).status, 200);
+  assert.equal((await held).status, 304);
+  const left = new AbortController();
+  const leaving = hold(left.signal);
+  await isHeld();
+  left.abort();
+  await assert.rejects(leaving);
+  await until("nobody waits", () => journal.readers === 0);
+  const told = hold();
+  await isHeld();
+  journal.add(syncRecord());
+  assert.equal((await told).status, 200);
+  assert.equal((await answerTo(`${url}api/services`)).status, 200);
+  assert.equal(execs().length, 1);
   assert.equal(await end(), 0);
 });
 

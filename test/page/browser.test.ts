@@ -274,7 +274,7 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
   });
 
   test("connections are shown with names, searched, and asked for only while they are looked at", async (t) => {
-    const { page, url } = await opened(t, "connections");
+    const { page, url, journal } = await opened(t, "connections");
     await page.until("document.querySelectorAll('main table')[1]?.tBodies[0].rows.length === 3");
     assert.equal(await page.text("[role=status].count"), "3 connections");
     const first = "[...document.querySelector('main details tbody tr').children].map((cell) => cell.textContent)";
@@ -304,6 +304,8 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     // Each view asks for the state by itself: after two of its questions those of the view before would have come.
     const states = () => page.requests.filter((one) => one.includes("api/state")).length;
     const then = states();
+    await until("a question for the state that is held", async () => states() >= then + 1);
+    journal.add(syncRecord());
     await until("two questions for the state", async () => states() >= then + 2);
     assert.equal(asked(), after);
     assertClean(page, { url });

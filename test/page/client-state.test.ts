@@ -26,7 +26,7 @@ test("a sync that two answers bring is kept once, and none of a daemon that was 
   let look = (): void => {};
   const globals = {
     document: { hidden: false, addEventListener: (_name: string, listener: () => void) => (look = listener) },
-    window: { clearTimeout() {}, setTimeout: () => 0 },
+    window: { addEventListener() {}, clearTimeout() {}, setTimeout: () => 0 },
     fetch: async (path: string) => {
       const answer = answers[asked.push(path) - 1];
       if (answer === undefined) throw new Error("no answer");
@@ -62,23 +62,29 @@ test("a sync that two answers bring is kept once, and none of a daemon that was 
   end();
 });
 
-test("a daemon that hangs is silent after five seconds, until it answers", async (t) => {
+test("a daemon that hangs is silent three seconds after it had to answer, also where it holds the question", async (t) => {
   const { State } = (await import(MODULE)) as { readonly State: new () => PageState };
   const timers = new Map<number, { readonly run: () => void; readonly delayMs: number }>();
+  const asked: string[] = [];
+  let last = 0;
   let answer = (): void => {};
   const globals = {
     document: { hidden: false, addEventListener() {} },
     window: {
+      addEventListener() {},
       clearTimeout: (timer: number) => timers.delete(timer),
       setTimeout(run: () => void, delayMs: number) {
-        timers.set(timers.size + 1, { run, delayMs });
-        return timers.size;
+        last += 1;
+        timers.set(last, { run, delayMs });
+        return last;
       },
     },
-    fetch: () =>
-      new Promise((resolve) => {
-        answer = () => resolve(Response.json({ startedMs: 1, syncs: [], lastSync: 1 }));
-      }),
+    fetch: (path: string) => {
+      asked.push(path);
+      return new Promise((resolve) => {
+        answer = () => resolve(Response.json({ startedMs: 1, syncs: [], lastSync: 1 }, { headers: { etag: '"one"' } }));
+      });
+    },
   };
   const before = { fetch: globalThis.fetch };
   Object.assign(globalThis, globals);
@@ -89,7 +95,6 @@ test("a daemon that hangs is silent after five seconds, until it answers", async
   const state = new State();
   state.start();
   const [waiting] = timers.values();
-  // The pause before a request is two seconds.
   assert.equal(waiting?.delayMs, 3000);
   assert.deepEqual([state.isSilent, state.answeredMs], [false, undefined]);
   waiting?.run();
@@ -97,4 +102,12 @@ test("a daemon that hangs is silent after five seconds, until it answers", async
   answer();
   await until("the answer", () => !state.isSilent);
   assert.ok(Math.abs(Date.now() - Number(state.answeredMs)) < 60_000);
+  // After the pause, what it knows may be held.
+  const [pause] = [...timers.values()].slice(-1);
+  assert.equal(pause?.delayMs, 2000);
+  pause?.run();
+  const held = [...timers.values()].at(-1);
+  assert.deepEqual([asked.at(-1), held?.delayMs], ["api/state?after=1&of=1&hold", 33_000]);
+  held?.run();
+  assert.equal(state.isSilent, true);
 });

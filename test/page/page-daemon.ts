@@ -140,7 +140,14 @@ export async function servedPage(t: TestContext, options: PageOptions): Promise<
   const history = new TrackingHistory(table, stop.signal);
   const endpoint = startHttpEndpoint({
     address: `127.0.0.1:${wanted}`,
-    handler: pageHandler(daemon, await readAssets(), { viewOf, addTraffic, readFlows, startedMs, tracking: history }),
+    handler: pageHandler(daemon, await readAssets(), {
+      viewOf,
+      addTraffic,
+      readFlows,
+      startedMs,
+      tracking: history,
+      signal: stop.signal,
+    }),
     log: silentLogger,
     clock: systemClock,
     signal: stop.signal,

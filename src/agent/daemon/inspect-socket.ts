@@ -28,6 +28,8 @@ export type { SyncRecord } from "../sync/journal/sync-record.ts";
 /** Set while the socket is created, so that only its owner can open it from the first moment. */
 const PRIVATE_UMASK = 0o177;
 const IDLE_MS = 5_000;
+/** The page's questions about the state are held for half a minute, unfinished. */
+const REQUEST_MS = 60_000;
 /** A page asks every few seconds while it is visible. */
 const KEEP_ALIVE_MS = 60_000;
 const PIECE_LENGTH = 32 * 1024;
@@ -60,7 +62,7 @@ export async function serveInspectSocket(
   { log, signal, page }: InspectSocketOptions,
 ): Promise<void> {
   const server = createServer(
-    { requestTimeout: IDLE_MS, headersTimeout: IDLE_MS, keepAliveTimeout: KEEP_ALIVE_MS },
+    { requestTimeout: REQUEST_MS, headersTimeout: IDLE_MS, keepAliveTimeout: KEEP_ALIVE_MS },
     (request, response) => {
       const path = request.method === "GET" ? pathOf(request) : undefined;
       const query = queryOf(request);

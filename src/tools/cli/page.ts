@@ -2,7 +2,7 @@
 import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
+import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { type AddressInfo, connect } from "node:net";
 import type { Duplex } from "node:stream";
 import { JSON_TYPE, reply, replyNotFound } from "../../agent/server/http/http-reply.ts";
@@ -11,6 +11,7 @@ import { Mutex } from "../../async/mutex.ts";
 import { Agent, createServer, request } from "../../kernel/node-http.ts";
 import { escapeLine } from "../../logging/escape.ts";
 import { messageOf } from "../../logging/message-of.ts";
+import { HELD_MS } from "../page/answers.ts";
 import { guarded } from "../page/guard.ts";
 import { readBounded, refusalText } from "./bounded-input.ts";
 import { DAEMON_OPTIONS, silentDaemonHint, socketOf } from "./inspect-socket-client.ts";
@@ -96,28 +97,47 @@ const AS_SOCKET = { ref() {}, unref() {}, setKeepAlive() {}, setTimeout() {} };
 /** Asks one question after the other over one connection. Once that has ended, the next question opens another. */
 function pageClient(name: string, open: () => Promise<PageLink>) {
   const turns = new Mutex();
+  let waiting = 0;
+  /** A question that the daemon holds until it is ended. */
+  let held: ClientRequest | undefined;
   let link: PageLink | undefined;
   const createConnection = () => link && Object.assign(link.stream, AS_SOCKET);
   const agent = Object.assign(new Agent({ keepAlive: true, maxSockets: 1 }), { createConnection });
   return {
     /** @throws UsageError if there is no answer */
     async ask(path: string, headers: IncomingHttpHeaders, signal: AbortSignal) {
-      return await turns.run(async () => {
+      waiting += 1;
+      held?.end();
+      const turn = turns.run(async () => {
         if (link === undefined || link.stream.destroyed) link = await open();
-        const limit = AbortSignal.timeout(LIMIT_MS);
-        const asked = { agent, path, headers: { ...headers, connection: "keep-alive" }, signal: limit };
+        const isHeld = path.endsWith("&hold") && waiting === 1 && !signal.aborted;
+        const limit = AbortSignal.timeout(LIMIT_MS + (isHeld ? HELD_MS : 0));
+        const own = { ...headers, connection: "keep-alive", ...(isHeld && { "transfer-encoding": "chunked" }) };
+        // It may fail again while it is destroyed.
+        const asking = request({ agent, path, headers: own, signal: limit }).on("error", () => {});
+        const end = (): void => void asking.end();
+        if (isHeld) {
+          held = asking;
+          asking.flushHeaders();
+          signal.addEventListener("abort", end);
+        } else end();
         try {
-          // It may fail again while it is destroyed.
-          const asking = request(asked).on("error", () => {});
-          const [answer] = (await once(asking.end(), "response")) as [IncomingMessage];
+          const [answer] = (await once(asking, "response")) as [IncomingMessage];
+          end();
           return { status: answer.statusCode, headers: answer.headers, bytes: await readBounded(answer) };
         } catch {
           link.stream.destroy();
           const ended = await link.ended;
           const reason = limit.aborted ? `nothing within ${LIMIT_MS / 1_000} s` : "the connection has ended";
           throw (!limit.aborted && ended) || new UsageError(`no answer from ${name}: ${reason}`);
+        } finally {
+          held = undefined;
+          signal.removeEventListener("abort", end);
         }
       }, signal);
+      return await turn.finally(() => {
+        waiting -= 1;
+      });
     },
     /** Ends the connection, and what was started for it. */
     async close() {

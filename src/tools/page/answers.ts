@@ -34,6 +34,9 @@ export interface StateAnswer {
 /** Sent with every answer about the state, also an unchanged one: how long the API server has been silent. */
 export const SILENT_HEADER = "x-api-server-silent-ms";
 
+/** With `hold` in its query, the question for a state that the page knows is answered once it changes, at the latest after this time. */
+export const HELD_MS = 30_000;
+
 /** `/api/front` */
 export interface FrontAnswer {
   /** How many Services there are, get no answer at a port, and an answer only from some clients. */

@@ -3,15 +3,9 @@
  * long ones yield to the daemon's own work.
  */
 import { createHash } from "node:crypto";
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
-import {
-  type LiveDaemon,
-  type LiveFamily,
-  type LoadPage,
-  type StatusReport,
-  statusReport,
-} from "../../agent/daemon/inspect-report.ts";
+import { type LiveDaemon, type LiveFamily, type LoadPage, statusReport } from "../../agent/daemon/inspect-report.ts";
 import { causeWords, writtenWords } from "../../agent/daemon/sync-words.ts";
 import { JSON_TYPE, reply, replyNotFound } from "../../agent/server/http/http-reply.ts";
 import { type HttpHandler, pathOf, queryOf } from "../../agent/server/http/routes.ts";
@@ -23,13 +17,14 @@ import { hostAddresses } from "../explain/host-addresses.ts";
 import { type ErrorAnswer, SILENT_HEADER, type StateAnswer } from "./answers.ts";
 import { type Asset, readAssets } from "./assets.ts";
 import { guarded } from "./guard.ts";
+import { HeldQuestions } from "./held.ts";
 import type { AddTraffic } from "./service-answer.ts";
 import { isSortable, MAX_ROWS, MAX_WORDS, serviceTable, wordsOf } from "./service-table.ts";
 import { TrackingHistory } from "./tracking-history.ts";
 
 /** The page of this host's daemon. It samples connection tracking until the signal aborts. */
 export const loadPage: LoadPage = async (daemon, signal) =>
-  pageHandler(daemon, await readAssets(), { tracking: new TrackingHistory(daemon.conntrack, signal) });
+  pageHandler(daemon, await readAssets(), { tracking: new TrackingHistory(daemon.conntrack, signal), signal });
 
 interface Answer {
   readonly status: number;
@@ -49,6 +44,8 @@ interface PageSources {
   readonly startedMs?: number;
   /** @default how full connection tracking is is not known */
   readonly tracking?: TrackingHistory;
+  /** Answers at once what is held. @default never */
+  readonly signal?: AbortSignal;
 }
 
 /** How often the kernel is asked for counters at most, for all clients together: it may list 100,000 connections. */
@@ -66,6 +63,7 @@ export function pageHandler(
     readFlows,
     startedMs = Math.round(performance.timeOrigin),
     tracking,
+    signal: stop = new AbortController().signal,
   }: PageSources = {},
 ): HttpHandler {
   const turns = new Mutex();
@@ -113,6 +111,7 @@ export function pageHandler(
       }
     },
   };
+  const answerState = stateHandler(daemon, startedMs, tracking, stop);
   const asking = new Set<ServerResponse>();
   /** Answers in turn, unless the client hangs up first. */
   async function answerInTurn(response: ServerResponse, question: (signal: AbortSignal) => Promise<Answer>) {
@@ -134,7 +133,7 @@ export function pageHandler(
     const asset = assets.get(path);
     const question = questions[path];
     if (asset !== undefined) reply(response, 200, asset.type, asset.bytes);
-    else if (path === "/api/state") replyState(daemon, startedMs, await tracking?.now(), request, response);
+    else if (path === "/api/state") await answerState(request, response);
     else if (question === undefined) replyNotFound(response);
     else {
       const answer =
@@ -147,23 +146,35 @@ export function pageHandler(
   });
 }
 
-type Tracked = StatusReport["connectionTracking"];
+/** While a question is held, the kernel is asked so often how full connection tracking is. */
+const HELD_FRESH_MS = 10_000;
 
-function replyState(
+function stateHandler(
   daemon: LiveDaemon,
   startedMs: number,
-  tracked: Tracked,
-  request: IncomingMessage,
-  response: ServerResponse,
-): void {
-  const query = queryOf(request);
-  // The last sync that the client knows, if it is from this process.
-  const after = numberIn(query, "of", startedMs) === startedMs ? numberIn(query, "after", 0) : 0;
-  const tag = stateTag(daemon, after, startedMs, tracked);
-  const { silentMs } = daemon.verdict();
-  if (silentMs !== undefined) response.setHeader(SILENT_HEADER, silentMs);
-  if (request.headers["if-none-match"] === tag) response.writeHead(304, { ETag: tag }).end();
-  else reply(response, 200, JSON_TYPE, JSON.stringify(stateAnswer(daemon, after, startedMs, tracked)), { ETag: tag });
+  tracking: TrackingHistory | undefined,
+  stop: AbortSignal,
+): HttpHandler {
+  const held = new HeldQuestions(daemon.journal, stop);
+  return async (request, response) => {
+    const query = queryOf(request);
+    const known = request.headers["if-none-match"];
+    // The last sync that the client knows, if it is from this process.
+    const after = numberIn(query, "of", startedMs) === startedMs ? numberIn(query, "after", 0) : 0;
+    const now = async (freshMs?: number): Promise<StateAnswer> => {
+      const tracked = await tracking?.now(freshMs);
+      const status = { ...statusReport(daemon), ...(tracked !== undefined && { connectionTracking: tracked }) };
+      return stateAnswer(daemon, after, startedMs, status);
+    };
+    if (query.has("hold")) await held.until(async () => tagOf(await now(HELD_FRESH_MS)) !== known, request, response);
+    if (response.destroyed) return;
+    const answer = await now();
+    const tag = tagOf(answer);
+    const { silentMs } = answer.status;
+    if (silentMs !== undefined) response.setHeader(SILENT_HEADER, silentMs);
+    if (known === tag) response.writeHead(304, { ETag: tag }).end();
+    else reply(response, 200, JSON_TYPE, JSON.stringify(answer), { ETag: tag });
+  };
 }
 
 async function tableAnswer(daemon: LiveDaemon, query: URLSearchParams, signal: AbortSignal): Promise<Answer> {
@@ -199,12 +210,12 @@ function numberIn(query: URLSearchParams, name: string, fallback: number): numbe
 const MAX_SYNCS = 512;
 
 /** @param startedMs of this process. */
-function stateAnswer(daemon: LiveDaemon, after: number, startedMs: number, tracked: Tracked): StateAnswer {
+function stateAnswer(daemon: LiveDaemon, after: number, startedMs: number, status: StateAnswer["status"]): StateAnswer {
   const { journal } = daemon;
   // Of a long history, the newest part is the useful one.
   const { records, missed } = journal.after(Math.max(after, journal.last - MAX_SYNCS));
   return {
-    status: { ...statusReport(daemon), ...(tracked !== undefined && { connectionTracking: tracked }) },
+    status,
     zone: daemon.zone() ?? null,
     isNodeEligible: daemon.verdict().isNodeEligible,
     problems: daemon.problems(),
@@ -220,16 +231,17 @@ function stateAnswer(daemon: LiveDaemon, after: number, startedMs: number, track
   };
 }
 
-/** Changes whenever {@link stateAnswer} changes, except for ages. */
-function stateTag(daemon: LiveDaemon, after: number, startedMs: number, tracked: Tracked): string {
-  const { isHealthy, isNodeEligible, failures } = daemon.verdict();
-  const problems = daemon.problems();
-  const busy = daemon.families.map(({ status: { isFailing, isInitialised } }) => [isFailing, isInitialised]);
-  const state = [startedMs, after, daemon.journal.last, daemon.zone(), isHealthy, isNodeEligible, failures, busy];
-  const fill = tracked === undefined ? null : Math.round((100 * tracked.entries) / tracked.max);
-  const { repairs, refusals } = daemon.journal.lately();
-  const times = problems.map(({ lastMs, overMs }) => overMs ?? lastMs);
-  const text = JSON.stringify([state, daemon.limits(), times, fill, repairs, refusals]);
+/** What time alone changes: the page counts it itself. */
+const AGES: ReadonlySet<string> = new Set(["nowMs", "sinceMs", "silentMs", "uptimeSeconds", "lastSyncAgeMs"]);
+/** What always changes a little: a step is a twentieth. */
+const UNSTEADY: ReadonlySet<string> = new Set(["residentBytes", "entries", "invalid"]);
+
+/** Changes whenever the answer would be seen to. Which syncs the client knows does not matter: it knows them all once it has the tag. */
+function tagOf(answer: StateAnswer): string {
+  const text = JSON.stringify({ ...answer, syncs: [], missedSyncs: 0 }, (name, value: unknown) => {
+    if (AGES.has(name)) return undefined;
+    return UNSTEADY.has(name) ? Math.round(20 * Math.log(Number(value) + 20)) : value;
+  });
   return `"${createHash("sha256").update(text).digest("base64url")}"`;
 }
 

@@ -25,9 +25,9 @@ export class TrackingHistory {
     signal.addEventListener("abort", () => clearInterval(timer), { once: true });
   }
 
-  /** What the kernel says, at most two seconds ago; undefined if it does not. */
-  async now(): Promise<StatusReport["connectionTracking"]> {
-    if (this.#last === undefined || performance.now() - this.#last.atMs > FRESH_MS)
+  /** What the kernel has said lately; undefined if it does not. */
+  async now(freshMs = FRESH_MS): Promise<StatusReport["connectionTracking"]> {
+    if (this.#last === undefined || performance.now() - this.#last.atMs > freshMs)
       this.#last = { atMs: performance.now(), status: this.#read() };
     return await this.#last.status;
   }

@@ -9,6 +9,7 @@ import {
   html,
   msText,
   numbered,
+  Ticking,
   timeText,
   urlOf,
   useChanges,
@@ -84,7 +85,8 @@ const tile = (name: string, number: Children, note: Children, kind = "") =>
   html`<div class=${kind}><dt>${name}</dt><dd><strong>${number}</strong><span>${note}</span></dd></div>`;
 
 /** A number that is not known is a dash with its reason. */
-function tilesOf({ total, silent, partly }: FrontAnswer, { answer, syncs, takenMs }: Known, { heardMs }: State) {
+function tilesOf({ total, silent, partly }: FrontAnswer, { answer, syncs }: Known, state: State) {
+  const { heardMs } = state;
   const { status, lately, nowMs } = answer;
   const { connectionTracking: tracking, families } = status;
   const [last] = syncs;
@@ -97,7 +99,7 @@ function tilesOf({ total, silent, partly }: FrontAnswer, { answer, syncs, takenM
       ? tile("Last change", "–", families.some(({ isSyncing }) => isSyncing) ? "the first sync runs" : "no sync yet")
       : tile(
           "Last change",
-          ageText(nowMs - last.endedMs + Date.now() - takenMs),
+          html`<${Ticking} draw=${() => ageText(nowMs - last.endedMs + state.ageMs)} />`,
           html`ago, took <a href=${urlOf("syncs", { sync: `${last.number}` })}>${msText(totalOf(last))} ms</a>`,
         ),
     trackingTile(tracking),
@@ -109,7 +111,7 @@ function tilesOf({ total, silent, partly }: FrontAnswer, { answer, syncs, takenM
     ),
     heardMs === undefined
       ? tile("API server", "–", "none is asked: objects come from files")
-      : tile("API server heard", ageText(heardMs), "ago, about the quietest resource"),
+      : tile("API server heard", ageText(heardMs), "before this answer, about the quietest resource"),
   ];
 }
 

@@ -9,7 +9,7 @@ import { ServicesView } from "./services-view.ts";
 import { State } from "./state.ts";
 import { SyncsView } from "./syncs-view.ts";
 import { TraceView } from "./trace-view.ts";
-import { ageText, html, useChanges, type ViewProps } from "./ui.ts";
+import { ageText, html, Ticking, useChanges, type ViewProps } from "./ui.ts";
 
 interface Place {
   readonly title: string;
@@ -103,19 +103,8 @@ function Header({ state, under }: { readonly state: State; readonly under: strin
         own === path && html`<a href=${`#/${path}`} aria-current=${path === under ? "page" : undefined}>${title}</a>`,
     )}</nav>
     <p id="health" role="status"><span class=${`dot ${kind}`} aria-hidden="true" />${text}</p>
-    <${Age} state=${state} />
+    <p id="age"><${Ticking} draw=${() => state.answeredMs !== undefined && `answer ${ageText(Date.now() - state.answeredMs)} old`} /></p>
   </header>`;
-}
-
-/** How old the answer is that the page shows. */
-function Age({ state }: { readonly state: State }) {
-  const [now, setNow] = useState(Date.now());
-  useEffect(() => {
-    const timer = window.setInterval(() => setNow(Date.now()), 1000);
-    return () => window.clearInterval(timer);
-  }, []);
-  const { answeredMs } = state;
-  return html`<p id="age">${answeredMs !== undefined && `answer ${ageText(now - answeredMs)} old`}</p>`;
 }
 
 function healthOf({ known, isSilent }: State): readonly [kind: string, text: string] {

@@ -3,21 +3,34 @@
 import { statusLines } from "../../../agent/daemon/status-words.ts";
 import type { LoggedProblem } from "../../../logging/problem-memory.ts";
 import type { StateAnswer } from "../answers.ts";
-import { badge, html, itemsOf, timeText, useChanges, type ViewProps } from "./ui.ts";
+import type { State } from "./state.ts";
+import { badge, html, itemsOf, Ticking, timeText, useChanges, type ViewProps } from "./ui.ts";
 
 export function NodeView({ state }: ViewProps) {
   useChanges(state);
   const answer = state.known?.answer;
-  return html`<h1>Node</h1>${answer === undefined ? html`<p>Loading …</p>` : parts(answer)}`;
+  return html`<h1>Node</h1>${answer === undefined ? html`<p>Loading …</p>` : parts(answer, state)}`;
 }
 
-function parts({ status, zone, isNodeEligible, problems }: StateAnswer) {
+/** The status with its ages now, as the daemon sends nothing while only they change. */
+function aged({ families, process, ...status }: StateAnswer["status"], { ageMs, heardMs }: State) {
+  return {
+    ...{ ...status, ...(heardMs !== undefined && { silentMs: heardMs }) },
+    process: { ...process, uptimeSeconds: process.uptimeSeconds + ageMs / 1000 },
+    families: families.map((one) => ({
+      ...one,
+      lastSyncAgeMs: one.lastSyncAgeMs === null ? null : one.lastSyncAgeMs + ageMs,
+    })),
+  };
+}
+
+function parts({ status, zone, isNodeEligible, problems }: StateAnswer, state: State) {
   const balancers = isNodeEligible
     ? "load balancers may use this node"
     : "load balancers should not use this node: it is being removed, or not known";
   const isSynced = status.families.every(({ isFailing }) => !isFailing);
   return html`
-    <ul class="decisions">${itemsOf([...statusLines(status), `zone: ${zone ?? "none"}`, balancers])}</ul>
+    <ul class="decisions"><${Ticking} draw=${() => itemsOf([...statusLines(aged(status, state)), `zone: ${zone ?? "none"}`, balancers])} /></ul>
     <h2>Warnings and errors in the log</h2>
     ${
       problems.length === 0

@@ -60,6 +60,16 @@ export function useChanges(state: State): void {
   useEffect(() => state.onChange(redraw), [state]);
 }
 
+/** What changes with time alone, drawn every second. */
+export function Ticking({ draw }: { readonly draw: () => Children }) {
+  const redraw = useRedraw();
+  useEffect(() => {
+    const timer = window.setInterval(redraw, 1000);
+    return () => window.clearInterval(timer);
+  }, []);
+  return draw();
+}
+
 /** Asks now, when the query changes (people are typing), and when the daemon may serve something else. */
 export function useQuestion<Answer>(
   path: string,
