@@ -8,8 +8,19 @@ import type { IpAddress, IpFamily } from "../net/ip.ts";
 export interface CountedPort {
   readonly name: ServicePortName;
   readonly family: IpFamily;
-  readonly frontends: readonly CountedFrontend[];
-  readonly endpoints: readonly CountedEndpoint[];
+  readonly frontends: readonly {
+    /** Undefined for a node port. */
+    readonly address: IpAddress | undefined;
+    readonly port: number;
+    readonly count: Count;
+  }[];
+  readonly endpoints: readonly {
+    readonly ip: IpAddress;
+    readonly port: number;
+    /** `ip:port` */
+    readonly text: string;
+    readonly count: Count;
+  }[];
 }
 
 /** All service ports of a family, with unknown counts. */
@@ -38,21 +49,6 @@ export function* countedPortsOf(
 
 export function unknownCount(): Count {
   return { open: null, counted: null };
-}
-
-interface CountedFrontend {
-  /** Undefined for a node port. */
-  readonly address: IpAddress | undefined;
-  readonly port: number;
-  readonly count: Count;
-}
-
-interface CountedEndpoint {
-  readonly ip: IpAddress;
-  readonly port: number;
-  /** `ip:port` */
-  readonly text: string;
-  readonly count: Count;
 }
 
 /** Filled in by readers of the kernel; null: unknown. */

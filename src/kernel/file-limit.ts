@@ -21,18 +21,16 @@ export interface FileLimitCalls {
   write(limits: FileLimits): string | undefined;
 }
 
-interface RaisedFileLimit {
-  /** The limit now in force. */
-  readonly limit: number;
-  /** Why it is lower than wanted, and what to do about it; otherwise `undefined`. */
-  readonly problem: string | undefined;
-}
-
 /** Raises the limit to `wanted`, or as far as possible; never lowers it. @throws Error if the limit cannot be read. */
 export function raiseFileLimit(
   wanted = WANTED_OPEN_FILES,
   calls: FileLimitCalls = process.platform === "win32" ? unlimitedCalls : systemCalls,
-): RaisedFileLimit {
+): {
+  /** The limit now in force. */
+  readonly limit: number;
+  /** Why it is lower than wanted, and what to do about it; otherwise `undefined`. */
+  readonly problem: string | undefined;
+} {
   const before = calls.read();
   if (before.soft >= wanted) return { limit: before.soft, problem: undefined };
   const reason = calls.write({ soft: wanted, hard: Math.max(wanted, before.hard) });

@@ -4,16 +4,14 @@
  */
 import { createRequire } from "node:module";
 
-interface MayHang {
-  /** To be called when the call has returned. */
-  end(): void;
-}
-
 let underWay = 0;
 let isPrepared = false;
 
 /** Announces a call that may hang. */
-export function mayHang(): MayHang {
+export function mayHang(): {
+  /** To be called when the call has returned. */
+  end(): void;
+} {
   if (!isPrepared) process.on("exit", endWithoutWaiting);
   isPrepared = true;
   underWay++;

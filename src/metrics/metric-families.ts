@@ -135,18 +135,16 @@ function numberText(number: number): string {
   return Math.abs(number) === Number.POSITIVE_INFINITY ? (number < 0 ? "-Inf" : "+Inf") : String(number);
 }
 
-export interface FamilyCounter {
-  /** @param by @default 1 */
-  inc(by?: number): void;
-}
-
 export interface MetricFamilies {
   counter(options: FamilyOptions): Family;
   /**
    * A counter with the label `ip_family`. The returned function gives the series of one IP family, which starts at 0:
    * `increase()` misses the first step of a series that begins with it.
    */
-  familyCounter(options: Omit<FamilyOptions, "labels">): (family: "IPv4" | "IPv6") => FamilyCounter;
+  familyCounter(options: Omit<FamilyOptions, "labels">): (family: "IPv4" | "IPv6") => {
+    /** @param by @default 1 */
+    inc(by?: number): void;
+  };
   gauge(options: FamilyOptions): Family;
   histogram(options: FamilyOptions & { readonly buckets: readonly number[] }): Family;
   /** An unlabelled family whose value is read at each scrape; a reader that throws counts as `undefined`. */

@@ -20,13 +20,6 @@ export interface FrontendConflict {
   readonly ownerKind: FrontendKind;
 }
 
-interface OwnedChanges {
-  /** Keys of service ports that changed. */
-  readonly changedPorts: ReadonlySet<string>;
-  /** Frontends that these changes took from a service port. */
-  readonly conflicts: readonly FrontendConflict[];
-}
-
 export class OwnedServices {
   readonly #services = new Map<string, ServicePort>();
   /** By {@link ServicePortName.key}; live. */
@@ -49,7 +42,12 @@ export class OwnedServices {
     changed: Iterable<string>,
     declared: ReadonlyMap<string, ServicePort>,
     onReplaced?: OnReplaced<ServicePort>,
-  ): Steps<OwnedChanges> {
+  ): Steps<{
+    /** Keys of service ports that changed. */
+    readonly changedPorts: ReadonlySet<string>;
+    /** Frontends that these changes took from a service port. */
+    readonly conflicts: readonly FrontendConflict[];
+  }> {
     const affected = new Set(changed);
     for (const key of [...affected]) {
       for (const other of this.#ownership.replace(key, this.#services.get(key), declared.get(key))) affected.add(other);

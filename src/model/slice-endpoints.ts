@@ -11,18 +11,15 @@ import { type EndpointRecord, type EndpointSliceRecord, equalHints, objectKeyTex
 import { servicePortKey } from "./service-port-name.ts";
 import type { OnProblem } from "./service-ports.ts";
 
-/** The endpoints of one slice for one service port. */
-interface SlicePort {
-  /** {@link ServicePortName.key} */
-  readonly key: string;
-  /** Sorted by text, without duplicates, never empty. */
-  readonly endpoints: readonly Endpoint[];
-}
-
 /** An accepted slice and its endpoints. */
 export interface ReadSlice {
   readonly record: EndpointSliceRecord;
-  readonly ports: readonly SlicePort[];
+  readonly ports: readonly {
+    /** {@link ServicePortName.key} */
+    readonly key: string;
+    /** Sorted by text, without duplicates, never empty. */
+    readonly endpoints: readonly Endpoint[];
+  }[];
 }
 
 export interface SliceReader {

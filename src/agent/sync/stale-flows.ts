@@ -22,15 +22,6 @@ export interface ServedFlows extends Served {
   portCount(protocol: Protocol): number;
 }
 
-interface CleanedFlows {
-  /** Flows that are gone now, including those that ended by themselves meanwhile. */
-  readonly deleted: number;
-  /** Why flows could not be deleted, one entry each. */
-  readonly errors: readonly unknown[];
-  /** Whether the whole table was read; false if it changed too often meanwhile. */
-  readonly isWhole: boolean;
-}
-
 /** What it takes to end flows of a family. */
 interface FlowsOptions<State> {
   readonly conntrack: ConntrackTable;
@@ -62,7 +53,14 @@ export async function deleteStaleFlows(
   { conntrack, family, state, turns, signal }: FlowsOptions<ServedFlows>,
   gone: ReadonlySet<string>,
   own: ReadonlySet<IpAddress>,
-): Promise<CleanedFlows> {
+): Promise<{
+  /** Flows that are gone now, including those that ended by themselves meanwhile. */
+  readonly deleted: number;
+  /** Why flows could not be deleted, one entry each. */
+  readonly errors: readonly unknown[];
+  /** Whether the whole table was read; false if it changed too often meanwhile. */
+  readonly isWhole: boolean;
+}> {
   const suspects: Flow[] = [];
   let isWhole = true;
   for (const protocol of ENDED_PROTOCOLS) {

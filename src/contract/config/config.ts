@@ -16,8 +16,6 @@ export const KIND = "KubeProxyConfiguration";
 
 /** How traffic from local pods is recognised. */
 export const DETECT_LOCAL_MODES = ["ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"] as const;
-export type DetectLocalMode = (typeof DETECT_LOCAL_MODES)[number];
-
 /** Fields at the top level of the document. */
 export const GENERAL_FIELDS = {
   /** The gates that were set, not the effective ones: see `feature-gates.ts`. */
@@ -169,5 +167,5 @@ export interface DraftConfig
 export interface KubeProxyConfig extends DraftConfig {
   readonly mode: keyof DeclaredModes;
   /** Empty on Windows, where nothing reads it. */
-  readonly detectLocalMode: DetectLocalMode | "";
+  readonly detectLocalMode: (typeof DETECT_LOCAL_MODES)[number] | "";
 }

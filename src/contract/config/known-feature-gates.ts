@@ -7,16 +7,13 @@
 /** The maturity of a gate; `GA` gates may be locked to their default. */
 export type GateStage = "Alpha" | "Beta" | "GA" | "Deprecated";
 
-/** A group of gates that share stage, default and lock. */
-interface GateGroup {
+export const KNOWN_GATES: readonly {
   readonly stage: GateStage;
   readonly default: boolean;
   readonly locked: boolean;
   /** Names separated by white space. */
   readonly names: string;
-}
-
-export const KNOWN_GATES: readonly GateGroup[] = [
+}[] = [
   {
     stage: "Alpha",
     default: false,

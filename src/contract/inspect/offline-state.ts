@@ -3,17 +3,15 @@ import type { ClusterRecords } from "../../model/objects.ts";
 import type { FrontendConflict } from "../../model/owned-services.ts";
 import { ProxyState, type ProxyStateOptions } from "../../model/proxy-state.ts";
 
-interface OfflineState {
-  readonly state: ProxyState;
-  /** Frontends that several service ports declare. */
-  readonly conflicts: readonly FrontendConflict[];
-}
-
 /** The times of changes do not matter here, so the clock stands still. */
 export function offlineState(
   cluster: Pick<ClusterRecords, "services" | "endpointSlices" | "leftOut">,
   options: Omit<ProxyStateOptions, "now">,
-): OfflineState {
+): {
+  readonly state: ProxyState;
+  /** Frontends that several service ports declare. */
+  readonly conflicts: readonly FrontendConflict[];
+} {
   const state = new ProxyState({ ...options, now: () => 0 });
   for (const object of cluster.services) state.onService({ kind: "add", object });
   for (const object of cluster.endpointSlices) {

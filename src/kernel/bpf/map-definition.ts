@@ -3,12 +3,10 @@
 /** The kernel's map types (reference ebpf-programs.md §3.4). */
 const MAP_TYPES = { hash: 1, array: 2, "lru-hash": 9 } as const;
 
-type MapType = keyof typeof MAP_TYPES;
-
 export interface MapDefinition {
   /** At most 15 characters of `[A-Za-z0-9_.]`: the kernel rejects others. */
   readonly name: string;
-  readonly type: MapType;
+  readonly type: keyof typeof MAP_TYPES;
   /** In bytes; 4 for arrays. */
   readonly keySize: number;
   /** In bytes. */

@@ -77,8 +77,6 @@ const conntrackEntry = attributes({
   filter: [25, filter],
   statusMask: [26, u32be],
 });
-type Tuple = ValueOf<typeof tuple>;
-
 function put(
   messages: MessageBuffer,
   message: number,
@@ -127,7 +125,7 @@ export function writeDelete(messages: MessageBuffer, family: number, flow: Flow,
   put(messages, IPCTNL_MSG_CT_DELETE, 0, family, { original: originalTuple(flow), id });
 }
 
-function originalTuple({ sourceIP, sourcePort, destinationIP, destinationPort, ...flow }: Flow): Tuple {
+function originalTuple({ sourceIP, sourcePort, destinationIP, destinationPort, ...flow }: Flow): ValueOf<typeof tuple> {
   const own = familyOf(sourceIP) === "IPv4" ? { sourceV4: sourceIP } : { sourceV6: sourceIP };
   return {
     ip: { ...own, ...destinationOf(destinationIP) },

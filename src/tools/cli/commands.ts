@@ -5,13 +5,6 @@
 import { EXIT_FAILURE, type Output } from "./output.ts";
 import type { CommandLine } from "./subcommand-options.ts";
 
-/** A command once it is loaded. */
-interface LoadedCommand {
-  /** @param argv the arguments after its name. @returns the exit status. @throws UsageError */
-  run(argv: readonly string[], output: Output): Promise<number>;
-  readonly line: CommandLine;
-}
-
 export interface Command {
   readonly name: string;
   readonly summary: string;
@@ -19,7 +12,11 @@ export interface Command {
   readonly asksDaemon?: boolean;
   /** The exit status for an unusable command line, if 1 is not an answer. @default EXIT_BAD_INPUT */
   readonly badInput?: typeof EXIT_FAILURE;
-  load(): Promise<LoadedCommand>;
+  load(): Promise<{
+    /** @param argv the arguments after its name. @returns the exit status. @throws UsageError */
+    run(argv: readonly string[], output: Output): Promise<number>;
+    readonly line: CommandLine;
+  }>;
 }
 
 export const COMMANDS: readonly Command[] = [

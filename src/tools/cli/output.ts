@@ -39,8 +39,6 @@ export interface Terminal {
 
 /** What `--color` takes. */
 export const COLOURS = ["auto", "always", "never"] as const;
-type ColourChoice = (typeof COLOURS)[number];
-
 interface Stream {
   readonly isTTY?: boolean;
   readonly columns?: number;
@@ -52,7 +50,7 @@ export function widthOf({ isTTY = false, columns }: Stream): number | undefined 
 }
 
 /** @param env NO_COLOR counts as https://no-color.org defines: if set and not empty. */
-export function terminalOf(stream: Stream, choice: ColourChoice, env: NodeJS.ProcessEnv): Terminal {
+export function terminalOf(stream: Stream, choice: (typeof COLOURS)[number], env: NodeJS.ProcessEnv): Terminal {
   const isWanted = stream.isTTY === true && (env.NO_COLOR ?? "") === "" && env.TERM !== "dumb";
   return {
     hasColour: choice === "always" || (choice === "auto" && isWanted),

@@ -32,14 +32,6 @@ export interface ExplainedNode {
   readonly ownerOf: (frontend: string) => string | undefined;
 }
 
-/** The objects that a service port comes from. */
-interface ServiceObjects {
-  readonly service: ServiceRecord | undefined;
-  /** All slices of the Service, of every family. */
-  readonly slices: readonly EndpointSliceRecord[];
-  readonly notes?: ServiceNotes | undefined;
-}
-
 /** Sends packets through a plan that at least includes the port. */
 export interface Walks {
   readonly walk: Walk;
@@ -50,7 +42,12 @@ export interface Walks {
 export function explainPort(
   here: ExplainedNode,
   port: ServicePort,
-  objects: ServiceObjects,
+  objects: {
+    readonly service: ServiceRecord | undefined;
+    /** All slices of the Service, of every family. */
+    readonly slices: readonly EndpointSliceRecord[];
+    readonly notes?: ServiceNotes | undefined;
+  },
   walks: Walks,
 ): PortExplanation {
   const { node, config, inspection } = here;

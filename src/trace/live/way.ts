@@ -28,18 +28,15 @@ function stepKey(event: TraceEvent): string | undefined {
   }
 }
 
-/** A step with the remarks that belong to it. */
-interface StepGroup {
-  readonly key: string;
-  readonly events: readonly TraceEvent[];
-}
-
 /**
  * Groups events by the step they belong to, for comparison; events before the first step get an empty key. A base chain in which
  * nothing happens is not a step: iptables lists such chains even if the kernel does not have them. All events of one rule are one
  * step.
  */
-export function groupsOf(events: readonly TraceEvent[]): readonly StepGroup[] {
+export function groupsOf(events: readonly TraceEvent[]): readonly {
+  readonly key: string;
+  readonly events: readonly TraceEvent[];
+}[] {
   let last: { readonly key: string; readonly events: TraceEvent[] } = { key: "", events: [] };
   const groups = [last];
   /** The current base chain, while nothing has happened in it. */

@@ -4,15 +4,6 @@ import type { Packet } from "../packet.ts";
 import { GO_ON, type Option, type Rule, type StepResult } from "./program.ts";
 import type { WalkOptions } from "./tree.ts";
 
-interface OpenBranch {
-  /** Undefined if an answer decides. */
-  readonly odds?: number;
-  readonly label: string;
-  readonly by?: string | undefined;
-  readonly result: StepResult;
-  readonly answer?: { readonly question: string; readonly isYes: boolean };
-}
-
 /**
  * The possible continuations; the walk forks if there is more than one.
  *
@@ -23,7 +14,14 @@ export function branchesOf(
   result: StepResult & { kind: "choice" | "unknown" },
   answers: ReadonlyMap<string, boolean>,
   { random, observer }: WalkOptions,
-): readonly OpenBranch[] {
+): readonly {
+  /** Undefined if an answer decides. */
+  readonly odds?: number;
+  readonly label: string;
+  readonly by?: string | undefined;
+  readonly result: StepResult;
+  readonly answer?: { readonly question: string; readonly isYes: boolean };
+}[] {
   if (result.kind === "unknown") {
     const { question, yes, no } = result;
     const known = answers.get(question) ?? (yes === no ? true : undefined);

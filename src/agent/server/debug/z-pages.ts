@@ -84,7 +84,8 @@ export function formatUptime(seconds: number): string {
   return `${Math.floor(whole / 3600)} hr ${two(Math.floor(whole / 60) % 60)} min ${two(whole % 60)} sec`;
 }
 
-interface StatuszFacts {
+/** The content of /statusz. */
+export function statuszPage(facts: {
   /** Unix milliseconds. */
   readonly startMs: number;
   /** Seconds since then, even if the machine's clock was set. */
@@ -97,10 +98,7 @@ interface StatuszFacts {
   readonly implementation: string;
   /** First segments of the paths that are served, sorted. */
   readonly paths: readonly string[];
-}
-
-/** The content of /statusz. */
-export function statuszPage(facts: StatuszFacts): ZPage {
+}): ZPage {
   const runtime = `node ${process.version}`;
   const uptimeSeconds = (): number => Math.floor(facts.uptime());
   return {

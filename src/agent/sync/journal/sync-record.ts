@@ -51,26 +51,24 @@ export interface SyncRecord {
   readonly furtherCauses: number;
   /** How many service ports differ. */
   readonly servicePorts: number;
-  readonly stages: SyncStages;
+  readonly stages: {
+    /** From the first cause to the start of the sync. */
+    readonly waiting: number;
+    /** Working out what the changes mean for Services and endpoints. */
+    readonly model: number;
+    /** Planning, comparing and writing rules. */
+    readonly rules: number;
+    /** The part of `rules` spent waiting for the kernel or its tools; null if the mode does not say. */
+    readonly kernel: number | null;
+    /** Health-check ports and stale flows. */
+    readonly after: number;
+  };
   /** Operation counts by the mode's names for the operations; null if the mode does not say. */
   readonly written: Readonly<Record<string, number>> | null;
   readonly result: "done" | "refused" | "failed";
   /** The first parts that the kernel rejected, with the reasons. */
   readonly failures: readonly SyncFailure[];
   readonly furtherFailures: number;
-}
-
-interface SyncStages {
-  /** From the first cause to the start of the sync. */
-  readonly waiting: number;
-  /** Working out what the changes mean for Services and endpoints. */
-  readonly model: number;
-  /** Planning, comparing and writing rules. */
-  readonly rules: number;
-  /** The part of `rules` spent waiting for the kernel or its tools; null if the mode does not say. */
-  readonly kernel: number | null;
-  /** Health-check ports and stale flows. */
-  readonly after: number;
 }
 
 /** Whether a sync put back what others had changed. */

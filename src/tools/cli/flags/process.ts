@@ -18,16 +18,13 @@ export const textFlag = ({
 export const switchFlag = (spec: PlainSpec<boolean>): Flag<boolean> =>
   flag({ ...spec, type: boolType, initial: false });
 
-/** What `--version` asks for, and the version to report from then on. */
-interface VersionRequest {
+const RELEASE = /^v(\d+\.\d+\.\d+)(?:[-+].*)?$/;
+
+const versionType: FlagType<{
   readonly print: "none" | "short" | "raw";
   /** Undefined: the version of the release that is copied. */
   readonly gitVersion: string | undefined;
-}
-
-const RELEASE = /^v(\d+\.\d+\.\d+)(?:[-+].*)?$/;
-
-const versionType: FlagType<VersionRequest> = {
+}> = {
   word: "version[=true]",
   bareText: "true",
   read: (text, soFar) => {
