@@ -5,7 +5,7 @@ import type { IpAddress } from "../../net/ip.ts";
 import { NetlinkError, undefinedIf } from "../netlink/errors.ts";
 import { ElementChecks, groupNumbers } from "./element-checks.ts";
 import { targetTypeId, writeElement } from "./netlink-sets.ts";
-import { decodeKey, type FamilyLayout, keyTypesOf } from "./netlink-values.ts";
+import { decodeKey, type FamilyLayout, keyTypesOf, TARGET } from "./netlink-values.ts";
 import type { NftChainContent, NftExpectation, NftSetContent, NftTableContent } from "./nftables.ts";
 import { digestOfOrigin } from "./rule-digest.ts";
 import {
@@ -18,20 +18,7 @@ import {
   type NftTarget,
   type NftVerdict,
 } from "./ruleset.ts";
-import {
-  NF_ACCEPT,
-  NF_DROP,
-  NF_INET_HOOKS,
-  NFT_GOTO,
-  NFT_JUMP,
-  NFT_SET_ANONYMOUS,
-  NFT_SET_ELEM_CATCHALL,
-  NFT_SET_EVAL,
-  NFT_SET_MAP,
-  NFT_SET_TIMEOUT,
-  NFT_TABLE_F_DORMANT,
-  NFT_TYPES,
-} from "./wire/constants.ts";
+import * as nft from "./wire/constants.ts";
 import type { NftVerdictData } from "./wire/data.ts";
 import { ElementQuery } from "./wire/element-query.ts";
 import type { NftablesClient } from "./wire/nftables-client.ts";
@@ -101,9 +88,9 @@ export async function readTable(
   const compared = new Map<string, ComparedSet>();
   for (const set of await client.setHeads(nfproto, table)) {
     const { name, flags = 0, dataType, timeout } = set;
-    if (name === undefined || (flags & NFT_SET_ANONYMOUS) !== 0) continue;
+    if (name === undefined || (flags & nft.NFT_SET_ANONYMOUS) !== 0) continue;
     const key = keyOf(set, layout);
-    const isFilledByPackets = (flags & (NFT_SET_TIMEOUT | NFT_SET_EVAL)) !== 0;
+    const isFilledByPackets = (flags & (nft.NFT_SET_TIMEOUT | nft.NFT_SET_EVAL)) !== 0;
     const isReadable = key !== undefined && !isFilledByPackets;
     const { elementCount = 0 } = set;
     const comparable = expected?.sets.get(name);
@@ -112,8 +99,8 @@ export async function readTable(
     const elements = isReadable && !compared.has(name) ? await readElements(client, { table, name, key }, layout) : [];
     sets.set(name, {
       key,
-      isMap: (flags & NFT_SET_MAP) !== 0 && dataType === NFT_TYPES.verdict,
-      ...((flags & NFT_SET_MAP) !== 0 && dataType === targetTypeId(layout) ? { hasTargets: true } : {}),
+      isMap: (flags & nft.NFT_SET_MAP) !== 0 && dataType === nft.NFT_TYPES.verdict,
+      ...((flags & nft.NFT_SET_MAP) !== 0 && dataType === targetTypeId(layout) ? { hasTargets: true } : {}),
       ...(set.expression?.kind === "counter" ? { hasCounters: true } : {}),
       timeoutSeconds: timeout === undefined ? undefined : timeout / 1000,
       elements,
@@ -132,8 +119,8 @@ export async function readTable(
     }
   }
   return {
-    isDormant: (tableFlags & NFT_TABLE_F_DORMANT) !== 0,
-    hasOtherFlags: (tableFlags & ~NFT_TABLE_F_DORMANT) !== 0,
+    isDormant: (tableFlags & nft.NFT_TABLE_F_DORMANT) !== 0,
+    hasOtherFlags: (tableFlags & ~nft.NFT_TABLE_F_DORMANT) !== 0,
     chains,
     sets,
     counters: await readCounters(client, table, layout),
@@ -311,7 +298,7 @@ export async function readElements(
 }
 
 const HOOK_NAMES: ReadonlyMap<number, NftHook["hook"]> = new Map(
-  (Object.keys(NF_INET_HOOKS) as NftHook["hook"][]).map((name) => [NF_INET_HOOKS[name], name]), // the table's own keys
+  (Object.keys(nft.NF_INET_HOOKS) as NftHook["hook"][]).map((name) => [nft.NF_INET_HOOKS[name], name]), // the table's own keys
 );
 
 function hookOf({ type, hook, policy }: NftChainHeadObject): NftChainContent["hook"] {
@@ -319,7 +306,7 @@ function hookOf({ type, hook, policy }: NftChainHeadObject): NftChainContent["ho
   const name = HOOK_NAMES.get(hook.hooknum ?? -1);
   if (name === undefined || (type !== "filter" && type !== "nat")) return "other";
   const known: NftHook = { type, hook: name, priority: hook.priority ?? 0 };
-  return policy === NF_ACCEPT ? known : { ...known, policy: "drop" };
+  return policy === nft.NF_ACCEPT ? known : { ...known, policy: "drop" };
 }
 
 /**
@@ -328,11 +315,11 @@ function hookOf({ type, hook, policy }: NftChainHeadObject): NftChainContent["ho
  */
 function keyOf(set: NftSetHead, layout: FamilyLayout): NftKeyType[] | undefined {
   const { flags = 0, keyType = 0, dataType, timeout, policy = 0, description, expression, expressions } = set;
-  const isMap = (flags & NFT_SET_MAP) !== 0;
-  const kind = flags & ~NFT_SET_MAP;
-  const isDynamic = kind === (NFT_SET_TIMEOUT | NFT_SET_EVAL) && timeout !== undefined;
+  const isMap = (flags & nft.NFT_SET_MAP) !== 0;
+  const kind = flags & ~nft.NFT_SET_MAP;
+  const isDynamic = kind === (nft.NFT_SET_TIMEOUT | nft.NFT_SET_EVAL) && timeout !== undefined;
   if (kind !== 0 && !isDynamic) return undefined;
-  if (isMap && dataType !== targetTypeId(layout) && (isDynamic || dataType !== NFT_TYPES.verdict)) return undefined;
+  if (isMap && dataType !== targetTypeId(layout) && (isDynamic || dataType !== nft.NFT_TYPES.verdict)) return undefined;
   const { size = 0 } = description ?? {};
   // Sets that packets fill have the kernel's default size, or more.
   if (size !== 0 && !(isDynamic && (isMap ? size > DYNAMIC_SET_SIZE : size === DYNAMIC_SET_SIZE))) return undefined;
@@ -347,7 +334,7 @@ function elementOf(
   key: readonly NftKeyType[],
   layout: FamilyLayout,
 ): NftElement | undefined {
-  const isCatchAll = (flags & NFT_SET_ELEM_CATCHALL) !== 0;
+  const isCatchAll = (flags & nft.NFT_SET_ELEM_CATCHALL) !== 0;
   const values = isCatchAll ? [] : data?.value && decodeKey(key, data.value, layout);
   if (values === undefined) return undefined;
   const verdict = value?.verdict && verdictOf(value.verdict);
@@ -362,8 +349,6 @@ function elementOf(
   };
 }
 
-const TARGET: readonly NftKeyType[] = ["address", "port"];
-
 /** @param bytes an address and a port, with or without the padding of a map's value */
 function targetOf(bytes: Uint8Array, layout: FamilyLayout): NftTarget | undefined {
   const whole = bytes.length === layout.addressBytes + 2 ? Buffer.concat([bytes, new Uint8Array(2)]) : bytes;
@@ -371,16 +356,9 @@ function targetOf(bytes: Uint8Array, layout: FamilyLayout): NftTarget | undefine
   return ip === undefined ? undefined : { ip: ip as IpAddress, port: Number(port) }; // decoded as TARGET says
 }
 
-/** Undefined for verdicts that this program never uses. */
+/** Undefined for verdicts that elements of this program never have. */
 function verdictOf({ code, chain = "" }: NftVerdictData): NftVerdict | undefined {
-  switch (code) {
-    case NF_DROP:
-      return { kind: "drop" };
-    case NFT_JUMP:
-      return { kind: "jump", chain };
-    case NFT_GOTO:
-      return { kind: "goto", chain };
-    default:
-      return undefined;
-  }
+  const kind = (["drop", "jump", "goto"] as const).find((one) => nft.VERDICT_CODES[one] === code);
+  if (kind === undefined) return undefined;
+  return kind === "drop" ? { kind } : { kind, chain };
 }

@@ -7,24 +7,9 @@ import type { Cidr } from "../../net/ip.ts";
 import { binary, u32be, writeAttribute } from "../netlink/attributes.ts";
 import { align4, NLA_F_NESTED, NLA_HDRLEN } from "../netlink/constants.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
-import { addressBytes, type FamilyLayout, keyBytes, keyTypeId, putAddress, putKey } from "./netlink-values.ts";
+import { addressBytes, type FamilyLayout, keyBytes, keyTypeId, putKey, TARGET } from "./netlink-values.ts";
 import type { NftElement, NftKeyType, NftSet, NftTarget, NftValue, NftVerdict } from "./ruleset.ts";
-import {
-  NF_DROP,
-  NFT_GOTO,
-  NFT_JUMP,
-  NFT_META_L4PROTO,
-  NFT_RETURN,
-  NFT_SET_ANONYMOUS,
-  NFT_SET_CONSTANT,
-  NFT_SET_ELEM_CATCHALL,
-  NFT_SET_ELEM_INTERVAL_END,
-  NFT_SET_EVAL,
-  NFT_SET_INTERVAL,
-  NFT_SET_MAP,
-  NFT_SET_TIMEOUT,
-  NFT_TYPES,
-} from "./wire/constants.ts";
+import * as nft from "./wire/constants.ts";
 import { data, hostU32, type NftVerdictData } from "./wire/data.ts";
 import type { NftElementObject, NftSetObject } from "./wire/objects.ts";
 import {
@@ -38,16 +23,7 @@ import {
 
 /** A verdict in a register. */
 export function verdictData(verdict: NftVerdict): NftVerdictData {
-  switch (verdict.kind) {
-    case "drop":
-      return { code: NF_DROP };
-    case "return":
-      return { code: NFT_RETURN };
-    case "jump":
-      return { code: NFT_JUMP, chain: verdict.chain };
-    case "goto":
-      return { code: NFT_GOTO, chain: verdict.chain };
-  }
+  return { code: nft.VERDICT_CODES[verdict.kind], ...("chain" in verdict && { chain: verdict.chain }) };
 }
 
 /** A named set or map, without its table. */
@@ -67,11 +43,11 @@ export function setObject(set: NftSet, layout: FamilyLayout): NftSetObject {
   return {
     name: set.name,
     // Dynamic from the start: otherwise the first rule that fills the set makes it so, and adding the set again fails.
-    flags: (isMap ? NFT_SET_MAP : 0) | (isDynamic ? NFT_SET_TIMEOUT | NFT_SET_EVAL : 0),
+    flags: (isMap ? nft.NFT_SET_MAP : 0) | (isDynamic ? nft.NFT_SET_TIMEOUT | nft.NFT_SET_EVAL : 0),
     keyType: keyTypeId(set.key, layout),
     keyLength: keyBytes(set.key, layout),
-    ...(set.isMap ? { dataType: NFT_TYPES.verdict, dataLength: 0 } : {}),
-    ...(set.hasTargets === true ? { dataType: targetTypeId(layout), dataLength: layout.addressBytes + 4 } : {}),
+    ...(set.isMap ? { dataType: nft.NFT_TYPES.verdict, dataLength: 0 } : {}),
+    ...(set.hasTargets === true ? { dataType: targetTypeId(layout), dataLength: keyBytes(TARGET, layout) } : {}),
     ...(set.size === undefined ? {} : { description: { size: set.size } }),
     ...(set.timeoutSeconds === undefined ? {} : { timeout: set.timeoutSeconds * 1000 }),
     userdata: setUserdata(userdata),
@@ -82,7 +58,7 @@ export function setObject(set: NftSet, layout: FamilyLayout): NftSetObject {
 
 /** nft's type number for the values of a map with targets. */
 export function targetTypeId(layout: FamilyLayout): number {
-  return keyTypeId(["address", "port"], layout);
+  return keyTypeId(TARGET, layout);
 }
 
 /** nft has no named type for a slot: sets with slots are declared by the expressions that look them up. */
@@ -93,7 +69,7 @@ function keyTypeOf({ key, slots }: NftSet, layout: FamilyLayout): TypeOf {
       case "address":
         return destination(layout);
       case "protocol":
-        return { kind: "meta", key: NFT_META_L4PROTO };
+        return { kind: "meta", key: nft.NFT_META_L4PROTO };
       case "port":
         return DESTINATION_PORT;
       case "slot":
@@ -130,7 +106,7 @@ export function writeElement(out: MessageBuffer, set: NftSet, one: NftElement, l
   writeKey(out, set, key, layout);
   if (verdict !== undefined) writeAttribute(out, DATA, data, { verdict: verdictData(verdict) });
   else if (target !== undefined) {
-    const at = placeValue(out, DATA, layout.addressBytes + 4);
+    const at = placeValue(out, DATA, keyBytes(TARGET, layout));
     putTarget(out.memory, at, target, layout);
   }
   if (comment !== undefined) writeAttribute(out, USERDATA, binary, commentUserdata(comment));
@@ -139,7 +115,7 @@ export function writeElement(out: MessageBuffer, set: NftSet, one: NftElement, l
 /** Writes the key of an element. @throws RangeError when the key does not fit. */
 export function writeKey(out: MessageBuffer, set: NftSet, key: readonly NftValue[], layout: FamilyLayout): void {
   if (key.length === 0) {
-    writeAttribute(out, FLAGS, u32be, NFT_SET_ELEM_CATCHALL);
+    writeAttribute(out, FLAGS, u32be, nft.NFT_SET_ELEM_CATCHALL);
     return;
   }
   const at = placeValue(out, KEY, keyBytes(set.key, layout));
@@ -157,16 +133,9 @@ function placeValue(out: MessageBuffer, type: number, length: number): number {
   return at + 2 * NLA_HDRLEN;
 }
 
-function targetBytes(target: NftTarget, layout: FamilyLayout): Uint8Array {
-  const value = new Uint8Array(layout.addressBytes + 4);
-  putTarget(value, 0, target, layout);
-  return value;
-}
-
-function putTarget(bytes: Uint8Array, at: number, { ip, port }: NftTarget, layout: FamilyLayout): void {
-  putAddress(bytes, at, ip, layout);
-  bytes[at + layout.addressBytes] = port >> 8;
-  bytes[at + layout.addressBytes + 1] = port;
+function putTarget(bytes: Uint8Array, at: number, { ip, port }: NftTarget, layout: FamilyLayout): Uint8Array {
+  putKey(bytes, at, TARGET, [ip, port], layout);
+  return bytes;
 }
 
 /** A set that belongs to the rule that uses it; nft prints it inside that rule. */
@@ -176,8 +145,8 @@ export interface AnonymousSet {
   readonly elements: Iterable<NftElementObject>;
 }
 
-const CONSTANT = NFT_SET_ANONYMOUS | NFT_SET_CONSTANT;
-const INDEX_MAP = { flags: CONSTANT | NFT_SET_MAP, keyType: NFT_TYPES.integer, keyLength: 4 };
+const CONSTANT = nft.NFT_SET_ANONYMOUS | nft.NFT_SET_CONSTANT;
+const INDEX_MAP = { flags: CONSTANT | nft.NFT_SET_MAP, keyType: nft.NFT_TYPES.integer, keyLength: 4 };
 const VERDICT_MAP_USERDATA = setUserdata({
   keyByteOrder: "host",
   dataByteOrder: "none",
@@ -188,15 +157,15 @@ const TARGET_MAP_USERDATA = setUserdata({ keyByteOrder: "host", dataByteOrder: "
 
 /** `{ 0 : goto a, 1 : goto b }` */
 export function verdictMap(verdicts: readonly NftVerdict[]): AnonymousSet {
-  const values = { dataType: NFT_TYPES.verdict, dataLength: 0, userdata: VERDICT_MAP_USERDATA };
+  const values = { dataType: nft.NFT_TYPES.verdict, dataLength: 0, userdata: VERDICT_MAP_USERDATA };
   return indexMap(values, verdicts, (verdict) => ({ verdict: verdictData(verdict) }));
 }
 
 /** `{ 0 : 10.0.0.1 . 80, 1 : 10.0.0.2 . 80 }` */
 export function targetMap(targets: readonly NftTarget[], layout: FamilyLayout): AnonymousSet {
-  const dataLength = layout.addressBytes + 4;
+  const dataLength = keyBytes(TARGET, layout);
   const values = { dataType: targetTypeId(layout), dataLength, userdata: TARGET_MAP_USERDATA };
-  return indexMap(values, targets, (target) => ({ value: targetBytes(target, layout) }));
+  return indexMap(values, targets, (target) => ({ value: putTarget(new Uint8Array(dataLength), 0, target, layout) }));
 }
 
 function indexMap<T>(
@@ -205,12 +174,7 @@ function indexMap<T>(
   data: (item: T) => NftElementObject["data"],
 ): AnonymousSet {
   const object = { ...INDEX_MAP, ...values, description: { size: items.length } };
-  return { object, elements: indexed(items, data) };
-}
-
-function* indexed<T>(items: readonly T[], data: (item: T) => NftElementObject["data"]): Iterable<NftElementObject> {
-  let index = 0;
-  for (const item of items) yield { key: { value: hostU32(index++) }, data: data(item) };
+  return { object, elements: items.map((item, index) => ({ key: { value: hostU32(index) }, data: data(item) })) };
 }
 
 /** `{ 10.0.0.0/8, 192.0.2.1 }`. Overlapping and adjacent prefixes are merged, since the kernel rejects overlaps. */
@@ -219,7 +183,7 @@ export function addressSet(cidrs: readonly Cidr[], side: "saddr" | "daddr", layo
   const { elements, size } = intervalElements(cidrs, layout);
   return {
     object: {
-      flags: CONSTANT | NFT_SET_INTERVAL,
+      flags: CONSTANT | nft.NFT_SET_INTERVAL,
       keyType: layout.types.address.id,
       keyLength: layout.addressBytes,
       description: { size },
@@ -236,7 +200,7 @@ export function addressSet(cidrs: readonly Cidr[], side: "saddr" | "daddr", layo
 /** Each interval as two elements: its start, and the first address after its end. `size` is counted as in nft. */
 function intervalElements(cidrs: readonly Cidr[], layout: FamilyLayout) {
   const elements: NftElementObject[] = [];
-  const end = (value: Uint8Array): NftElementObject => ({ key: { value }, flags: NFT_SET_ELEM_INTERVAL_END });
+  const end = (value: Uint8Array): NftElementObject => ({ key: { value }, flags: nft.NFT_SET_ELEM_INTERVAL_END });
   let isLastOpen = false;
   for (const { first, last } of mergedIntervals(cidrs)) {
     const start = addressBytes(first, layout);

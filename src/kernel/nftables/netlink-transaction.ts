@@ -66,7 +66,7 @@ export async function encodeTransaction(
   for (const operation of operations) {
     const index = firstMessages.push(batch.messages.count) - 1;
     try {
-      for (const _step of encode(batch, target, operation) ?? []) if (isTurnDue()) await giveTurn();
+      for (const _step of encode(batch, target, operation)) if (isTurnDue()) await giveTurn();
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
       throw new NftError("failed", `nftables: ${operation.kind}: ${error.message}`, index, { cause: error });
@@ -92,54 +92,38 @@ export function lastNotAbove(ascending: readonly number[], value: number): numbe
   return low;
 }
 
-/** Writes the attributes of an element of a set. */
-type Write<T> = (out: MessageBuffer, set: NftSet, item: T, layout: FamilyLayout) => void;
-
-/** Encodes one operation. @returns steps to iterate for elements, so that the caller can yield in between. */
-function encode(batch: NftBatch, target: TransactionTarget, operation: NftOperation): Iterable<void> | undefined {
+/** Encodes one operation, and pauses within many elements, so that the caller can yield. */
+function* encode(batch: NftBatch, target: TransactionTarget, operation: NftOperation): Generator<undefined, void> {
   const { table, layout } = target;
   switch (operation.kind) {
-    case "add-table":
-      batch.add("table", {
-        name: table,
-        flags: operation.isDormant === true ? NFT_TABLE_F_DORMANT : 0,
-        userdata: commentUserdata(operation.comment),
-      });
-      return undefined;
+    case "add-table": {
+      const flags = operation.isDormant === true ? NFT_TABLE_F_DORMANT : 0;
+      return batch.add("table", { name: table, flags, userdata: commentUserdata(operation.comment) });
+    }
     case "delete-table":
-      batch.delete("table", { name: table });
-      return undefined;
+      return batch.delete("table", { name: table });
     case "add-chain":
-      addChain(batch, table, operation.chain);
-      return undefined;
+      return addChain(batch, table, operation.chain);
     case "flush-chain":
-      batch.delete("rule", { table, chain: operation.chain });
-      return undefined;
+      return batch.delete("rule", { table, chain: operation.chain });
     case "delete-chain":
-      batch.deleteEmptyChain({ table, name: operation.chain });
-      return undefined;
+      return batch.deleteEmptyChain({ table, name: operation.chain });
     case "add-rule":
-      addRule(batch, target, operation);
-      return undefined;
+      return addRule(batch, target, operation);
     case "add-counter":
-      batch.add("counter", { table, name: operation.counter, type: NFT_OBJECT_COUNTER, data: {} });
-      return undefined;
+      return batch.add("counter", { table, name: operation.counter, type: NFT_OBJECT_COUNTER, data: {} });
     case "delete-counter":
-      batch.delete("counter", { table, name: operation.counter, type: NFT_OBJECT_COUNTER });
-      return undefined;
+      return batch.delete("counter", { table, name: operation.counter, type: NFT_OBJECT_COUNTER });
     case "add-set":
-      batch.add("set", { ...setObject(operation.set, layout), table });
-      return undefined;
+      return batch.add("set", { ...setObject(operation.set, layout), table });
     case "flush-set":
-      batch.delete("elements", { table, set: operation.set.name });
-      return undefined;
+      return batch.delete("elements", { table, set: operation.set.name });
     case "delete-set":
-      batch.delete("set", { table, name: operation.set });
-      return undefined;
+      return batch.delete("set", { table, name: operation.set });
     case "add-elements":
-      return changeElements(batch, target, "add", operation.set, operation.elements, writeElement);
+      return yield* changeElements(batch, target, "add", operation.set, operation.elements, writeElement);
     case "delete-elements":
-      return changeElements(batch, target, "delete", operation.set, operation.keys, writeKey);
+      return yield* changeElements(batch, target, "delete", operation.set, operation.keys, writeKey);
   }
 }
 
@@ -149,8 +133,8 @@ function* changeElements<T>(
   kind: "add" | "delete",
   set: NftSet,
   items: readonly T[],
-  write: Write<T>,
-): Iterable<void> {
+  write: (out: MessageBuffer, set: NftSet, item: T, layout: FamilyLayout) => void,
+): Generator<undefined, void> {
   for (let start = 0; start < items.length; start += ELEMENTS_PER_LOOK) {
     if (start > 0) yield;
     const some = items.slice(start, start + ELEMENTS_PER_LOOK);

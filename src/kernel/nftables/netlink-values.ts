@@ -49,6 +49,9 @@ export const LAYOUTS: Readonly<Record<NftFamily, FamilyLayout>> = {
   },
 };
 
+/** The values of maps with targets have the form of a key. */
+export const TARGET: readonly NftKeyType[] = ["address", "port"];
+
 /** The size of a key in bytes: a single value as it is, several with padding. */
 export function keyBytes(types: readonly NftKeyType[], layout: FamilyLayout): number {
   const [only, ...more] = types;

@@ -99,41 +99,41 @@ export function ruleText({ statements, comment }: NftRule, family: NftFamily): s
 
 /** An operation as a command of `nft -f`: `add element ip kube-proxy service-ips { 10.96.0.10 . tcp . 80 : goto … }`. */
 export function operationText(operation: NftOperation, family: NftFamily, table: string): string {
-  const command = (words: string, name: string, properties?: readonly (string | undefined)[]): string =>
-    `${words} ${family} ${table}${name === "" ? "" : ` ${name}`}${properties === undefined ? "" : braced(properties)}`;
-  const elements = (texts: readonly string[]): string => ` { ${texts.join(", ")} }`;
+  // An operation that deletes a set does not say which it is; nft takes either word for both.
+  const [verb, noun] = operation.kind.replace("elements", "element").split("-");
+  const command = (name: string, properties: readonly (string | undefined)[] = [], what = noun): string =>
+    `${verb} ${what} ${family} ${table}${name === "" ? "" : ` ${name}`}${braced(properties)}`;
+  const elements = (name: string, texts: readonly string[]): string => `${command(name)} { ${texts.join(", ")} }`;
   switch (operation.kind) {
     case "add-table":
-      return command("add table", "", [
+      return command("", [
         `comment ${quoted(operation.comment)}`,
         operation.isDormant === true ? "flags dormant" : undefined,
       ]);
     case "delete-table":
-      return command("delete table", "");
+      return command("");
     case "add-chain":
-      return command("add chain", operation.chain.name, headOf(operation.chain));
+      return command(operation.chain.name, headOf(operation.chain));
     case "flush-chain":
-      return command("flush chain", operation.chain);
     case "delete-chain":
-      return command("delete chain", operation.chain);
+      return command(operation.chain);
     case "add-rule":
-      return `${command("add rule", operation.chain)} ${ruleText(operation.rule, family)}`;
+      return `${command(operation.chain)} ${ruleText(operation.rule, family)}`;
     case "add-counter":
-      return command("add counter", operation.counter);
     case "delete-counter":
-      return command("delete counter", operation.counter);
+      return command(operation.counter);
     case "add-set":
-      return command(`add ${setWord(operation.set)}`, operation.set.name, propertiesOf(operation.set, family));
+      return command(operation.set.name, propertiesOf(operation.set, family), setWord(operation.set));
     case "flush-set":
-      return command(`flush ${setWord(operation.set)}`, operation.set.name);
+      return command(operation.set.name, [], setWord(operation.set));
     case "delete-set":
-      // The operation does not say which it is; nft takes either word for both.
-      return command("delete set", operation.set);
+      return command(operation.set);
     case "add-elements":
-      return command("add element", operation.set.name) + elements(operation.elements.map(elementText));
+      return elements(operation.set.name, operation.elements.map(elementText));
     case "delete-elements":
-      return (
-        command("delete element", operation.set.name) + elements(operation.keys.map((key) => elementText({ key })))
+      return elements(
+        operation.set.name,
+        operation.keys.map((key) => elementText({ key })),
       );
   }
 }

@@ -47,7 +47,7 @@ export const NF_DROP = 0;
 export const NF_ACCEPT = 1;
 export const NFT_JUMP = -3;
 export const NFT_GOTO = -4;
-export const NFT_RETURN = -5;
+export const VERDICT_CODES = { drop: NF_DROP, return: -5, jump: NFT_JUMP, goto: NFT_GOTO } as const;
 
 /** The verdict register, and four of 16 bytes; `NFT_REG32_00` + n addresses the same bytes in words of four. */
 export const NFT_REG_VERDICT = 0;
