@@ -1,6 +1,6 @@
 /** Prints libnftables' JSON as text, as nft does. Unknown parts are printed as JSON. */
 import { urlHost } from "../../net/ip.ts";
-import { isObject, type JsonObject, listOf, named, numberOf, textOf } from "./json.ts";
+import { elementOf, type JsonObject, listOf, named, numberOf, textOf } from "./json.ts";
 
 export function ruleText(statements: readonly unknown[], comment: string | undefined): string {
   const texts = statements.map(statementText);
@@ -11,9 +11,10 @@ export function ruleText(statements: readonly unknown[], comment: string | undef
 export function statementText(json: unknown): string {
   if (typeof json === "string") return json;
   const found = named(json);
-  if (found === undefined) return JSON.stringify(json) ?? "";
-  const body = isObject(found.body) ? found.body : {};
-  switch (found.name) {
+  const { name, fields: body } = found;
+  switch (name) {
+    case "":
+      return JSON.stringify(json) ?? "";
     case "match":
       return matchText(body);
     case "vmap":
@@ -31,12 +32,12 @@ export function statementText(json: unknown): string {
     case "notrack":
     case "jump":
     case "goto":
-      return verdictText(found.name, body);
+      return verdictText(name, body);
     case "dnat":
     case "snat":
     case "masquerade":
     case "redirect":
-      return translationText(found.name, body);
+      return translationText(name, body);
     case "reject":
       return rejectText(body);
     case "opaque":
@@ -69,13 +70,13 @@ function matchText({ op, left, right }: JsonObject): string {
   const rightText = SHOWN_IN_QUOTES.test(leftText) ? quotedNames(right) : expressionText(right, isMark);
   const operator = op === "==" || op === "in" ? "" : ` ${textOf(op) ?? ""}`;
   // nft omits `==` unless the left side is a computation.
-  const sign = op === "==" && named(left)?.name === "&" ? " ==" : operator;
+  const sign = op === "==" && named(left).name === "&" ? " ==" : operator;
   return `${leftText}${sign} ${rightText}`;
 }
 
 function quotedNames(right: unknown): string {
   const set = named(right);
-  if (set?.name !== "set") return JSON.stringify(right) ?? "";
+  if (set.name !== "set") return JSON.stringify(right) ?? "";
   return `{ ${listOf(set.body)
     .map((name) => JSON.stringify(name))
     .join(", ")} }`;
@@ -104,9 +105,10 @@ export function expressionText(json: unknown, isHex = false): string {
   if (json === true) return "exists";
   if (Array.isArray(json)) return json.map((item) => expressionText(item, isHex)).join(",");
   const found = named(json);
-  if (found === undefined) return JSON.stringify(json) ?? "";
-  const body = isObject(found.body) ? found.body : {};
+  const body = found.fields;
   switch (found.name) {
+    case "":
+      return JSON.stringify(json) ?? "";
     case "payload":
       if (body.base !== undefined) return `@${body.base},${body.offset},${body.len}`;
       return [body.tunnel, body.protocol, body.field].filter((word) => word !== undefined).join(" ");
@@ -213,9 +215,7 @@ export function durationText(seconds: number): string {
 /** An element of a set or map as nft lists it: `10.96.0.10 . tcp . 80 : goto service-…`. */
 export function elementLine(element: unknown): string {
   const [key, data] = Array.isArray(element) ? element : [element];
-  const inner = named(key);
-  const comment = inner?.name === "elem" && isObject(inner.body) ? textOf(inner.body.comment) : undefined;
-  const value = inner?.name === "elem" && isObject(inner.body) ? inner.body.val : key;
-  const said = comment === undefined ? "" : ` comment "${comment}"`;
-  return `${expressionText(value)}${said}${data === undefined ? "" : ` : ${expressionText(data)}`}`;
+  const { val, comment } = elementOf(key);
+  const said = typeof comment === "string" ? ` comment "${comment}"` : "";
+  return `${expressionText(val)}${said}${data === undefined ? "" : ` : ${expressionText(data)}`}`;
 }

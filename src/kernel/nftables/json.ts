@@ -19,20 +19,30 @@ export function numberOf(value: unknown): number | undefined {
   return typeof value === "number" ? value : undefined;
 }
 
-/** The name and body of `{"payload": {…}}`; undefined for anything that is not an object with exactly one key. */
-export function named(value: unknown): { readonly name: string; readonly body: unknown } | undefined {
-  if (!isObject(value)) return undefined;
-  const [entry, ...rest] = Object.entries(value);
-  return entry === undefined || rest.length > 0 ? undefined : { name: entry[0], body: entry[1] };
+/** The name and body of `{"payload": {…}}`, and the body's fields; an empty name for anything that is not an object with exactly one key. */
+export function named(value: unknown): { readonly name: string; readonly body: unknown; readonly fields: JsonObject } {
+  const [[name, body] = ["", undefined], ...rest] = isObject(value) ? Object.entries(value) : [];
+  if (rest.length > 0) return { name: "", body: undefined, fields: {} };
+  return { name, body, fields: isObject(body) ? body : {} };
+}
+
+/** The parts of a concatenation; anything else as its own only part. */
+export function partsOf(value: unknown): readonly unknown[] {
+  const { name, body } = named(value);
+  return name === "concat" ? listOf(body) : [value];
+}
+
+/** An element of a set or map: its value `val`, and what it has beside it. */
+export function elementOf(element: unknown): JsonObject {
+  const { name, body, fields } = named(element);
+  return name === "elem" && isObject(body) ? fields : { val: element };
 }
 
 /** What `nft -t` (terse) leaves out of a listing, if that shows: no set or map has an element, and something needs one. */
 export function missingElements(objects: readonly unknown[]): readonly string[] {
   const bodies = objects.flatMap((one) => {
-    const { name, body } = named(one) ?? {};
-    return (name === "set" || name === "map") && isObject(body) && !listOf(body.flags).includes("dynamic")
-      ? [body]
-      : [];
+    const { name, fields } = named(one);
+    return (name === "set" || name === "map") && !listOf(fields.flags).includes("dynamic") ? [fields] : [];
   });
   if (bodies.some(({ elem }) => listOf(elem).length > 0)) return [];
   // Sets of addresses may be empty; a cluster without any Service has no such rules.

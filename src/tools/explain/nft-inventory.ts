@@ -32,16 +32,14 @@ export function readNft(text: string, table: string | undefined): Inventory {
 function inventoryOf(objects: readonly unknown[], only: string | undefined): Inventory {
   const draft = new InventoryDraft();
   for (const item of objects) {
-    const found = named(item);
-    const body = found !== undefined && isObject(found.body) ? found.body : {};
+    const { name: kind, fields: body } = named(item);
     const { family, name } = body;
-    const table = textOf(found?.name === "table" ? name : body.table);
+    const table = textOf(kind === "table" ? name : body.table);
     if (table === undefined || table !== (only ?? table)) continue;
     const place = `${textOf(family)} ${table}`;
-    if (found?.name === "table") draft.place(place);
-    if (found?.name === "rule") draft.add(place, textOf(body.chain) ?? "", lineOfRule(body));
-    else if (found?.name === "chain" || found?.name === "set" || found?.name === "map") {
-      const kind = found.name;
+    if (kind === "table") draft.place(place);
+    if (kind === "rule") draft.add(place, textOf(body.chain) ?? "", lineOfRule(body));
+    else if (kind === "chain" || kind === "set" || kind === "map") {
       const isDynamic = listOf(body.flags).includes("dynamic");
       const lines = linesOf(kind, body);
       draft.hold({ kind, name: textOf(name) ?? "", place, isOrdered: kind === "chain", isDynamic, lines });
@@ -71,7 +69,7 @@ function lineOfRule({ expr, comment, text }: JsonObject): string {
 /** The value of a rule's counter is not part of a plan. */
 function isOwnCounter(statement: unknown): boolean {
   const found = named(statement);
-  return found?.name === "counter" && typeof found.body !== "string";
+  return found.name === "counter" && typeof found.body !== "string";
 }
 
 function linesOf(kind: string, body: JsonObject): string[] {

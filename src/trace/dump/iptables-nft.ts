@@ -99,21 +99,20 @@ const OWN = new Set(["counter", "accept", "drop", "return", "jump", "goto", "xt"
 
 /** Whether iptables-save prints the statement as it is. @param saved the rule that it prints. */
 function isOfIptables(json: unknown, saved: string): boolean {
-  const found = named(json);
-  const body = isObject(found?.body) ? found.body : {};
-  if (found?.name === "mangle") return named(body.key)?.name === "meta" || saved.includes("-j CONNMARK ");
-  if (found?.name !== "match") return OWN.has(found?.name ?? "") || TRANSLATIONS.has(found?.name ?? "");
+  const { name, fields: body } = named(json);
+  if (name === "mangle") return named(body.key).name === "meta" || saved.includes("-j CONNMARK ");
+  if (name !== "match") return OWN.has(name) || TRANSLATIONS.has(name);
   const [left, right, op] = [named(body.left), named(body.right), textOf(body.op) ?? ""];
-  const { key, field } = isObject(left?.body) ? left.body : {};
+  const { key, field } = left.fields;
   // As a text, nft prints these of iptables like its own, and of its own iptables-save leaves out the condition.
-  if (left?.name === "ct" && key === "state") return /--(?:ct)?state /.test(saved);
+  if (left.name === "ct" && key === "state") return /--(?:ct)?state /.test(saved);
   if (op === "<" || op === ">=")
     return JSON.stringify(left).includes('{"meta":{"key":"random"}}') && saved.includes("--probability ");
-  const isOfPorts = left?.name === "payload" && (field === "sport" || field === "dport");
-  if (isOfPorts && right?.name === "set") return /--\S*ports /.test(saved);
-  const isRange = isOfPorts && right?.name === "range";
+  const isOfPorts = left.name === "payload" && (field === "sport" || field === "dport");
+  if (isOfPorts && right.name === "set") return /--\S*ports /.test(saved);
+  const isRange = isOfPorts && right.name === "range";
   const isPlain =
-    right === undefined ? !String(body.right).startsWith("@") && !Array.isArray(body.right) : right.name === "prefix";
+    right.name === "" ? !String(body.right).startsWith("@") && !Array.isArray(body.right) : right.name === "prefix";
   return (isPlain || isRange) && ["==", "!=", "in"].includes(op);
 }
 

@@ -1,6 +1,6 @@
 /** Which keys packets can add to a set: its rules' own conditions may be parts of the key. */
 import { isDeepStrictEqual } from "node:util";
-import { isObject, type JsonObject, listOf, named, textOf } from "../../kernel/nftables/json.ts";
+import { elementOf, type JsonObject, listOf, named, partsOf, textOf } from "../../kernel/nftables/json.ts";
 import type { Parts } from "../value.ts";
 import type { SetIndex } from "./named-set.ts";
 
@@ -10,10 +10,10 @@ export function limitAddedKeys(rules: Iterable<JsonObject>, sets: ReadonlyMap<st
   for (const { expr } of rules) {
     const statements = listOf(expr);
     for (const statement of statements) {
-      const { set, map, elem } = bodyOf(statement);
+      const { set, map, elem } = named(statement).fields;
       const index = sets.get(textOf(set ?? map)?.slice(1) ?? "");
       if (index?.isFilledByPackets !== true) continue;
-      const conditions = statements.map((other) => keyCondition(other, partsOf(elem), sets));
+      const conditions = statements.map((other) => keyCondition(other, partsOf(elementOf(elem).val), sets));
       adding.set(index, [...(adding.get(index) ?? []), (key) => conditions.every((holds) => holds(key))]);
     }
   }
@@ -22,7 +22,7 @@ export function limitAddedKeys(rules: Iterable<JsonObject>, sets: ReadonlyMap<st
 
 /** Whether a statement lets a packet through that adds a key, as far as the key tells: `… @sticky-frontends-600`. */
 function keyCondition(statement: unknown, added: readonly unknown[], sets: ReadonlyMap<string, SetIndex>) {
-  const { op, left, right } = bodyOf(statement);
+  const { op, left, right } = named(statement).fields;
   const index = op === "==" ? sets.get(textOf(right)?.slice(1) ?? "") : undefined;
   const places = partsOf(left).map((part) => added.findIndex((own) => isDeepStrictEqual(own, part)));
   return (key: Parts): boolean => {
@@ -30,15 +30,4 @@ function keyCondition(statement: unknown, added: readonly unknown[], sets: Reado
     if (index === undefined || index.isFilledByPackets || index.isUnclear || asked.length < places.length) return true;
     return index.lookup(asked) !== undefined;
   };
-}
-
-function bodyOf(statement: unknown): JsonObject {
-  const body = named(statement)?.body;
-  return isObject(body) ? body : {};
-}
-
-function partsOf(key: unknown): readonly unknown[] {
-  const { val = key } = named(key)?.name === "elem" ? bodyOf(key) : {};
-  const concat = named(val);
-  return concat?.name === "concat" ? listOf(concat.body) : [val];
 }

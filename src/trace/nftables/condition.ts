@@ -1,6 +1,6 @@
 /** Conditions: `match` statements of libnftables' JSON. */
 
-import { isObject, type JsonObject, listOf, named, numberOf, textOf } from "../../kernel/nftables/json.ts";
+import { type JsonObject, listOf, named, numberOf, partsOf, textOf } from "../../kernel/nftables/json.ts";
 import { isLocalQuestion } from "../facts.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
 import { hasFlags, tcpFlag } from "../packet.ts";
@@ -67,7 +67,7 @@ export function compileCondition({ op, left, right }: JsonObject, text: string, 
 /** `tcp flags & (syn | ack) == syn`: of a packet, some flags are known. Undefined for other conditions. */
 function compileFlags(op: string, left: unknown, right: unknown, text: string): Step | undefined {
   const masked = named(left);
-  const [field, masks] = masked?.name === "&" ? listOf(masked.body) : [left, 0xff];
+  const [field, masks] = masked.name === "&" ? listOf(masked.body) : [left, 0xff];
   const { protocol, field: name } = bodyOf(field, "payload");
   const [mask, wanted] = [flagBits(masks), flagBits(right)];
   if (protocol !== "tcp" || name !== "flags" || mask === undefined || wanted === undefined) return undefined;
@@ -88,7 +88,7 @@ function compileFlags(op: string, left: unknown, right: unknown, text: string): 
 /** `meta random & 0x7fffffff < 0x40000000`: how often it holds. Undefined for other conditions. */
 function oddsOf(op: unknown, left: unknown, right: unknown): number | undefined {
   const masked = named(left);
-  const [drawn, mask] = masked?.name === "&" ? listOf(masked.body) : [left, 0xffff_ffff];
+  const [drawn, mask] = masked.name === "&" ? listOf(masked.body) : [left, 0xffff_ffff];
   const { key } = bodyOf(drawn, "meta");
   const [count, limit] = [(numberOf(mask) ?? 0) + 1, numberOf(right)];
   const isDrawn = key === "random" && count > 1 && Number.isInteger(Math.log2(count));
@@ -98,12 +98,12 @@ function oddsOf(op: unknown, left: unknown, right: unknown): number | undefined 
 
 function bodyOf(json: unknown, name: string): JsonObject {
   const found = named(json);
-  return found?.name === name && isObject(found.body) ? found.body : {};
+  return found.name === name ? found.fields : {};
 }
 
 /** The bits of one flag, or of several together. */
 function flagBits(json: unknown): number | undefined {
-  const names = Array.isArray(json) ? json : named(json)?.name === "|" ? listOf(named(json)?.body) : undefined;
+  const names = Array.isArray(json) ? json : named(json).name === "|" ? listOf(named(json).body) : undefined;
   if (names === undefined) return typeof json === "string" ? tcpFlag(json) : numberOf(json);
   return names
     .map(flagBits)
@@ -133,7 +133,7 @@ function compileTest(op: string, right: unknown, names: PartNames, surroundings:
   const name = textOf(right);
   if (name?.startsWith("@") === true) return isIn(surroundings.setNamed(name.slice(1)), name);
   const set = named(right);
-  if (set?.name === "set") return isIn(new SetIndex("", false, listOf(set.body), names), "the set");
+  if (set.name === "set") return isIn(new SetIndex("", false, listOf(set.body), names), "the set");
   const patterns = listOf(right).map((one) => patternOf(one, names[0]));
   const known = patterns.flatMap((pattern) => (pattern === undefined ? [] : [pattern]));
   if (known.length < patterns.length) return () => `the value is ${JSON.stringify(right)}`;
@@ -149,8 +149,8 @@ function keysOf(op: unknown, right: unknown, names: PartNames, surroundings: Sur
   const name = textOf(right);
   if (name?.startsWith("@") === true) return surroundings.setNamed(name.slice(1))?.keys;
   const set = named(right);
-  if (set?.name === "set") return new SetIndex("", false, listOf(set.body), names).keys;
-  const concat = set?.name === "concat" ? listOf(set.body) : [right];
+  if (set.name === "set") return new SetIndex("", false, listOf(set.body), names).keys;
+  const concat = partsOf(right);
   const patterns = concat
     .map((one, index) => patternOf(one, names[index]))
     .flatMap((pattern) => (pattern === undefined ? [] : [comparedWith(op, pattern)]));

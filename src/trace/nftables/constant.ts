@@ -1,6 +1,6 @@
 /** Constants of libnftables' JSON. */
 
-import { isObject, listOf, named } from "../../kernel/nftables/json.ts";
+import { listOf, named } from "../../kernel/nftables/json.ts";
 import { parseCidr, parseIpAddress } from "../../net/ip.ts";
 import { orderOf, type Pattern, PROTOCOL_NAMES, prefixRange, protocolName, type Scalar } from "../value.ts";
 
@@ -38,10 +38,10 @@ export function patternOf(value: unknown, names: Names = {}): Pattern | undefine
     const isBeginning = typeof scalar === "string" && scalar.endsWith("*") && scalar !== "*";
     return isBeginning ? { kind: "beginning", text: scalar.slice(0, -1) } : { kind: "exact", value: scalar };
   }
-  const found = named(value);
-  if (found?.name === "range") return rangeOf(found.body);
-  if (found?.name === "prefix" && isObject(found.body)) {
-    const cidr = parseCidr(`${found.body.addr}/${found.body.len}`);
+  const { name, body, fields } = named(value);
+  if (name === "range") return rangeOf(body);
+  if (name === "prefix") {
+    const cidr = parseCidr(`${fields.addr}/${fields.len}`);
     return cidr === undefined ? undefined : prefixRange(cidr);
   }
   return undefined;

@@ -3,7 +3,7 @@
  * (libnftables-json(5)).
  */
 
-import { isObject, type JsonObject, listOf, named, numberOf, textOf } from "../../kernel/nftables/json.ts";
+import { type JsonObject, listOf, named, numberOf, partsOf, textOf } from "../../kernel/nftables/json.ts";
 import { expressionText } from "../../kernel/nftables/json-text.ts";
 import { ipBytes, ipFromBytes, parseCidr, parseIpAddress, prefixMask, splitCidr } from "../../net/ip.ts";
 import { jhash, slotOf } from "../../net/jhash.ts";
@@ -92,8 +92,8 @@ export function compileExpression(json: unknown, surroundings: Surroundings): Ex
   const constant = scalarOf(json);
   if (constant !== undefined) return read(() => value(constant));
   const found = named(json);
-  const body = found !== undefined && isObject(found.body) ? found.body : {};
-  switch (found?.name) {
+  const body = found.fields;
+  switch (found.name) {
     case "payload": {
       const [protocol, field] = [textOf(body.protocol) ?? "", textOf(body.field) ?? ""];
       // Raw bytes, the packet in a tunnel, and the frame are not modelled.
@@ -200,7 +200,7 @@ function mapLookup(body: Readonly<Record<string, unknown>>, surroundings: Surrou
         const { parts } = reading;
         return index.mayHave(parts) ? { kind: "maybe", what: `${index.name} has ${parts.join(" . ")}` } : NONE;
       }
-      return partsOf(found.data, text);
+      return readingOf(found.data, text);
     },
   };
 }
@@ -308,12 +308,11 @@ export function mapOf(
   const name = textOf(data);
   if (name !== undefined) return name.startsWith("@") ? setNamed(name.slice(1)) : undefined;
   const set = named(data);
-  return set?.name === "set" ? new SetIndex("", true, listOf(set.body), names) : undefined;
+  return set.name === "set" ? new SetIndex("", true, listOf(set.body), names) : undefined;
 }
 
-function partsOf(data: unknown, text: string): Reading {
-  const concat = named(data);
-  const parts = (concat?.name === "concat" ? listOf(concat.body) : [data]).map(scalarOf);
+function readingOf(data: unknown, text: string): Reading {
+  const parts = partsOf(data).map(scalarOf);
   const known = parts.flatMap((part) => (part === undefined ? [] : [part]));
   return known.length === parts.length ? { kind: "value", parts: known } : { kind: "unknown", what: text };
 }

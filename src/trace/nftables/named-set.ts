@@ -1,6 +1,6 @@
 /** Sets and maps, named or inside a rule. An index finds elements with exact keys without a scan. */
 
-import { isObject, listOf, named, textOf } from "../../kernel/nftables/json.ts";
+import { elementOf, partsOf, textOf } from "../../kernel/nftables/json.ts";
 import type { Key } from "../question.ts";
 import { fits, keyText, type Parts, type Pattern } from "../value.ts";
 import { type Names, patternOf } from "./constant.ts";
@@ -68,8 +68,9 @@ export class SetIndex {
   }
 
   #add(element: unknown, data: unknown): void {
-    const { key, comment, hasRate } = keyIn(element);
-    const found: Found = { data, comment };
+    const { val: key, comment, limit, quota, "ct count": count } = elementOf(element);
+    const hasRate = [limit, quota, count].some((rate) => rate !== undefined);
+    const found: Found = { data, comment: textOf(comment) };
     if (key === "*") {
       this.#catchAll = found;
       return;
@@ -133,23 +134,9 @@ export class SetIndex {
   }
 }
 
-/** An element's key and comment, and whether a limit is part of it. */
-function keyIn(element: unknown): {
-  readonly key: unknown;
-  readonly comment: string | undefined;
-  readonly hasRate: boolean;
-} {
-  const wrapped = named(element);
-  if (wrapped?.name !== "elem" || !isObject(wrapped.body)) return { key: element, comment: undefined, hasRate: false };
-  const { val, comment, limit, quota, "ct count": count } = wrapped.body;
-  const hasRate = [limit, quota, count].some((rate) => rate !== undefined);
-  return { key: val, comment: textOf(comment), hasRate };
-}
-
 /** One pattern for each part of a key; undefined if a part is not understood, and for the catch-all key. */
 function patternsOf(key: unknown, names: readonly (Names | undefined)[]): Pattern[] | undefined {
-  const concat = named(key);
-  const parts = concat?.name === "concat" ? listOf(concat.body) : [key];
+  const parts = partsOf(key);
   const patterns = parts.flatMap((part, index) => (key === "*" ? [] : (patternOf(part, names[index]) ?? [])));
   return patterns.length === parts.length ? patterns : undefined;
 }

@@ -1,6 +1,6 @@
 /** Statements of libnftables' JSON as steps of a walk. */
 
-import { isObject, type JsonObject, named, textOf } from "../../kernel/nftables/json.ts";
+import { elementOf, isObject, type JsonObject, named, textOf } from "../../kernel/nftables/json.ts";
 import { statementText } from "../../kernel/nftables/json-text.ts";
 import { readRule } from "../../kernel/nftables/listing/statements.ts";
 import { WordReader } from "../../kernel/nftables/listing/words.ts";
@@ -34,8 +34,8 @@ export function compileStatement(json: unknown, surroundings: Surroundings): Ste
     return read === undefined ? fixed(unknown(text)) : { ...compileStatement(read, surroundings), text };
   }
   const found = named(json);
-  const body = found !== undefined && isObject(found.body) ? found.body : {};
-  switch (found?.name) {
+  const body = found.fields;
+  switch (found.name) {
     case "match":
       return compileCondition(body, text, surroundings);
     case "vmap":
@@ -45,11 +45,7 @@ export function compileStatement(json: unknown, surroundings: Surroundings): Ste
     case "set":
     case "map":
       if (HAS_LIMIT.test(JSON.stringify(body))) return fixed(unknown(`${text} is not exceeded`));
-      return entryStep(
-        { op: body.op, set: body.set ?? body.map, elem: body.elem, data: body.data },
-        text,
-        surroundings,
-      );
+      return entryStep(body, text, surroundings);
     case "dnat":
     case "snat":
     case "masquerade":
@@ -81,9 +77,7 @@ export function compileStatement(json: unknown, surroundings: Surroundings): Ste
       return fixed(unknown(`${text} is not exceeded`));
     default: {
       const verdict = verdictOf(json);
-      return fixed(
-        verdict === undefined ? acting(nftablesAction(found?.name ?? ""), text) : { kind: "verdict", verdict },
-      );
+      return fixed(verdict === undefined ? acting(nftablesAction(found.name), text) : { kind: "verdict", verdict });
     }
   }
 }
@@ -91,11 +85,10 @@ export function compileStatement(json: unknown, surroundings: Surroundings): Ste
 /** Whether a rule of these statements only compares, counts or logs, so that nothing depends on it. */
 export function areIdle(statements: readonly unknown[]): boolean {
   return statements.every((json) => {
-    const found = named(json);
-    const body = found !== undefined && isObject(found.body) ? found.body : {};
-    if (found?.name === "mangle") return mangleAction(body)?.kind === "none";
-    if (found?.name === "xt") return body.type === "match" || isIdleXt(body);
-    return found !== undefined && (IDLE.has(found.name) || nftablesAction(found.name)?.kind === "none");
+    const { name, fields } = named(json);
+    if (name === "mangle") return mangleAction(fields)?.kind === "none";
+    if (name === "xt") return fields.type === "match" || isIdleXt(fields);
+    return IDLE.has(name) || nftablesAction(name)?.kind === "none";
   });
 }
 
@@ -135,16 +128,15 @@ function lost(because: string): StepResult {
 
 /** A verdict as a statement or as the value of a map; undefined for anything else. */
 export function verdictOf(json: unknown): Verdict | undefined {
-  const found = named(json);
-  const body = found !== undefined && isObject(found.body) ? found.body : {};
-  switch (found?.name) {
+  const { name, fields: body } = named(json);
+  switch (name) {
     case "accept":
     case "drop":
     case "return":
-      return { kind: found.name };
+      return { kind: name };
     case "jump":
     case "goto":
-      return { kind: found.name, chain: textOf(body.target) ?? "" };
+      return { kind: name, chain: textOf(body.target) ?? "" };
     case "reject":
       if (body.type === undefined) return { kind: "reject" };
       return {
@@ -188,17 +180,17 @@ function verdictMap(body: JsonObject, text: string, surroundings: Surroundings):
 }
 
 function mangleAction({ key, value }: JsonObject): Action | undefined {
-  const target = named(key);
-  const body = isObject(target?.body) ? target.body : {};
-  const field = target?.name === "payload" ? [body.protocol, body.field] : [target?.name, body.key];
-  return nftablesAction(target?.name === "tcp option" ? target.name : field.join(" "), value);
+  const { name, fields } = named(key);
+  const field = name === "payload" ? [fields.protocol, fields.field] : [name, fields.key];
+  return nftablesAction(name === "tcp option" ? name : field.join(" "), value);
 }
 
 function mangle(body: JsonObject, text: string, surroundings: Surroundings): Step {
-  const target = named(body.key);
-  const key = isObject(target?.body) ? textOf(target.body.key) : undefined;
-  if (target?.name === "ct" && key === "mark") return connectionMark(compileExpression(body.value, surroundings), text);
-  if (target?.name !== "meta" || key !== "mark") {
+  const { name, fields } = named(body.key);
+  if (name === "ct" && fields.key === "mark") {
+    return connectionMark(compileExpression(body.value, surroundings), text);
+  }
+  if (name !== "meta" || fields.key !== "mark") {
     const result = acting(mangleAction(body), text);
     return { text, asks: [], run: () => result };
   }
@@ -241,19 +233,10 @@ function connectionMark(value: Expression, text: string): Step {
   };
 }
 
-interface EntryStatement {
-  readonly op: unknown;
-  readonly set: unknown;
-  readonly elem: unknown;
-  readonly data: unknown;
-}
-
 /** `update @set { … }`: later packets meet what it writes into the set. */
-function entryStep({ op, set, elem, data }: EntryStatement, text: string, surroundings: Surroundings): Step {
-  const name = textOf(set)?.slice(1) ?? "";
-  const wrapped = named(elem);
-  const keyJson = wrapped?.name === "elem" && isObject(wrapped.body) ? wrapped.body.val : elem;
-  const key = compileExpression(keyJson, surroundings);
+function entryStep({ op, set, map, elem, data }: JsonObject, text: string, surroundings: Surroundings): Step {
+  const name = textOf(set ?? map)?.slice(1) ?? "";
+  const key = compileExpression(elementOf(elem).val, surroundings);
   const value = data === undefined ? undefined : compileExpression(data, surroundings);
   return {
     text,

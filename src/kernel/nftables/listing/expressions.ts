@@ -1,5 +1,5 @@
 /** Expressions of nft's listings, as libnftables' JSON has them (libnftables-json(5)). */
-import { isObject, listOf, named, textOf } from "../json.ts";
+import { listOf, named, textOf } from "../json.ts";
 import { constantOf, OPERATORS, readCalculated, readElements, type ValueType } from "./constants.ts";
 import { ListingError, type WordReader } from "./words.ts";
 
@@ -170,21 +170,20 @@ function readRoute(words: WordReader): unknown {
 
 /** How constants that are compared with the expression are read, part by part. */
 export function typesOf(expression: unknown): readonly ValueType[] {
-  const found = named(expression);
-  if (found?.name === "concat") return listOf(found.body).flatMap(typesOf);
-  if (!isObject(found?.body) || (found.name !== "payload" && found.name !== "ct")) return [undefined];
-  const key = textOf(found.body.field) ?? textOf(found.body.key) ?? "";
+  const { name, body, fields } = named(expression);
+  if (name === "concat") return listOf(body).flatMap(typesOf);
+  if (name !== "payload" && name !== "ct") return [undefined];
+  const key = textOf(fields.field) ?? textOf(fields.key) ?? "";
   if (/^(?:[sd]port|proto-(?:src|dst))$/.test(key)) return ["port"];
-  const isOfIp = found.name === "ct" || found.body.protocol === "ip" || found.body.protocol === "ip6";
+  const isOfIp = name === "ct" || fields.protocol === "ip" || fields.protocol === "ip6";
   return [isOfIp && /[sd]addr$/.test(key) ? "address" : undefined];
 }
 
 /** Whether a flag on the right means that this flag is set, perhaps among others. */
 export function hasFlags(expression: unknown): boolean {
-  const found = named(expression);
-  const body = isObject(found?.body) ? found.body : {};
-  if (found?.name === "ct") return ["state", "status", "label", "event"].includes(textOf(body.key) ?? "");
-  return found?.name === "payload" && body.field === "flags";
+  const { name, fields } = named(expression);
+  if (name === "ct") return ["state", "status", "label", "event"].includes(textOf(fields.key) ?? "");
+  return name === "payload" && fields.field === "flags";
 }
 
 /** @throws ListingError if it is a bare constant, such as a misread word. */

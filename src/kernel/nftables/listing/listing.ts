@@ -305,7 +305,7 @@ function withoutMisprints(object: unknown, tables: ReadonlySet<string>): unknown
   if (!isObject(rule) || !tables.has(`${rule.family} ${rule.table}`)) return object;
   const expr = listOf(rule.expr).map((one) => {
     const { match, mangle } = isObject(one) ? one : {};
-    const left = isObject(match) ? named(match.left)?.name : undefined;
+    const left = isObject(match) ? named(match.left).name : undefined;
     if (mangle === undefined && left !== "ct" && left !== "concat") return one;
     const json = JSON.stringify(one);
     const misprint = MISPRINTS.find(({ as }) => as.test(json));
