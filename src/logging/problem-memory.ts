@@ -14,6 +14,8 @@ export interface LoggedProblem {
   readonly message: string;
   /** Facts and the error, as `name=value`. */
   readonly details: string;
+  /** The Service or service port that it is about, as in the details. */
+  readonly service?: string;
   readonly count: number;
   /** Unix milliseconds. */
   readonly firstMs: number;
@@ -54,6 +56,7 @@ export class ProblemMemory {
     const limit = this.#noteLimit(record, cannot, can);
     if (severity === "info") return;
     const details = detailsOf(facts, error);
+    const service = facts.service ?? facts.servicePort;
     const key = `${severity} ${message} ${details}`;
     const known = this.#problems.get(key);
     this.#problems.delete(key);
@@ -64,6 +67,7 @@ export class ProblemMemory {
       count: (known?.count ?? 0) + 1,
       firstMs: known?.firstMs ?? timestampMs,
       lastMs: timestampMs,
+      ...(typeof service === "string" && { service }),
       ...(limit !== undefined && { limit }),
     });
     if (this.#problems.size <= KEPT) return;

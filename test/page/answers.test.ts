@@ -766,3 +766,22 @@ test("the state has repairs, refusals and connection tracking, and an unchanged 
   const again = await answerTo(`${url}api/state`, { "If-None-Match": String(first.headers.etag) });
   assert.deepEqual([again.status, again.headers["x-api-server-silent-ms"]], [304, "1234"]);
 });
+
+test("the overview's reasons come with the names in them", async (t) => {
+  const service = (name: string, created: string) => ({
+    ...{ apiVersion: "v1", kind: "Service", metadata: { namespace: "n", name, creationTimestamp: created } },
+    spec: { clusterIP: `10.96.0.${name.length}`, externalIPs: ["192.0.2.1"], ports: [{ port: 80 }] },
+  });
+  const { url } = await page(t, {
+    items: [service("a", "2026-01-01T00:00:00Z"), service("bb", "2026-01-02T00:00:00Z")],
+  });
+  const { wrong } = await json<FrontAnswer>(`${url}api/front`);
+  assert.deepEqual(
+    wrong.map(({ name, names }) => [name, names]),
+    [
+      ["n/a", []],
+      ["n/bb", [["n/a", "service"]]],
+    ],
+  );
+  assert.match(wrong[1]?.why ?? "", /^192\.0\.2\.1 80 belongs to n\/a, which answers there\./);
+});

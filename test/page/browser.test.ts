@@ -398,6 +398,46 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
     assertClean(page, { url });
   });
 
+  test("names in sentences are links: of pods, nodes and Services, by whole words, and with the keyboard", async (t) => {
+    const node = "node-a";
+    const web = { failures: [{ subject: "shop/web:http", reason: "no space" }] };
+    const problem = { severity: "error", message: "Refused", count: 1, firstMs: 0, lastMs: 0 } as const;
+    const details = "service=shop/web:http, err=shop/web:https";
+    const { page, url, states, journal } = await opened(t, WEB, {
+      ...web,
+      problems: [{ ...problem, details, service: "shop/web:http" }],
+    });
+    const why = "since noon: shop/web-10 and shop/web-1: no answer";
+    states[0]?.leaveOut(new Map([["shop/web:http/TCP", new Map([["10.180.1.11:8080", why]])]]));
+    states[0]?.applyChanges();
+    journal.add(syncRecord({ result: "refused", ...web }));
+    const links = (where: string) =>
+      page.evaluate<string[]>(
+        `[...document.querySelectorAll(${JSON.stringify(where)})].map((e) => e.textContent + " " + e.getAttribute("href"))`,
+      );
+    await page.until("document.querySelector('.out a')");
+    assert.deepEqual(await links(".out a"), [`${node} #/node`, "shop/web-1 #/services?search=web-1"]);
+    assert.match(
+      await page.text(".out"),
+      /left out: node-a leaves it out: since noon: shop\/web-10 and shop\/web-1: no/,
+    );
+    for (const [view, where] of [
+      ["syncs", ".failures a"],
+      ["node", ".problems small a"],
+      ["node", ".decisions a"],
+    ] as const) {
+      await page.evaluate(`location.hash = "#/${view}"`);
+      await page.until(`document.querySelector(${JSON.stringify(where)})`);
+      const [first] = await links(where);
+      assert.match(first ?? "", /^shop\/web:http(?:\/TCP)? #\/services\?search=shop%2Fweb%3Ahttp(?:%2FTCP)?$/, view);
+    }
+    assert.equal((await links(".problems small a")).length, 1);
+    await page.evaluate("document.querySelector('.problems small a').focus()");
+    await page.press("Enter");
+    await page.until("document.querySelector('.count')?.textContent.startsWith('1 of 15')");
+    assertClean(page, { url });
+  });
+
   test("hostile texts are shown and never obeyed, wherever they come from", async (t) => {
     const evil = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\u202e\u001b[31m';
     const { page, journal, url } = await opened(t, "node", {

@@ -6,6 +6,7 @@ import type { SyncJournal } from "../../agent/sync/journal/sync-journal.ts";
 import type { SyncRecord } from "../../agent/sync/journal/sync-record.ts";
 import type { LoggedProblem } from "../../logging/problem-memory.ts";
 import type { PortExplanation } from "../explain/explanation.ts";
+import type { NameKind } from "./named-words.ts";
 
 /** A sync, with its description in words. */
 export interface ToldSync extends SyncRecord {
@@ -61,6 +62,8 @@ export interface WrongService {
   readonly isSilent: boolean;
   /** In the words of `explain`. */
   readonly why: string;
+  /** The names in them. */
+  readonly names: readonly (readonly [name: string, kind: NameKind])[];
 }
 
 /** `/api/services` */

@@ -5,6 +5,7 @@ import { sortedKeys } from "../../async/sorted-keys.ts";
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
 import type { OfflineNode } from "../../contract/inspect/offline-node.ts";
 import type { FrontAnswer, WrongService } from "./answers.ts";
+import { namesAround, wordsIn } from "./named-words.ts";
 import { explainLive } from "./service-answer.ts";
 import { type FamilyPort, familiesOf, gradeOf } from "./service-table.ts";
 
@@ -40,8 +41,9 @@ export async function frontAnswer(
   const told: WrongService[] = [];
   for (const { key, grade, families } of wrong.sort((one, other) => other.grade - one.grade).slice(0, MAX_WRONG)) {
     const name = families[0]?.[1].name.text ?? key;
-    const why = refused.get(name) ?? (await whyOf(daemon, families, viewOf));
-    told.push({ key, name, isSilent: grade === 2, why });
+    const refusal = refused.get(name);
+    const said = refusal === undefined ? await whyOf(daemon, families, viewOf) : { why: refusal, names: [] };
+    told.push({ key, name, isSilent: grade === 2, ...said });
   }
   const silent = squares.filter(([, , grade]) => grade === 2).length;
   return {
@@ -57,10 +59,12 @@ async function whyOf(
   daemon: LiveDaemon,
   families: readonly FamilyPort[],
   viewOf: (family: LiveFamily) => Promise<OfflineNode>,
-): Promise<string> {
+): Promise<Pick<WrongService, "why" | "names">> {
   const [family, port] = families.find((one) => gradeOf(daemon, [one]) !== 0) ?? families[0] ?? [];
-  if (family === undefined || port === undefined) return "";
-  const { causes } = await explainLive(daemon, family, await viewOf(family), port, () => []);
+  if (family === undefined || port === undefined) return { why: "", names: [] };
+  const explained = await explainLive(daemon, family, await viewOf(family), port, () => []);
   const isEvery = families.every((one) => gradeOf(daemon, [one]) !== 0);
-  return `${isEvery ? "" : `${family.family}: `}${causes.join(" ")}`;
+  const why = `${isEvery ? "" : `${family.family}: `}${explained.causes.join(" ")}`;
+  const words = new Set(wordsIn(why));
+  return { why, names: [...namesAround(explained)].filter(([name]) => words.has(name)) };
 }

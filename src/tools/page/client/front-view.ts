@@ -1,12 +1,14 @@
 /** The first view: is this node's service network well? A sentence, five numbers, what is wrong, and all Services at once. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { FrontAnswer } from "../answers.ts";
+import { servicesOf } from "../named-words.ts";
 import { histogram, timeline, totalOf, trackingPicture } from "./charts.ts";
 import type { Known, State } from "./state.ts";
 import {
   ageText,
   type Children,
   html,
+  linked,
   msText,
   numbered,
   Ticking,
@@ -46,15 +48,24 @@ export function FrontView({ state }: ViewProps) {
 /** Each with its reason and a link, gravest first. */
 function troublesOf({ wrong, wrongPorts }: FrontAnswer, { answer: { status } }: Known): Children[] {
   const { isHealthy, failures, limits, connectionTracking } = status;
-  const item = (isBad: boolean, href: string, name: string, why: string) =>
+  const item = (isBad: boolean, href: string, name: string, why: Children) =>
     html`<li class=${isBad ? "bad" : "warn"}><a href=${href}>${name}</a> <span>${why}</span></li>`;
   const named = new Set(wrong.map(({ name }) => name));
   return [
     !isHealthy && item(true, "#/node", "The daemon", "It does not keep up: changes are not in the kernel in time."),
     ...failures
       .filter(({ subject }) => !named.has(subject))
-      .map(({ subject, reason }) => item(true, "#/syncs", subject, `Refused: ${reason}`)),
-    ...wrong.map(({ key, name, isSilent, why }) => item(isSilent, urlOf("service", { key }), name, why)),
+      .map(({ subject, reason }) =>
+        item(
+          true,
+          servicesOf([subject]).size > 0 ? urlOf("services", { search: subject }) : "#/syncs",
+          subject,
+          `Refused: ${reason}`,
+        ),
+      ),
+    ...wrong.map(({ key, name, isSilent, why, names }) =>
+      item(isSilent, urlOf("service", { key }), name, linked(why, new Map(names), status.node)),
+    ),
     wrongPorts > wrong.length &&
       item(false, urlOf("services", { search: "is:broken" }), `${wrongPorts - wrong.length} more`, "in the table"),
     ...(connectionTracking?.notes ?? []).map((note) =>

@@ -3,8 +3,9 @@
 import { statusLines } from "../../../agent/daemon/status-words.ts";
 import type { LoggedProblem } from "../../../logging/problem-memory.ts";
 import type { StateAnswer } from "../answers.ts";
+import { servicesOf } from "../named-words.ts";
 import type { State } from "./state.ts";
-import { badge, html, itemsOf, Ticking, timeText, useChanges, type ViewProps } from "./ui.ts";
+import { badge, html, itemsOf, linked, Ticking, timeText, useChanges, type ViewProps } from "./ui.ts";
 
 export function NodeView({ state }: ViewProps) {
   useChanges(state);
@@ -28,9 +29,15 @@ function parts({ status, zone, isNodeEligible, problems }: StateAnswer, state: S
   const balancers = isNodeEligible
     ? "load balancers may use this node"
     : "load balancers should not use this node: it is being removed, or not known";
+  const leftOut = status.families.flatMap((one) => (one.leftOut ?? []).map(({ servicePort }) => servicePort));
+  const names = servicesOf([...status.failures.map(({ subject }) => subject), ...leftOut]);
+  const lines = () => [
+    ...statusLines(aged(status, state)).map((line) => linked(line, names)),
+    `zone: ${zone ?? "none"}`,
+  ];
   const isSynced = status.families.every(({ isFailing }) => !isFailing);
   return html`
-    <ul class="decisions"><${Ticking} draw=${() => itemsOf([...statusLines(aged(status, state)), `zone: ${zone ?? "none"}`, balancers])} /></ul>
+    <ul class="decisions"><${Ticking} draw=${() => itemsOf([...lines(), balancers])} /></ul>
     <h2>Warnings and errors in the log</h2>
     ${
       problems.length === 0
@@ -40,12 +47,15 @@ function parts({ status, zone, isNodeEligible, problems }: StateAnswer, state: S
     }`;
 }
 
-function problemItem({ severity, message, details, count, lastMs, overMs }: LoggedProblem, isOver: boolean) {
+function problemItem(
+  { severity, message, details, service = "", count, lastMs, overMs }: LoggedProblem,
+  isOver: boolean,
+) {
   const times = count === 1 ? "" : `, ${count} times`;
   const over = badge("good", "over");
   return html`<li>
     <p>${badge(severity === "error" ? "bad" : "warn", severity)}${(isOver || overMs !== undefined) && [" ", over]} ${timeText(lastMs)}${times}${overMs !== undefined && [", over since ", timeText(overMs)]}</p>
     <p>${message}</p>
-    ${details !== "" && html`<small>${details}</small>`}
+    ${details !== "" && html`<small>${linked(details, servicesOf([service]))}</small>`}
   </li>`;
 }

@@ -11,6 +11,7 @@ import {
 } from "../../explain/explanation.ts";
 import { encounterWords, KIND_WORDS, POSITION_WORDS, shareText } from "../../explain/words.ts";
 import { OTHERS, type ServiceAnswer, type Talk, type YamlAnswer } from "../answers.ts";
+import { namesAround } from "../named-words.ts";
 import { pictureOf } from "./picture.ts";
 import { countedText, FEW, type Grouping, groupsOf, isUsed, servicePicture } from "./service-picture.ts";
 import { type Measured, sharesPicture, talksPicture } from "./traffic-charts.ts";
@@ -19,6 +20,8 @@ import {
   type Children,
   html,
   itemsOf,
+  linked,
+  nameLink,
   plain,
   scrolling,
   tableOf,
@@ -48,7 +51,7 @@ export function ServiceView({ query, state }: ViewProps) {
   return html`
     <p class="crumb"><a href="#/services">Services</a></p>
     <h1>${key}</h1>
-    ${verdict !== undefined && html`<p class=${`sentence ${verdict.kind}`}>${verdict.text}</p>`}
+    ${verdict !== undefined && html`<p class=${`sentence ${verdict.kind}`}>${saying(explanations ?? [])(verdict.text)}</p>`}
     <p class="bar count-bar">
       <button type="button" disabled=${count.isAsking || question.failure !== ""}
         onClick=${() => count.ask({ key, traffic: "1" })}>Count connections</button>
@@ -77,6 +80,7 @@ interface FamilyProps {
 function FamilyPart({ explained, talks }: FamilyProps) {
   const [by, setBy] = useState<Grouping>("node");
   const { family, type, protocol, endpoints, causes, decisions, kernel, node, zone, passedOver } = explained;
+  const say = saying([explained]);
   const sentences = passedOver.map(({ slice, why }) => `${slice}: ${why}`);
   const groups = endpoints.length > FEW ? groupsOf(endpoints, by) : [];
   const id = `by-${family}`;
@@ -90,12 +94,12 @@ function FamilyPart({ explained, talks }: FamilyProps) {
     }
     ${scrolling(`Picture, ${family}`, pictureOf(servicePicture(explained, by)))}
     <div class="pair">${sharesPicture(measuredOf(endpoints, groups, by), explained)}${talks && talksPart(talks, explained)}</div>
-    <ul class="decisions">${itemsOf([...causes, ...decisions])}</ul>
+    <ul class="decisions">${itemsOf([...causes, ...decisions].map(say))}</ul>
     <h3>Addresses</h3>
-    ${addressParts(explained)}
+    ${addressParts(explained, say)}
     <h3>Endpoints (${endpoints.length})</h3>
-    ${endpoints.length === 0 ? html`<p>None.</p>` : endpointParts(endpoints, groups, by, family)}
-    ${sentences.length > 0 && html`<h3>Passed over</h3><ul>${itemsOf(sentences)}</ul>`}
+    ${endpoints.length === 0 ? html`<p>None.</p>` : endpointParts(explained, groups, by, say)}
+    ${sentences.length > 0 && html`<h3>Passed over</h3><ul>${itemsOf(sentences.map(say))}</ul>`}
     <details><summary>In the kernel (${kernel.length})</summary><ul class="kernel">${kernel.map(
       ({ kind, name, where, purpose }) =>
         html`<li><code>${name}</code><small>${`${kind} in ${where}${purpose === "" ? "" : `: ${purpose}`}`}</small></li>`,
@@ -104,15 +108,22 @@ function FamilyPart({ explained, talks }: FamilyProps) {
 }
 
 type Groups = ReturnType<typeof groupsOf>;
+type Say = (text: string) => Children;
 
-function endpointParts(all: readonly ExplainedEndpoint[], groups: Groups, by: Grouping, family: string) {
+/** Sentences about some families, with their names as links. */
+function saying(families: readonly PortExplanation[]): Say {
+  const names = new Map(families.flatMap((one) => [...namesAround(one)]));
+  return (text) => linked(text, names, families[0]?.node);
+}
+
+function endpointParts({ endpoints: all, family }: PortExplanation, groups: Groups, by: Grouping, say: Say) {
   const columns: (readonly [name: string, cell: (endpoint: ExplainedEndpoint) => Children] | false)[] = [
     ["Endpoint", ({ address }) => html`<code>${address}</code>`],
-    all.some(({ pod }) => pod !== null) && ["Pod", ({ pod }) => (pod === null ? "not said" : podLink(pod))],
+    all.some(({ pod }) => pod !== null) && ["Pod", ({ pod }) => (pod === null ? "not said" : nameLink(pod, "pod"))],
     ["Node", nodeCell],
     ["State", ({ state }) => badge(state === "ready" ? "good" : "warn", state)],
-    all.some(({ cluster }) => cluster !== null) && ["Cluster policy", ({ cluster }) => useCell(cluster)],
-    all.some(({ local }) => local !== null) && ["Local policy", ({ local }) => useCell(local)],
+    all.some(({ cluster }) => cluster !== null) && ["Cluster policy", ({ cluster }) => useCell(cluster, say)],
+    all.some(({ local }) => local !== null) && ["Local policy", ({ local }) => useCell(local, say)],
     all.some(({ open }) => open !== undefined) && ["Connections", (one) => countedText(one) || "not known"],
   ];
   const shown = columns.filter((column) => column !== false);
@@ -127,9 +138,6 @@ function endpointParts(all: readonly ExplainedEndpoint[], groups: Groups, by: Gr
       cellsOf=${(endpoint: ExplainedEndpoint) => shown.map(([, cellOf]) => cellOf(endpoint))} />`;
 }
 
-const serviceLink = (port: string) => html`<a href=${urlOf("services", { search: port })}>${port}</a>`;
-const podLink = (pod: string) => html`<a href=${urlOf("services", { search: pod.replace(/^.*\//, "") })}>${pod}</a>`;
-
 const groupCell = (first: ExplainedEndpoint, by: Grouping) =>
   by === "node" ? nodeCell(first) : (first.zone ?? "not said");
 
@@ -137,19 +145,23 @@ const groupCell = (first: ExplainedEndpoint, by: Grouping) =>
 const measuredOf = (all: readonly ExplainedEndpoint[], groups: Groups, by: Grouping): readonly Measured[] =>
   groups.length > 0
     ? groups.map(({ own, first }) => ({ own, name: first && groupCell(first, by), title: first?.[by] || "not said" }))
-    : all.map((one) => ({ own: [one], name: one.pod ? podLink(one.pod) : one.address, title: one.pod ?? one.address }));
+    : all.map((one) => ({
+        own: [one],
+        name: one.pod ? nameLink(one.pod, "pod") : one.address,
+        title: one.pod ?? one.address,
+      }));
 
 /** Endpoints have the names of their pods here. */
 function talksPart(talks: readonly Talk[], { endpoints, servicePort }: PortExplanation) {
   const known = new Map(endpoints.map(({ address, pod }) => [address, pod ?? address]));
   const titleOf = (name: string, side: number): string =>
     side === 0 || name === OTHERS ? name : (known.get(name) ?? (name === "" ? "no endpoint known" : `stale ${name}`));
-  const linked = (name: string, side: number): Children =>
+  const nameOf = (name: string, side: number): Children =>
     // Neither others nor this node: no search finds them.
     /[.:/]/.test(name)
       ? html`<a href=${urlOf("connections", { search: `${servicePort} ${name}` })}>${titleOf(name, side)}</a>`
       : titleOf(name, side);
-  return talksPicture(talks, titleOf, linked);
+  return talksPicture(talks, titleOf, nameOf);
 }
 
 interface PagedProps<Item> {
@@ -175,7 +187,7 @@ function Paged<Item>({ label, names, all, cellsOf }: PagedProps<Item>) {
 }
 
 /** Frontends at which clients meet the same, and positions that meet the same, are one. */
-function addressParts({ frontends, protocol }: PortExplanation) {
+function addressParts({ frontends, protocol }: PortExplanation, say: Say) {
   const groups = Map.groupBy(frontends, ({ owner, clients, policy }) => JSON.stringify([owner, clients, policy]));
   return Array.from(groups.values(), (alike) => {
     const [first] = alike;
@@ -184,10 +196,10 @@ function addressParts({ frontends, protocol }: PortExplanation) {
     const met = Map.groupBy(clients, encounterWords);
     return html`<div class="frontend">
       ${alike.map((one) => frontendHeading(one, protocol))}
-      ${owner !== null && html`<p>Belongs to ${serviceLink(owner)}, which answers there.</p>`}
+      ${owner !== null && html`<p>Belongs to ${nameLink(owner, "service")}, which answers there.</p>`}
       <dl class="clients">${Array.from(met.values(), (same) => [
         html`<dt>${same.length === POSITIONS.length ? "any client" : same.map(({ position }) => POSITION_WORDS[position]).join(", ")}</dt>`,
-        html`<dd>${outcomeBadge(same[0]?.outcome)} ${same[0]?.words}</dd>`,
+        html`<dd>${outcomeBadge(same[0]?.outcome)} ${say(same[0]?.words ?? "")}</dd>`,
       ])}</dl>
     </div>`;
   });
@@ -239,22 +251,15 @@ export function verdictOf(families: readonly Pick<PortExplanation, "frontends" |
   return { kind: "warn", text } as const;
 }
 
-/** The path of a node's page through the API server, from which the paths of other nodes' pages follow. */
-const THROUGH_API_SERVER = /^(.*\/api\/v1\/nodes\/)[^/]+?((?::|%3A)\d+\/proxy\/)/i;
-
-/** The node's name, as a link to the same view on its page if the path of that page is known, else to the Services that it has endpoints of. */
 function nodeCell({ node, isLocal }: ExplainedEndpoint) {
   if (node === "") return isLocal ? "here" : "not said";
-  const [, before, behind] = THROUGH_API_SERVER.exec(location.pathname) ?? [];
-  const page = before && `${before}${encodeURIComponent(node)}${behind}${location.hash}`;
-  const href = isLocal ? "#/node" : (page ?? urlOf("services", { search: node }));
-  return html`<a href=${href}>${node}</a>${isLocal && " (here)"}`;
+  return html`${nameLink(node, "node", isLocal)}${isLocal && " (here)"}`;
 }
 
-function useCell(use: ExplainedUse | null) {
+function useCell(use: ExplainedUse | null, say: Say) {
   if (use === null) return "not asked";
-  if (!use.used) return html`<span class="out">left out: ${use.why}</span>`;
-  return html`<meter min="0" max="1" value=${use.share} aria-hidden="true" /> ${`${shareText(use.share)}${use.why === "ready" ? "" : `: ${use.why}`}`}`;
+  if (!use.used) return html`<span class="out">left out: ${say(use.why)}</span>`;
+  return html`<meter min="0" max="1" value=${use.share} aria-hidden="true" /> ${shareText(use.share)}${use.why !== "ready" && [": ", say(use.why)]}`;
 }
 
 /** With the last counts of what is still there; unchanged if none were asked for. */

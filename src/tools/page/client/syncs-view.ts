@@ -2,8 +2,9 @@
 import { useState } from "preact/hooks";
 import type { CauseWords } from "../../../agent/daemon/sync-words.ts";
 import type { ToldSync } from "../answers.ts";
+import { servicesOf } from "../named-words.ts";
 import { histogram, outcomeOf, timeline, totalOf } from "./charts.ts";
-import { badge, html, itemsOf, msText, timeText, urlOf, useChanges, type ViewProps } from "./ui.ts";
+import { badge, html, itemsOf, linked, msText, timeText, urlOf, useChanges, type ViewProps } from "./ui.ts";
 
 const SHOWN = 100;
 
@@ -43,7 +44,8 @@ function syncItem(sync: ToldSync, key: string, isChosen: boolean) {
   const { family, endedMs, furtherCauses, failures, furtherFailures, words } = sync;
   const outcome = outcomeOf(sync);
   const [kind, grade] = outcome === "repaired" ? (["repair", "warn"] as const) : (["trouble", "bad"] as const);
-  const refusals = failures.map(({ subject, reason }) => `${subject}: ${reason}`);
+  const names = servicesOf(failures.map(({ subject }) => subject));
+  const refusals = failures.map(({ subject, reason }) => linked(`${subject}: ${reason}`, names));
   return html`<li key=${key} class=${`${outcome === "done" ? "" : kind}${isChosen ? " chosen" : ""}`} ref=${isChosen ? intoView : undefined}>
     <p class="when"><time datetime=${new Date(endedMs).toISOString()}>${timeText(endedMs)}</time> ${family} ${" "}
       ${outcome !== "done" && badge(grade, outcome)}</p>

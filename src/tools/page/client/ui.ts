@@ -3,6 +3,7 @@ import htm from "htm";
 import { type ComponentChildren, h, type VNode } from "preact";
 import { useEffect, useReducer, useState } from "preact/hooks";
 import { durationText } from "../../../agent/daemon/status-words.ts";
+import { type NameKind, type Names, wordsIn } from "../named-words.ts";
 import { Question } from "./question.ts";
 import type { State } from "./state.ts";
 
@@ -100,6 +101,24 @@ export function urlOf(view: string, query: Readonly<Record<string, string>> = {}
   const said = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== ""));
   return said.size === 0 ? `#/${view}` : `#/${view}?${said}`;
 }
+
+/** The path of a node's page through the API server, from which the paths of other nodes' pages follow. */
+const THROUGH_API_SERVER = /^(.*\/api\/v1\/nodes\/)[^/]+?((?::|%3A)\d+\/proxy\/)/i;
+
+/** A name as a link: a node to its own page if the path of that page is known, others to the Services that have to do with it. */
+export function nameLink(name: string, kind: NameKind, isHere = false): VNode | VNode[] {
+  const [, before, behind] = (kind === "node" && THROUGH_API_SERVER.exec(location.pathname)) || [];
+  const page = before && `${before}${encodeURIComponent(name)}${behind}${location.hash}`;
+  const search = kind === "pod" ? name.replace(/^.*\//, "") : name;
+  return html`<a href=${isHere ? "#/node" : (page ?? urlOf("services", { search }))}>${name}</a>`;
+}
+
+/** A sentence with its names as links. */
+export const linked = (text: string, names: Names, here?: string): Children =>
+  wordsIn(text).map((word) => {
+    const kind = names.get(word);
+    return kind === undefined ? word : nameLink(word, kind, word === here);
+  });
 
 /** A verdict in a word or two. */
 export const badge = (kind: "good" | "warn" | "bad", text: string): VNode | VNode[] =>
