@@ -22,10 +22,11 @@ const USUAL: Readonly<Record<MachineName, readonly string[]>> = {
     "test/conformance/ipvs-mode-switch.vm.test.ts",
     "test/kernel/flows/{features,matrix}.test.ts",
   ],
-  /** The kernel of Debian 13, with connection tracking as a module. */
+  /** The kernel of Debian 13, with connection tracking as a module, and a list of its hooks. */
   "qemu-6.12": [
     "src/kernel/bpf/bpf.test.ts",
     "src/modes/ebpf/socket-balancer/*.test.ts",
+    "test/cli/prove-hooks.test.ts",
     "test/kernel/bpf/*.test.ts",
     "test/kernel/flows/matrix.test.ts",
   ],

@@ -1,6 +1,7 @@
 /** Programs of others that packets or sockets of this node meet beside all rules: tcx, the node's cgroup, and netfilter's BPF links. */
 import { closeSync, constants, openSync, readFileSync } from "node:fs";
 import { attempt } from "../../logging/attempt.ts";
+import type { HookEntry } from "../netfilter-hooks.ts";
 import { BpfError } from "./bpf-error.ts";
 import { HOOKS } from "./hooks.ts";
 import { idsAt, nameOfProgram, netfilterPrograms } from "./kernel-bpf.ts";
@@ -29,11 +30,13 @@ export interface ProgramQueries {
 }
 
 /**
- * @param devices names by index. @param cgroup the folder of the node's cgroup; undefined: it cannot be seen from here.
+ * @param devices names by index. @param hooked what is at netfilter's hooks; undefined: this kernel does not list it.
+ * @param cgroup the folder of the node's cgroup; undefined: it cannot be seen from here.
  * @returns in words: each program, and what could not be asked
  */
 export function foreignPrograms(
   devices: ReadonlyMap<number, string>,
+  hooked?: readonly HookEntry[],
   cgroup = nodeCgroup(),
   queries: ProgramQueries = { idsAt, netfilterPrograms, nameOfProgram },
 ): readonly string[] {
@@ -46,9 +49,12 @@ export function foreignPrograms(
     asked("programs of cgroups (needs NET_ADMIN)", () =>
       withFolder(cgroup, (fd) => at(fd, AT_CGROUP, (hook) => `the node's cgroup (${hook})`)),
     ),
-    asked("netfilter's BPF links (needs SYS_ADMIN)", () =>
-      queries.netfilterPrograms().map((id) => ({ id, place: "a netfilter hook of this or another namespace" })),
-    ),
+    hooked?.flatMap(({ program: id, family, hook, priority }) =>
+      id === undefined ? [] : { id, place: `the hook ${family} ${hook}, priority ${priority}` },
+    ) ??
+      asked("netfilter's BPF links (needs SYS_ADMIN)", () =>
+        queries.netfilterPrograms().map((id) => ({ id, place: "a netfilter hook of this or another namespace" })),
+      ),
   ];
   return found.flatMap((ofKind) => {
     const words = ofKind.flatMap((one) => {

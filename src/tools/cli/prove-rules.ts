@@ -68,7 +68,7 @@ export async function shownInKernel(families: readonly IpFamily[]) {
 
 /** @throws UsageError */
 export async function foundInKernel(families: readonly IpFamily[]): Promise<FoundRules> {
-  const { kernelRules, programsAtDevices } = await import("./trace-kernel.ts");
+  const { kernelHooks, kernelRules, programsAtDevices } = await import("./trace-kernel.ts");
   const { nodeSettings, notExamined } = await import("./node-settings.ts");
   const read = new Map<IpFamily, Awaited<ReturnType<typeof kernelRules>>>();
   const settings = new Map<IpFamily, NodeSettings>();
@@ -77,19 +77,24 @@ export async function foundInKernel(families: readonly IpFamily[]): Promise<Foun
     settings.set(family, await nodeSettings(family));
   }
   const addresses = (await Promise.all(families.map(hostAddresses))).flat();
-  const programs = await programsAtDevices();
+  const hooks = await kernelHooks();
+  const beside = [...(hooks === undefined ? [] : [hooks]), ...(await programsAtDevices(hooks))];
   const all = [...read.values()].flatMap(({ dumps }) => dumps);
   const one = found("this node's kernel", all);
   return {
     ...one,
     families: new Set(families),
-    notes: [...[...read.values()].flatMap(({ notes }) => notes), ...[...settings.values()].flatMap(notExamined)],
+    notes: [
+      ...[...read.values()].flatMap(({ notes }) => notes),
+      ...[...settings.values()].flatMap(notExamined),
+      ...(hooks === undefined ? ["this kernel does not list its hooks: what else is called at them is not known"] : []),
+    ],
     addresses: (family) => addresses.filter((own) => familyOf(own) === family),
     side(family, own, isOfNode = false) {
       const { dumps = [], routes = [], addresses: all = [] } = read.get(family) ?? {};
       return rulesSide(
         "this node's kernel",
-        [...dumps, ...programs],
+        [...dumps, ...beside],
         family,
         [...own, ...all],
         routes,

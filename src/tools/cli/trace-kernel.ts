@@ -7,6 +7,8 @@ import type { KubeProxyConfig } from "../../contract/config/config.ts";
 import { nodeNameIn } from "../../contract/inspect/offline-node.ts";
 import { foreignPrograms, NAMED } from "../../kernel/bpf/foreign-programs.ts";
 import { legacyTables } from "../../kernel/iptables/legacy-tables.ts";
+import { netfilterHooks } from "../../kernel/netfilter-hooks.ts";
+import { NetlinkError } from "../../kernel/netlink/errors.ts";
 import { dormantTables } from "../../kernel/nftables/dormant-tables.ts";
 import { isObject, listOf, numberOf, textOf } from "../../kernel/nftables/json.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
@@ -153,8 +155,19 @@ export async function ipJson(...args: readonly string[]): Promise<readonly unkno
   return text.trim() === "" ? [] : listOf(JSON.parse(text));
 }
 
+/** What the kernel calls for packets in this network namespace. @returns undefined if this kernel does not list it */
+export async function kernelHooks(): Promise<Dump | undefined> {
+  try {
+    const entries = await netfilterHooks([...(await interfaceNames()).values()]);
+    return entries && { kind: "hooks", entries };
+  } catch (error) {
+    if (!(error instanceof NetlinkError)) throw error;
+    return { kind: "unread", what: `not read: netfilter's hooks (needs NET_ADMIN): ${error.code}` };
+  }
+}
+
 /** Programs and filters at devices, which packets meet before and behind all rules: they are there, and what they do is not read. */
-export async function programsAtDevices(): Promise<readonly Dump[]> {
+export async function programsAtDevices(hooks: Dump | undefined): Promise<readonly Dump[]> {
   const found: string[] = [];
   const links = await ipJson("link", "show");
   for (const link of links.filter(isObject)) {
@@ -175,7 +188,7 @@ export async function programsAtDevices(): Promise<readonly Dump[]> {
     }
   }
   const unread = found.slice(0, NAMED).map((what) => `${what}: its content is not read`);
-  unread.push(...foreignPrograms(namesByIndex(links)));
+  unread.push(...foreignPrograms(namesByIndex(links), hooks?.kind === "hooks" ? hooks.entries : undefined));
   if (notes[0] !== undefined) unread.push(`tc filters at devices were not read: ${notes[0]}`);
   return unread.map((what) => ({ kind: "unread", what }));
 }

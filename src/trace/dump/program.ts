@@ -7,6 +7,7 @@ import { kernelLists, RememberedLists, UNKNOWN_LISTS } from "../iptables/surroun
 import { programOf } from "../netfilter/calling-order.ts";
 import type { Entry, Program } from "../netfilter/program.ts";
 import { readNftRuleset } from "../nftables/ruleset.ts";
+import { placesOf } from "./hooked.ts";
 import { judgeSaved, savedTables } from "./iptables-nft.ts";
 import type { Dump } from "./recognise.ts";
 
@@ -43,11 +44,15 @@ export function programOfDumps(dumps: readonly Dump[], options: DumpOptions): Tr
     return readNftRuleset(objects, { family, facts, knowsDynamicSets, without: judged[at]?.ofIptables ?? new Set() });
   });
   const trusted = saved.filter((table) => !judged.some(({ mistrusted }) => mistrusted.has(table)));
+  const places = placesOf(dumps, family);
   const chains = [
-    ...trusted.flatMap(({ name, chains: found }) =>
-      iptablesChains(new Map([[name, found]]), family, { facts, sets, recent }),
+    ...trusted.flatMap(({ name, chains: found, backEnd }) =>
+      iptablesChains(new Map([[name, found]]), family, { facts, sets, recent }).map((chain) => ({
+        ...chain,
+        place: places(chain, backEnd === "nft" ? `${family === "IPv4" ? "ip" : "ip6"} ${name}` : undefined),
+      })),
     ),
-    ...rulesets.flatMap((ruleset) => ruleset.chains),
+    ...rulesets.flatMap((ruleset) => ruleset.chains.map((chain) => ({ ...chain, place: places(chain, chain.table) }))),
     ...dumps.flatMap((dump) => (dump.kind === "chains" ? dump.chains(facts, clients) : [])),
   ];
   return {

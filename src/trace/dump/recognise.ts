@@ -2,6 +2,7 @@
 
 import { listedRules } from "../../kernel/iptables/parser/listed-rules.ts";
 import { savedFamily, savesIn, type TableTexts } from "../../kernel/iptables/parser/ruleset.ts";
+import type { HookEntry } from "../../kernel/netfilter-hooks.ts";
 import { isObject, listOf, missingElements } from "../../kernel/nftables/json.ts";
 import { isListing, type Listing, readListing } from "../../kernel/nftables/listing/listing.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
@@ -47,6 +48,8 @@ export type Dump =
     }
   /** A system without hooks, which walks the whole path of a packet itself. */
   | { readonly kind: "walker"; walk(packet: Packet, facts: NodeFacts, options: WalkOptions): TraceNode }
+  /** What the kernel calls for packets, in calling order within each hook. */
+  | { readonly kind: "hooks"; readonly entries: readonly HookEntry[] }
   /** Rules that are there and could not be read. @param what in words, with what to do */
   | { readonly kind: "unread"; readonly what: string; readonly isOfRules?: true }
   /** Addresses to assign to a device: input of `ip -batch`. */

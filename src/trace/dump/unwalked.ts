@@ -1,13 +1,14 @@
 /** What packets may meet but a walk does not follow. */
 import { isObject } from "../../kernel/nftables/json.ts";
 import type { IpFamily } from "../../net/ip.ts";
+import { unreadHooks } from "./hooked.ts";
 import { savedAlone } from "./iptables-nft.ts";
 import { type Dump, listedObjects } from "./recognise.ts";
 
 /** In words; empty if all rules that were given are walked. */
 export function unwalkedIn(dumps: readonly Dump[], family: IpFamily): string[] {
   const unread = dumps.flatMap((dump) => (dump.kind === "unread" && !dump.isOfRules ? [dump.what] : []));
-  return [...unread, ...savedAlone(dumps, family), ...unwalkedChains(dumps)];
+  return [...unread, ...unreadHooks(dumps, family), ...savedAlone(dumps, family), ...unwalkedChains(dumps)];
 }
 
 function unwalkedChains(dumps: readonly Dump[]): string[] {

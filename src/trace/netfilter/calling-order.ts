@@ -1,6 +1,7 @@
 /**
  * The order in which the kernel calls the base chains of a hook. Of chains with one priority, the one registered last is called
- * first. Handles and listings tell that order within a table; across tables nothing does, so a walk must not depend on it.
+ * first. Handles and listings tell that order within a table. Across tables only the kernel's list of hooks does; without it, a walk must
+ * not depend on it.
  */
 import type { Packet } from "../packet.ts";
 import type { BaseChain, Program, Stage } from "./program.ts";
@@ -18,6 +19,7 @@ export function actingPriority({ type, stage, priority }: BaseChain): number {
 
 /** Whether array order is calling order for two chains with one acting priority. */
 function isOrderKnown(one: BaseChain, other: BaseChain): boolean {
+  if (one.place !== other.place) return one.place !== undefined && other.place !== undefined;
   if (one.type !== other.type) return false;
   return one.table === other.table || (one.type === "nat" && one.priority !== other.priority);
 }
@@ -32,7 +34,13 @@ function inCallingOrder(chains: readonly BaseChain[]): readonly BaseChain[] {
   );
   return newestFirst
     .map(([, chain]) => chain)
-    .sort((a, b) => actingPriority(a) - actingPriority(b) || a.type.localeCompare(b.type) || a.priority - b.priority);
+    .sort(
+      (a, b) =>
+        actingPriority(a) - actingPriority(b) ||
+        (a.place ?? 0) - (b.place ?? 0) ||
+        a.type.localeCompare(b.type) ||
+        a.priority - b.priority,
+    );
 }
 
 /** All base chains in the order in which the kernel calls them. */

@@ -108,6 +108,8 @@ export interface BaseChain {
   readonly chain: Chain;
   /** The kernel's number of it, which grows within a table. @default not known: later ones are newer */
   readonly handle?: number | undefined;
+  /** Its place among what the kernel says that it calls; nat chains may have one together. @default not known */
+  readonly place?: number | undefined;
   /** What is not known, in words, and must be so for the kernel to call it. @default nothing */
   readonly onlyIf?: string | undefined;
   /** A chain of the same table, the target of a jump. */
