@@ -62,7 +62,7 @@ export interface ModeInspection {
   /** What the mode does to a service port that its owner may not expect, in sentences. @default nothing */
   warnings?(node: OfflineNode, port: ServicePort): readonly string[];
   /** How one of several endpoints is chosen, as words after "chosen": `at random`. */
-  choice(config: KubeProxyConfig): string;
+  choice(config: KubeProxyConfig, isWeighted: boolean): string;
   /** All kernel objects of one service port of the node, in a fixed order. @param endpoints all its endpoints */
   partsOf(
     node: OfflineNode,

@@ -57,3 +57,8 @@ export function inCells<T extends Pick<Endpoint, "weight">>(endpoints: readonly 
   if (cells.every((count) => count === 1)) return endpoints;
   return endpoints.flatMap((endpoint, index) => Array<T>(cells[index] ?? 1).fill(endpoint));
 }
+
+/** Whether some endpoints get more connections than others, by weight. */
+export function isWeighted(endpoints: readonly Pick<Endpoint, "weight">[]): boolean {
+  return inCells(endpoints) !== endpoints;
+}

@@ -226,6 +226,47 @@ test("endpoints that no slice has, because the mirrored object was cut", async (
   assert.match(out, /\nPassed over\n {2}shop\/web-\S+: it mirrors an Endpoints object that was cut at 1,000 addresses/);
 });
 
+/** How each mode chooses, in the order of the modes. */
+const EQUAL = [
+  "at random, each with the same chance",
+  "by the kernel's scheduler rr",
+  "at random, each with the same chance",
+].concat("in turn, by the proxy's own process", "by HNS, for each connection", "at random, each with the same chance");
+const WEIGHTED = ["at random, by weight", "by the kernel's scheduler wrr", "at random, by weight"].concat(
+  "in turn and by weight, by the proxy's own process",
+  "by HNS, for each connection",
+  "at random, by weight",
+);
+
+test("with weights, no mode is said to choose all equally often", async () => {
+  const objects = JSON.parse(EXAMPLES);
+  const [slice] = objects.items.filter((item: { metadata: { name: string } }) => item.metadata.name === "web-ipv4");
+  const [one, ...others] = slice.endpoints;
+  slice.endpoints = others;
+  const annotations = { "kube-proxy-ts/weight": "9" };
+  objects.items.push({ ...slice, metadata: { ...slice.metadata, name: "web-nine", annotations }, endpoints: [one] });
+  const choices = async (text: string) => {
+    const argv = (mode: string) => ["shop/web", ...NODE_A, "--why", "--mode", mode];
+    const outs = await Promise.all(MODES.map(({ name }) => runCommand(explain, argv(name), text)));
+    return outs.map(({ out }) => /Among several endpoints one is chosen (.*)\.\n/.exec(out)?.[1]);
+  };
+  assert.deepEqual(await choices(JSON.stringify(objects)), WEIGHTED);
+  assert.deepEqual(await choices(EXAMPLES), EQUAL);
+});
+
+test("an address in slices of different weights: one of them counts, and says where it is", async () => {
+  const objects = JSON.parse(EXAMPLES);
+  const slice = objects.items.find((item: { metadata: { name: string } }) => item.metadata.name === "web-ipv4");
+  const annotations = { "kube-proxy-ts/weight": "9" };
+  objects.items.push({ ...slice, metadata: { ...slice.metadata, name: "web-nine", annotations } });
+  const { out } = await runCommand(explain, ["shop/web", ...NODE_A, "--why"], JSON.stringify(objects));
+  assert.match(out, /^ {2}10\.180\.0\.11:8080 {2}web-1 {2}node-a \(here\) .*\bused, 33\.3 %$/m);
+  assert.match(
+    out,
+    /\nPassed over\n {2}shop\/\S+: 10\.180\.0\.11:8080 is also in shop\/web-\w+, which takes precedence\n/,
+  );
+});
+
 test("a Service that asks for a hash: by what it is chosen, and in which modes it is not", async () => {
   const objects = JSON.parse(EXAMPLES);
   const asked = { "shop/web": "SourceHash", "shop/storefront": "FlowHash" };

@@ -20,7 +20,7 @@ export const inspectEbpf: ModeInspection = {
       };
     },
   },
-  choice: (config) => under.choice(packetPathConfig(config)),
+  choice: (config, isWeighted) => under.choice(packetPathConfig(config), isWeighted),
   partsOf: (node, config, ...port) => under.partsOf(node, packetPathConfig(config), ...port),
   loadCounters: async (config) =>
     (await import("./counters.ts")).ebpfCounters(await under.loadCounters(), config ?? { ebpf: { pinFolder: "" } }),

@@ -56,7 +56,7 @@ export const inspectIptables: ModeInspection = {
       };
     },
   },
-  choice: () => "at random, each with the same chance",
+  choice: (_config, isWeighted) => `at random, ${isWeighted ? "by weight" : "each with the same chance"}`,
   sharedPurpose: (name) => SHARED.get(name),
   ownerTest(name) {
     if (!isServiceChain(name)) return undefined;

@@ -30,6 +30,11 @@ export function schedulerOf({ scheduler }: IpvsConfig): string {
   return scheduler === "" ? "rr" : scheduler;
 }
 
+/** `rr` ignores weights. */
+export function withWeights(scheduler: string, isWeighted: boolean): string {
+  return scheduler === "rr" && isWeighted ? "wrr" : scheduler;
+}
+
 /** The prefixes whose virtual servers are left alone; validation has rejected invalid ones. */
 export function excludedPrefixes({ excludeCIDRs }: IpvsConfig): Cidr[] {
   return excludeCIDRs.map((text) => parseCidr(text)).filter((cidr) => cidr !== undefined);

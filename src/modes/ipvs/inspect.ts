@@ -4,7 +4,7 @@ import type { KernelPart, ModeInspection } from "../../contract/inspection.ts";
 import { TRANSLATING } from "../../contract/mode-words.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { cidrContains, familyOf, parseHostPort } from "../../net/ip.ts";
-import { excludedPrefixes, schedulerOf } from "./config.ts";
+import { excludedPrefixes, schedulerOf, withWeights } from "./config.ts";
 import { ipsetEntryText } from "./ipset/ipset.ts";
 import { virtualServerText } from "./kernel/ipvs.ts";
 import { CHAINS, DUMMY_DEVICE, SET_IDS, SETS, setName } from "./names.ts";
@@ -46,7 +46,7 @@ export const inspectIpvs: ModeInspection = {
     loopback: () => ({ led: "IPVS serves it", notLed: "IPVS has no virtual server at loopback addresses" }),
   },
   warnings: (node, port) => leftToNodes(node, port).map((sentence) => `${port.name.text}: ${sentence}`),
-  choice: ({ ipvs }) => `by the kernel's scheduler ${schedulerOf(ipvs)}`,
+  choice: ({ ipvs }, isWeighted) => `by the kernel's scheduler ${withWeights(schedulerOf(ipvs), isWeighted)}`,
   sharedPurpose(name, family) {
     const id = SET_IDS.find((one) => setName(one, family) === name);
     return id === undefined ? SHARED_CHAINS.get(name) : SETS[id].comment;

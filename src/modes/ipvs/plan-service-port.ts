@@ -4,7 +4,7 @@
  * Reference ipvs.md §3–7.
  */
 
-import { inCells, isDrained } from "../../model/cells.ts";
+import { isDrained, isWeighted } from "../../model/cells.ts";
 import { type Endpoint, keepsFlows } from "../../model/endpoint.ts";
 import { type FrontendKind, frontendsOf } from "../../model/frontend.ts";
 import type { NodePlanConfig } from "../../model/node-plan-config.ts";
@@ -12,6 +12,7 @@ import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
 import { cidrContains, type IpAddress } from "../../net/ip.ts";
 import { type ProtocolName, protocolName } from "../../net/protocol.ts";
+import { withWeights } from "./config.ts";
 import type { IpsetEntry } from "./ipset/ipset.ts";
 import {
   IPVS_SERVICE_PERSISTENT,
@@ -152,8 +153,7 @@ function schedulingOf(
   config: PlanConfig,
   offered: readonly Endpoint[],
 ) {
-  // `rr` ignores weights above 0.
-  const byChance = config.scheduler === "rr" && inCells(offered) !== offered ? "wrr" : config.scheduler;
+  const byChance = withWeights(config.scheduler, isWeighted(offered));
   const scheduler = balancing === undefined ? byChance : "mh";
   const isPersistent = sessionAffinity === "ClientIP";
   // Without the first, connections fail whose hash is that of an endpoint that ends (weight 0).

@@ -3,7 +3,7 @@
  * only HNS knows their IDs. Reference windows.md §2.6, §3.5.
  */
 
-import { inCells } from "../../model/cells.ts";
+import { isWeighted } from "../../model/cells.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import { type Frontend, type FrontendKind, frontendKey, frontendsOf } from "../../model/frontend.ts";
 import { onePerDestination } from "../../model/frontend-ownership.ts";
@@ -135,7 +135,7 @@ export function planServicePort(
       "loadBalancerSourceRanges has no effect on Windows: HNS cannot tell clients apart",
     ],
     [
-      inCells(routing.categories.reachable) !== routing.categories.reachable,
+      isWeighted(routing.categories.reachable),
       "The weights of EndpointSlices have no effect on Windows, apart from 0: HNS has none, and all endpoints get as much",
     ],
     [

@@ -76,7 +76,7 @@ const SHARED: ReadonlyMap<string, string> = new Map([
 /** Describes the nftables mode's kernel objects for people. */
 export const inspectNftables: ModeInspection = {
   words: { ...TRANSLATING, loopback: localhostWords },
-  choice: () => "at random, each with the same chance",
+  choice: (_config, isWeighted) => `at random, ${isWeighted ? "by weight" : "each with the same chance"}`,
   sharedPurpose: (name) => SHARED.get(name) ?? numberedPurpose(name),
   ownerTest(name) {
     const text = portTextOf(name);

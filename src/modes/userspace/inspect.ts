@@ -30,7 +30,7 @@ export const inspectUserspace: ModeInspection = {
     notTaken: (_position, isBarred, protocol) =>
       protocol === "SCTP" ? "protocol-not-served" : isBarred ? "source-ranges" : "only-from-elsewhere",
   },
-  choice: () => "in turn, by the proxy's own process",
+  choice: (_config, isWeighted) => `in turn${isWeighted ? " and by weight" : ""}, by the proxy's own process`,
   sharedPurpose: (name) => CHAIN_PURPOSES.get(name),
   ownerTest: () => undefined,
   // Service ports own no chains, only rules in shared ones.

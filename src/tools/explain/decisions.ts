@@ -4,7 +4,7 @@ import type { KubeProxyConfig } from "../../contract/config/config.ts";
 import type { OfflineNode } from "../../contract/inspect/offline-node.ts";
 import type { ModeWords } from "../../contract/mode-words.ts";
 import { counted } from "../../logging/counted.ts";
-import { inCells } from "../../model/cells.ts";
+import { isWeighted } from "../../model/cells.ts";
 import type { TopologyReason } from "../../model/endpoint-reasons.ts";
 import type { EndpointSliceRecord, ServiceNotes, ServiceRecord } from "../../model/objects.ts";
 import type { ServicePort } from "../../model/service-port.ts";
@@ -152,7 +152,7 @@ function hashSentences({
   if (modeNamed(mode).ignoresBalancing === true) {
     const weighs = `The weights of EndpointSlices have no effect in ${mode} mode, apart from 0.`;
     const hash = `The Service asks for ${balancing}, which ${mode} mode does not have: it chooses without a hash.`;
-    return [...(inCells(reachable) === reachable ? [] : [weighs]), ...(balancing === undefined ? [] : [hash])];
+    return [...(isWeighted(reachable) ? [weighs] : []), ...(balancing === undefined ? [] : [hash])];
   }
   if (balancing === undefined) return [];
   const isLocal = port.internalPolicyLocal || (port.externalPolicyLocal && port.isExternallyAccessible);

@@ -3,7 +3,7 @@
 import type { KubeProxyConfig } from "../../contract/config/config.ts";
 import type { OfflineNode } from "../../contract/inspect/offline-node.ts";
 import type { ModeInspection } from "../../contract/inspection.ts";
-import { sharesOf } from "../../model/cells.ts";
+import { isWeighted, sharesOf } from "../../model/cells.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import { type EndpointUse, endpointReasons, topologyReason } from "../../model/endpoint-reasons.ts";
 import { declaredFrontends, type FrontendAddress, frontendKey, frontendsOf } from "../../model/frontend.ts";
@@ -83,7 +83,11 @@ export function explainPort(
   const frontends = explainedFrontends(here, port, { routing, endpoints: all, ...walks });
   const decided = {
     ...{ words: inspection.words, node, config, port, routing, topology: reason, policies, endpoints, frontends },
-    ...{ passedOver: statement.passedOver, ...objects, choice: inspection.choice(config) },
+    ...{
+      passedOver: statement.passedOver,
+      ...objects,
+      choice: inspection.choice(config, isWeighted(routing.categories.reachable)),
+    },
     isUndecided: here.detecting !== undefined,
   };
   return {

@@ -60,7 +60,9 @@ export function statedEndpoints(
     }
     const onProblem = (message: string, { field = "", value }: Readonly<Record<string, unknown>>) =>
       passedOver.push({ slice, why: `${field}: ${message}${value === undefined ? "" : `: ${JSON.stringify(value)}`}` });
-    const one = readSlice(record, { nodeName, onProblem });
+    // Of two copies one counts, with the larger weight: without weights it is not copied.
+    const { weight: _weight, ...unweighted } = record;
+    const one = readSlice(unweighted, { nodeName, onProblem });
     read.push(one);
     if (record.isCutShort === true) passedOver.push({ slice, why: CUT_SHORT });
     if (!one.ports.some(({ key }) => key === port.key)) passedOver.push({ slice, why: whyNothing(record, port) });
