@@ -150,6 +150,8 @@ class Simulation {
   #openProbes = 0;
   #uplinkCutMs: number | undefined;
   #changed = "";
+  #observedMs = 0;
+  #changedMs = Number.NEGATIVE_INFINITY;
   /** What the sets hold since the last read. */
   readonly #resent = new Map<string, number>();
   readonly #answered = new Set<string>();
@@ -261,19 +263,20 @@ class Simulation {
       const victims = (): Server[] => {
         if (kind < 0.6) return [this.#one(this.#servers)];
         const node = this.#below(this.#otherNodes + 1);
-        if (kind < 0.85) return this.#servers.filter((server) => server.node === node);
-        return this.#servers.filter((server) => server.node > 0);
+        return kind < 0.85 ? this.#servers.filter((server) => server.node === node) : [];
       };
       const some = victims();
       const isUnroutable = kind < 0.1;
       const isUplink = kind >= 0.85;
+      // Also those that came since.
+      const affected = () => (isUplink ? this.#servers.filter((server) => server.node > 0) : some);
       this.#agenda.add(startMs, () => {
         if (isUplink) this.#uplinkCutMs = this.#nowMs;
-        for (const server of some) this.#die(server, isUnroutable);
+        for (const server of affected()) this.#die(server, isUnroutable);
       });
       this.#agenda.add(endMs, () => {
         if (isUplink) this.#endUplink();
-        for (const server of some) this.#revive(server);
+        for (const server of affected()) this.#revive(server);
       });
     }
     if (this.#random() < 0.1) this.#agenda.add(at(), () => this.#restart());
@@ -315,7 +318,9 @@ class Simulation {
   }
 
   #endUplink(): void {
-    const isLong = this.#uplinkCutMs !== undefined && this.#nowMs - this.#uplinkCutMs > 12_000;
+    // Also for the latest endpoint.
+    const isLong =
+      this.#uplinkCutMs !== undefined && this.#nowMs - Math.max(this.#uplinkCutMs, this.#changedMs) > 12_000;
     this.#uplinkCutMs = undefined;
     const nodes = this.#usedNodes();
     // Traffic everywhere shows that all nodes are silent.
@@ -358,6 +363,7 @@ class Simulation {
     this.#forgetAll([...before, ...port.members]);
     this.#policy.watch(this.#watchedPorts());
     this.#changed = port.key;
+    this.#changedMs = this.#nowMs;
   }
 
   #watchedPorts(): WatchedPort[] {
@@ -523,7 +529,9 @@ class Simulation {
     this.#outcome.held += held.length;
     this.#check(left, held.length > 0);
     this.#note(changes);
-    this.#later(20 + this.#below(80), () => {
+    // One after the other, as the daemon tells the kernel.
+    this.#observedMs = Math.max(this.#observedMs + 1, this.#nowMs + 20 + this.#below(80));
+    this.#agenda.add(this.#observedMs, () => {
       if (life === this.#life) this.#watched = suspects;
     });
     if (changes.length > 0) this.#later(100 + this.#below(400), () => this.#enforce(left, life));
