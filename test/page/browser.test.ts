@@ -5,28 +5,13 @@ import { writeFileSync } from "node:fs";
 import { createServer, request, type Server } from "node:http";
 import { after, before, describe, type TestContext, test } from "node:test";
 import { projectObjects } from "../../src/agent/cluster/manifests/read-manifests.ts";
-import type { TrackedFlow } from "../../src/kernel/conntrack/conntrack.ts";
-import { type IpAddress, parseIpAddress } from "../../src/net/ip.ts";
 import type { BrowserPage } from "../../testkit/browser/browser-page.ts";
 import { Chromium, skipWithoutChromium } from "../../testkit/browser/chromium.ts";
 import { until } from "../../testkit/support/patience.ts";
-import { examplesAsJson } from "../cli/run-command.ts";
+import { FLOWS, items, manyServices, TROUBLE, thousandEndpoints, VIEWS, WEB, WIDEST } from "./page-cases.ts";
 import { type PageOptions, type ServedPage, servedPage, syncRecord } from "./page-daemon.ts";
 
-const { items } = JSON.parse(examplesAsJson()) as { items: unknown[] };
-const WEB = `service?${new URLSearchParams({ key: "shop/web:http/TCP" })}`;
 const portOf = (server: Server) => Object(server.address()).port as number;
-const FROM_POD = "trace?from=pod&to=10.96.0.10&port=80&protocol=tcp";
-/** Each view, and what is there when it has its answer. */
-const VIEWS: readonly (readonly [path: string, ready: string])[] = [
-  ["front", "document.querySelector('.tiles')"],
-  ["services", "document.querySelectorAll('tbody tr').length > 3"],
-  [WEB, "document.querySelector('svg.picture')"],
-  ["connections", "document.querySelectorAll('main tbody tr').length > 3"],
-  [FROM_POD, "document.querySelector('.steps .fate')"],
-  ["syncs", "document.querySelector('.syncs > li')"],
-  ["node", "document.querySelector('.problems li')"],
-];
 
 describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
   let chromium: Chromium;
@@ -681,52 +666,6 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
   });
 });
 
-function manyServices(count: number): unknown[] {
-  return Array.from({ length: count }, (_, index) => ({
-    ...{ apiVersion: "v1", kind: "Service", metadata: { namespace: "n", name: `s${index}` } },
-    spec: { clusterIP: `10.96.${(index >> 8) & 255}.${index & 255}`, ports: [{ port: 80 }] },
-  }));
-}
-
-function thousandEndpoints(): unknown[] {
-  const labels = { "kubernetes.io/service-name": "web" };
-  const slices = [0, 1, 2, 3].map((part) => ({
-    ...{ apiVersion: "discovery.k8s.io/v1", kind: "EndpointSlice", addressType: "IPv4" },
-    ...{ metadata: { namespace: "shop", name: `web-${part}`, labels }, ports: [{ name: "http", port: 8080 }] },
-    endpoints: Array.from({ length: 250 }, (_, index) => ({
-      addresses: [`10.180.${part}.${index}`],
-      nodeName: `ip-10-0-${part}-${index % 40}.eu-central-1.compute.internal`,
-      zone: `zone-${part}`,
-      conditions: { ready: index % 50 !== 3 },
-      targetRef: { kind: "Pod", namespace: "shop", name: `web-${part}-${index}` },
-    })),
-  }));
-  const metadata = { namespace: "shop", name: "web" };
-  const spec = { clusterIP: "10.96.0.10", ports: [{ name: "http", port: 80 }] };
-  return [{ apiVersion: "v1", kind: "Service", metadata, spec }, ...slices];
-}
-
-const FLOWS = [1, 2, 3].map((number): TrackedFlow => {
-  const client = address("10.180.0.9");
-  return {
-    ...{ protocol: "TCP", sourceIP: client, sourcePort: 3999 + number },
-    ...{ destinationIP: address("10.96.0.10"), destinationPort: 80 },
-    ...{ replySourceIP: address("10.180.0.11"), replySourcePort: 8080 },
-    ...{ replyDestinationIP: client, replyDestinationPort: 3999 + number },
-    ...{ state: number === 3 ? "SYN_SENT" : "ESTABLISHED", isAnswered: number < 3, sent: { packets: 9, bytes: 900 } },
-  };
-});
-
-function address(text: string): IpAddress {
-  return parseIpAddress(text) ?? assert.fail(text);
-}
-
-const TROUBLE: Partial<PageOptions> = {
-  failures: [{ subject: "shop/web:http", reason: "no space" }],
-  limits: [{ what: "IPv6 services", why: "the kernel has no support for the family" }],
-  problems: [{ severity: "warning", message: "A warning", details: "a=b", count: 2, firstMs: 0, lastMs: 0 }],
-};
-
 /** Texts whose contrast is below 4.5 (WCAG 2, AA), with the contrast. Run in the page. */
 const LOW_CONTRAST = `(() => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
@@ -752,6 +691,3 @@ const WITHOUT_LIGHT_DARK = `(async () => {
   document.adoptedStyleSheets = [sheet];
   for (const link of document.querySelectorAll("link[rel=stylesheet]")) link.disabled = true;
 })()`;
-
-/** The element that reaches furthest to the right. Run in the page. */
-const WIDEST = `[...document.querySelectorAll("main *, header *")].filter((e) => !e.closest(".scroll")).map((e) => [e.getBoundingClientRect().right, e.tagName + "." + e.className]).sort((a, b) => b[0] - a[0])[0].join(" ")`;

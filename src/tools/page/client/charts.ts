@@ -6,7 +6,7 @@ import { type Children, html, msText, tableOf, timeText, urlOf } from "./ui.ts";
 export const WIDTH = 560;
 const HEIGHT = 190;
 /** What axes and their texts take. */
-const LEFT = 58;
+const LEFT = 70;
 const BOTTOM = 24;
 const TOP = 12;
 
@@ -133,7 +133,7 @@ export function trackingPicture(points: FrontAnswer["tracked"], max: number) {
   const path = points.map(([ms, entries], index) => `${index === 0 ? "M" : "L"}${x(ms)} ${y(entries)}`).join("");
   const axis = [0, Math.round(top / 2), Math.round(top)];
   const drawn = html`
-    ${axis.map((value) => [line(y(value)), text(LEFT - 6, y(value) + 4, "end", value.toLocaleString("en"))])}
+    ${axis.map((value) => [line(y(value)), text(LEFT - 6, y(value) + 4, "end", value.toLocaleString("en", { notation: "compact" }))])}
     ${top === max && html`<path class="mark" d=${`M${LEFT} ${y(0.9 * max)}H${WIDTH}`} />${text(WIDTH, y(0.9 * max) - 4, "end", "90 %")}`}
     <path class="area" d=${`${path}V${HEIGHT - BOTTOM}H${LEFT}z`} /><path class="line" d=${path} />
     ${text(LEFT, HEIGHT - 6, "start", timeText(first))}${text(WIDTH, HEIGHT - 6, "end", timeText(last))}`;

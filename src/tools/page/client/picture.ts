@@ -41,8 +41,8 @@ export function pictureOf({ boxes, arrows, title }: Picture) {
   const places = new Map<Box, Place>();
   for (const [column, own] of columns.entries()) {
     const x = MARGIN + column * (BOX.width + BOX.gapX);
-    // Centers short columns next to long ones.
-    const top = MARGIN + ((rows - Math.min(own.length, MAX_ROWS)) * (BOX.height + BOX.gapY)) / 2;
+    // Centers short columns next to long ones, but not below what a telephone shows at once.
+    const top = MARGIN + Math.min(2, (rows - Math.min(own.length, MAX_ROWS)) / 2) * (BOX.height + BOX.gapY);
     for (const [row, box] of own.slice(0, MAX_ROWS).entries())
       places.set(box, { x, y: top + row * (BOX.height + BOX.gapY) });
   }
