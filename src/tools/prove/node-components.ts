@@ -37,6 +37,6 @@ export const isInProxyTable = (place: string | undefined): boolean => /^ip6? kub
 
 /** The program whose chain a place names: `iptables -t filter KUBE-FIREWALL rule 1: …`. */
 export function ownerAt(place: string): string | undefined {
-  const chain = /^(?:ip6?tables -t \S+|\S+ \S+) (\S+?):? /.exec(place)?.[1];
+  const chain = /^(?:ip6?tables\S* -t \S+|\S+ \S+) (\S+?):? /.exec(place)?.[1];
   return chain === undefined ? undefined : ownerOf(chain);
 }

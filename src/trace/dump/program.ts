@@ -8,7 +8,7 @@ import { programOf } from "../netfilter/calling-order.ts";
 import type { Entry, Program } from "../netfilter/program.ts";
 import { readNftRuleset } from "../nftables/ruleset.ts";
 import { placesOf } from "./hooked.ts";
-import { judgeSaved, savedTables } from "./iptables-nft.ts";
+import { judgeSaved, type SavedTable, savedTables } from "./iptables-nft.ts";
 import type { Dump } from "./recognise.ts";
 
 export interface DumpOptions {
@@ -45,13 +45,18 @@ export function programOfDumps(dumps: readonly Dump[], options: DumpOptions): Tr
   });
   const trusted = saved.filter((table) => !judged.some(({ mistrusted }) => mistrusted.has(table)));
   const places = placesOf(dumps, family);
+  // Nothing but the hooks tells the order of both back ends' chains, so they must not look like those of one table.
+  const backEndOf = ({ name, backEnd }: SavedTable) =>
+    backEnd === "legacy" && trusted.some((one) => one.name === name && one.backEnd !== "legacy") ? "-legacy" : "";
   const chains = [
-    ...trusted.flatMap(({ name, chains: found, backEnd }) =>
-      iptablesChains(new Map([[name, found]]), family, { facts, sets, recent }).map((chain) => ({
+    ...trusted.flatMap((table) => {
+      const listed = table.backEnd === "nft" ? `${family === "IPv4" ? "ip" : "ip6"} ${table.name}` : undefined;
+      const own = new Map([[table.name, table.chains]]);
+      return iptablesChains(own, family, { facts, sets, recent }, backEndOf(table)).map((chain) => ({
         ...chain,
-        place: places(chain, backEnd === "nft" ? `${family === "IPv4" ? "ip" : "ip6"} ${name}` : undefined),
-      })),
-    ),
+        place: places(chain, listed),
+      }));
+    }),
     ...rulesets.flatMap((ruleset) => ruleset.chains.map((chain) => ({ ...chain, place: places(chain, chain.table) }))),
     ...dumps.flatMap((dump) => (dump.kind === "chains" ? dump.chains(facts, clients) : [])),
   ];

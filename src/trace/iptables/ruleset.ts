@@ -33,9 +33,14 @@ const STAGES: Readonly<Record<string, Hook>> = {
 /** Shorter chains are not indexed. */
 const INDEXED_LENGTH = 16;
 
-/** The built-in chains of every table. @param tables of one family, from `readRuleset`. */
-export function iptablesChains(tables: TableTexts, family: IpFamily, surroundings: Surroundings): BaseChain[] {
-  const tool = family === "IPv4" ? "iptables" : "ip6tables";
+/** The built-in chains of every table. @param tables of one family, from `readRuleset`. @param backEnd what its name ends with. */
+export function iptablesChains(
+  tables: TableTexts,
+  family: IpFamily,
+  surroundings: Surroundings,
+  backEnd = "",
+): BaseChain[] {
+  const tool = `${family === "IPv4" ? "iptables" : "ip6tables"}${backEnd}`;
   return [...tables].flatMap(([table, chains]) => {
     const compiled = new Map<string, Chain>();
     const chainNamed = (name: string): Chain | undefined => {
