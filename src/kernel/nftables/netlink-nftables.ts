@@ -7,7 +7,6 @@ import { Mutex } from "../../async/mutex.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { isInterrupted, isNotFound, undefinedIf } from "../netlink/errors.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
-import type { BatchResult } from "../netlink/socket.ts";
 import { readCounters, readElements, readTable, readTargets, withCatchAll } from "./netlink-content.ts";
 import { fromNetlinkError, fromRefusal } from "./netlink-errors.ts";
 import { type EncodedTransaction, encodeTransaction } from "./netlink-transaction.ts";
@@ -80,19 +79,6 @@ export function openNetlinkRuleset({ onCommit, log, ...options }: NetlinkRuleset
   let last = { milliseconds: 0, messages: 1 };
   const monitor = new RulesetMonitor({ client, ...options });
 
-  /**
-   * @param isOfWhole the batch results from a comparison of the whole table. Its rules may bind large maps, and then the kernel visits all
-   * their elements: 35 ms with 30,000 Services, for a few messages.
-   */
-  async function commit({ batch }: EncodedTransaction, isOfWhole: boolean): Promise<BatchResult> {
-    const expectedMs = last.milliseconds * Math.max(1, batch.size / last.messages);
-    const startMs = performance.now();
-    const result = await client.commit(batch, { isSlow: isOfWhole || expectedMs > SLOW_COMMIT_MS });
-    last = { milliseconds: performance.now() - startMs, messages: Math.max(1, batch.size) };
-    if (result.committed) onCommit?.({ ...last, bytes: batch.messages.bytes.length });
-    return result;
-  }
-
   async function currentMark(): Promise<NftMark> {
     const { id: generation = 0, commits } = await client.generation();
     return { generation, commits };
@@ -109,10 +95,20 @@ export function openNetlinkRuleset({ onCommit, log, ...options }: NetlinkRuleset
     /** A reusable buffer from an earlier transaction; nearly all are small. */
     let spare: MessageBuffer | undefined;
 
+    /**
+     * @param generation given if the batch results from a comparison of the whole table. Its rules may bind large maps, and then the kernel
+     * visits all their elements: 35 ms with 30,000 Services, for a few messages.
+     */
     async function send(transaction: EncodedTransaction, generation: number | undefined): Promise<void> {
+      const { batch } = transaction;
       for (let rebases = 0; ; rebases++) {
-        const result = await commit(transaction, generation !== undefined);
+        const expectedMs = last.milliseconds * Math.max(1, batch.size / last.messages);
+        const startMs = performance.now();
+        const isSlow = generation !== undefined || expectedMs > SLOW_COMMIT_MS;
+        const result = await client.commit(batch, { isSlow });
+        last = { milliseconds: performance.now() - startMs, messages: Math.max(1, batch.size) };
         if (result.committed) {
+          onCommit?.({ ...last, bytes: batch.messages.bytes.length });
           transactions += 1;
           return;
         }
@@ -122,7 +118,7 @@ export function openNetlinkRuleset({ onCommit, log, ...options }: NetlinkRuleset
         const isLastRead = lastRead.generation === generation && lastRead.transactions === transactions;
         const current = await currentMark();
         if (!isLastRead || !(await monitor.isUntouched(target, generation, current))) throw refusal;
-        transaction.batch.setGeneration(current.generation);
+        batch.setGeneration(current.generation);
       }
     }
 

@@ -44,22 +44,17 @@ export type NftablesClient = ReturnType<typeof openNftables>;
 export function openNftables() {
   const socket = NetlinkSocket.open(NETLINK_NETFILTER, { receiveBufferBytes: RECEIVE_BUFFER_BYTES });
 
-  async function send(batch: NftBatch, options?: CallOptions): Promise<BatchResult> {
-    if (batch.size === 0) return { committed: true };
-    return await socket.transact(batch.messages, options);
-  }
-
   return {
     /** Applies all of the batch, or nothing. Finishes it if necessary. An empty batch is not sent. */
-    commit(batch: NftBatch, options?: CallOptions) {
+    async commit(batch: NftBatch, options?: CallOptions): Promise<BatchResult> {
       batch.finish();
-      return send(batch, options);
+      return batch.size === 0 ? { committed: true } : await socket.transact(batch.messages, options);
     },
 
     /** Asks whether the kernel would accept the batch, without applying it. */
     check(batch: NftBatch, options?: CallOptions) {
       if (batch.isFinished) throw new Error("nf_tables: a finished batch would be applied and not only checked");
-      return send(batch, options);
+      return socket.transact(batch.messages, options);
     },
 
     /** The generation, which counts all commits in the namespace, and the number of this client's commits. */
