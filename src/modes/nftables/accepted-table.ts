@@ -59,7 +59,7 @@ export async function commitAccepted(
     if (offenders.size >= MAX_OFFENDERS) throw error;
   };
   // After a search that gave up, ports that it did not reach come first.
-  const aside = new Set(refused.size < MAX_OFFENDERS ? [] : refused.owners);
+  const aside = new Set(refused.size < MAX_OFFENDERS ? [] : refused.keys());
   const attempt = async (group: readonly string[], from: NftTableContent | undefined): Promise<Attempt> => {
     const without = new Set([...aside, ...offenders.keys()]).difference(new Set(group));
     const planned = await planWithout(without, from, wanted, before, options);
@@ -97,7 +97,7 @@ export async function commitAccepted(
     refused.replace(offenders);
     return tried.state;
   } catch (error) {
-    for (const [owner, { subject, reason }] of offenders) refused.refuse(owner, reason, subject);
+    for (const [owner, failure] of offenders) refused.set(owner, failure);
     throw error;
   }
 }

@@ -100,12 +100,11 @@ export class NftablesBackend implements Backend {
     this.portsAtOnce = this.#layout.isTracked === undefined ? PORTS_AT_ONCE : undefined;
     this.#state = new TableState({ layout: this.#layout, config, facts: NO_FACTS });
     this.family = options.config.family;
-    this.#refused = new RefusedPorts({
-      onNews: ({ subject, reason }) =>
-        log.error("The kernel refused a service port; its last known good rules stay", new Error(reason), {
-          servicePort: subject,
-        }),
-    });
+    this.#refused = new RefusedPorts(({ subject, reason }) =>
+      log.error("The kernel refused a service port; its last known good rules stay", new Error(reason), {
+        servicePort: subject,
+      }),
+    );
     const { clock = systemClock } = options;
     this.#retries = new Retries(this.#refused, clock);
     this.#committer = new Committer({ nft, cleanupFailures: metrics.cleanupFailures, log, clock });
@@ -131,7 +130,8 @@ export class NftablesBackend implements Backend {
     try {
       // Even a needless await costs a turn of the event loop, and a stream of changes makes hundreds of syncs a second.
       const { deferred } = this.#committer;
-      const isPartial = this.#isKnown && !input.isFullSync && !this.#mustLook && !this.#retries.areDue(input);
+      const mayBePartial = this.#isKnown && !input.isFullSync && !this.#mustLook;
+      const isPartial = mayBePartial && (this.#refused.size === 0 || !this.#retries.areDue(input));
       if (isPartial && deferred.size > 0) await this.#committer.deleteDeferred();
       isDone = isPartial && (await this.#partialSync(input, damaged, signal));
       if (!isDone) await this.#fullSync(input, signal);
@@ -150,7 +150,7 @@ export class NftablesBackend implements Backend {
       throw error;
     }
     if (this.#refused.size > 0) syncFailures.inc();
-    const failures = [...this.#refused.failures, ...(this.#knowsAddresses ? [] : [UNKNOWN_ADDRESSES])];
+    const failures = [...this.#refused.values(), ...(this.#knowsAddresses ? [] : [UNKNOWN_ADDRESSES])];
     const found = { noLocalEndpoints: this.#state.lacking, formerEndpoints: this.#former?.splice(0) ?? [] };
     return { failures, ...found, ...this.#committer.take(), wasFull: !isDone };
   }

@@ -212,44 +212,31 @@ function nameOf(deletion: Deletion): string {
  * release the references of deleted elements only some time after the transaction, and rules of other programs may
  * refer to anything. Reference nftables-operation.md §11.5.
  */
-class DeferredDeletions {
-  // Chain and set names never collide: affinity sets have a prefix of their own.
-  readonly #deletions = new Map<string, { readonly deletion: Deletion; readonly sinceMs: number }>();
-
+class DeferredDeletions extends Map<string, { readonly deletion: Deletion; readonly sinceMs: number }> {
   /** Moves it to the end of the queue. @param nowMs monotonic. */
   add(deletion: Deletion, nowMs: number): void {
     this.forget(deletion);
-    this.#deletions.set(nameOf(deletion), { deletion, sinceMs: nowMs });
-  }
-
-  get size(): number {
-    return this.#deletions.size;
-  }
-
-  has(name: string): boolean {
-    return this.#deletions.has(name);
+    // Chain and set names never collide: affinity sets have a prefix of their own.
+    this.set(nameOf(deletion), { deletion, sinceMs: nowMs });
   }
 
   /** Forgets a deletion that is done or pointless. */
   forget(deletion: Deletion): void {
-    this.#deletions.delete(nameOf(deletion));
+    this.delete(nameOf(deletion));
   }
 
   /** Forgets the objects that a transaction has added back. */
   forgetAdded(operations: Iterable<NftOperation>): void {
     for (const operation of operations) {
-      if (operation.kind === "add-chain") this.#deletions.delete(operation.chain.name);
-      else if (operation.kind === "add-rule") this.#deletions.delete(operation.chain);
-      else if (operation.kind === "add-set") this.#deletions.delete(operation.set.name);
+      if (operation.kind === "add-chain") this.delete(operation.chain.name);
+      else if (operation.kind === "add-rule") this.delete(operation.chain);
+      else if (operation.kind === "add-set") this.delete(operation.set.name);
     }
   }
 
   /** The deletions that are old enough for a retry. */
   due(nowMs: number): Deletion[] {
-    const due: Deletion[] = [];
-    for (const { deletion, sinceMs } of this.#deletions.values()) {
-      if (nowMs - sinceMs >= RELEASED_AFTER_MS) due.push(deletion);
-    }
-    return due;
+    const due = [...this.values()].filter(({ sinceMs }) => nowMs - sinceMs >= RELEASED_AFTER_MS);
+    return due.map(({ deletion }) => deletion);
   }
 }

@@ -27,8 +27,8 @@ export class Retries {
     this.#endMs = this.#clock.monotonicMs();
   }
 
+  /** Ask only while there are any. */
   areDue({ changedPorts, services }: SyncInput): boolean {
-    if (this.#refused.size === 0) return false;
     const changed = [...changedPorts].filter((key) => this.#refused.has(key));
     const isNews = changed.length > 0 && !this.#isWanted;
     this.#isWanted ||= isNews;

@@ -114,12 +114,11 @@ export class Reconciler<Kinds extends LocalKinds, Known> {
     this.#options = options;
     this.#wanted = target.newWanted();
     this.warnings = new PortWarnings(log);
-    this.#refused = new RefusedPorts({
-      onNews: ({ subject, reason }) =>
-        log.error(`A part failed to reach ${place}; the rest is there, and a retry follows`, new Error(reason), {
-          subject,
-        }),
-    });
+    this.#refused = new RefusedPorts(({ subject, reason }) =>
+      log.error(`A part failed to reach ${place}; the rest is there, and a retry follows`, new Error(reason), {
+        subject,
+      }),
+    );
   }
 
   get wanted(): WantedParts<Kinds> {
@@ -178,7 +177,7 @@ export class Reconciler<Kinds extends LocalKinds, Known> {
       this.#afterSync(this.hasRefused);
       const { lacksInternal, lacksExternal } = this.#wanted.of;
       return {
-        failures: this.#refused.failures,
+        failures: [...this.#refused.values()],
         noLocalEndpoints: { internal: lacksInternal.size, external: lacksExternal.size },
         written: { counts: notes.counts, kernelMs: waits.ms },
         wasFull: this.#known !== known,

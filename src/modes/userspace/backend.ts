@@ -88,7 +88,7 @@ export class UserspaceBackend implements Backend {
     this.#isKnown = false;
     const onNode = nodePortIPs(this.#options.nodePortAddresses, this.#hostAddresses);
     const wanted = new Map<string, WantedPort | undefined>();
-    for (const key of new Set([...keys, ...this.#refused.owners])) {
+    for (const key of new Set([...keys, ...this.#refused.keys()])) {
       const port = input.services.get(key);
       const routing = this.#routingOf(port, input);
       this.#updateBalancer(key, port, routing, input.endpoints.get(key) ?? []);
@@ -116,7 +116,7 @@ export class UserspaceBackend implements Backend {
     this.#isKnown = true;
     const { internal, external } = this.#lacking;
     const noLocalEndpoints = { internal: internal.size, external: external.size };
-    const failed = [...this.#refused.failures, ...(this.#knowsAddresses ? [] : [UNKNOWN_ADDRESSES])];
+    const failed = [...this.#refused.values(), ...(this.#knowsAddresses ? [] : [UNKNOWN_ADDRESSES])];
     return { failures: failed, noLocalEndpoints, written: listeners.written };
   }
 

@@ -12,16 +12,16 @@ function rules(nat: number, ownRuleCount: number, external = false): OwnerRules 
 
 test("totals follow every change of an owner", () => {
   const installed = new InstalledRules();
-  installed.set("a", rules(1, 3, true));
-  installed.set("b", rules(2, 4));
+  installed.put("a", rules(1, 3, true));
+  installed.put("b", rules(2, 4));
   assert.deepEqual(installed.ruleCounts, { filter: 2, nat: 10 });
   assert.deepEqual(installed.noLocalEndpoints, { internal: 0, external: 1 });
-  installed.set("a", rules(5, 1));
+  installed.put("a", rules(5, 1));
   assert.deepEqual(installed.ruleCounts, { filter: 2, nat: 12 });
   assert.deepEqual([...installed.chains.nat], [["KUBE-SERVICES", 7]]);
   assert.deepEqual(installed.noLocalEndpoints, { internal: 0, external: 0 });
-  installed.set("b", undefined);
-  installed.set("c", undefined);
+  installed.put("b", undefined);
+  installed.put("c", undefined);
   assert.deepEqual(installed.ruleCounts, { filter: 1, nat: 6 });
   assert.deepEqual(
     [...installed].map(([owner]) => owner),
@@ -40,7 +40,7 @@ const fixed: StaticPlan = {
 
 test("a full sync replaces everything, and counts the static rules", () => {
   const installed = new InstalledRules();
-  installed.set("a", rules(1, 3, true));
+  installed.put("a", rules(1, 3, true));
   installed.replace(fixed, new Map([["b", rules(2, 4)]]));
   assert.deepEqual(installed.ruleCounts, { filter: 1, nat: 8 });
   assert.deepEqual(Object.fromEntries(installed.chains.nat), {

@@ -52,13 +52,14 @@ export class OwnedRules {
     return this.#plan;
   }
 
-  get installed(): Omit<InstalledRules, "set" | "replace"> {
+  get installed(): ReadonlyMap<string, OwnerRules> &
+    Pick<InstalledRules, "chains" | "ruleCounts" | "noLocalEndpoints"> {
     return this.#installed;
   }
 
   /** What the kernel rejected, by owner. */
   get failures(): ReadonlyMap<string, SyncFailure> {
-    return this.#refused.byOwner;
+    return this.#refused;
   }
 
   /** Makes the next sync write everything. */
@@ -79,13 +80,13 @@ export class OwnedRules {
   ): Promise<WrittenRules | undefined> {
     const { iptables, metrics, log } = this.#options;
     // Rejected parts may include some that no change requested.
-    const owners = new Set([...changed, ...this.#refused.owners]);
+    const owners = new Set([...changed, ...this.#refused.keys()]);
     const changes = [...owners].flatMap((owner) => this.#changeOf(owner, desired(owner)) ?? []);
     this.#leaveOwnedAgain(changes);
     const others = changes.filter(({ owner }) => !this.#refused.has(owner));
     try {
       const written = await send(iptables, deltaPayload(others, ownersPerTransaction));
-      for (const { owner, after } of others) this.#installed.set(owner, after && remembered(after));
+      for (const { owner, after } of others) this.#installed.put(owner, after && remembered(after));
       return await this.#tryRefusedAgain(changes, written);
     } catch (error) {
       this.#plan = undefined;
@@ -131,7 +132,7 @@ export class OwnedRules {
     for (const [index, { owner }] of [...changes.entries()].reverse()) {
       const chain = staleChainOf(owner);
       if (chain === undefined || !owned.has(chain)) continue;
-      this.#refused.forget(owner);
+      this.#refused.delete(owner);
       changes.splice(index, 1);
     }
   }
@@ -143,7 +144,7 @@ export class OwnedRules {
     const before = this.#installed.get(owner);
     if (desired === undefined) {
       if (before !== undefined) return { owner, before };
-      this.#refused.forget(owner);
+      this.#refused.delete(owner);
       return undefined;
     }
     if ("rules" in desired) return { owner, before, after: desired.rules };
@@ -166,9 +167,9 @@ export class OwnedRules {
       maxRefusals: MAX_REFUSALS,
     });
     for (const [owner, rules] of result.states) {
-      if (staleChainOf(owner) === undefined) this.#installed.set(owner, rules);
+      if (staleChainOf(owner) === undefined) this.#installed.put(owner, rules);
     }
-    for (const owner of result.accepted) this.#refused.forget(owner);
+    for (const owner of result.accepted) this.#refused.delete(owner);
     for (const [owner, reason] of result.refused) this.#refused.refuse(owner, reason);
     return addWritten(written, result.written);
   }
@@ -177,40 +178,30 @@ export class OwnedRules {
 const TABLES = ["filter", "nat"] as const;
 
 /** The rules in the kernel: static ones, those of every owner, and totals, which are updated incrementally. */
-export class InstalledRules implements Iterable<readonly [owner: string, rules: OwnerRules]> {
-  readonly #rules = new Map<string, OwnerRules>();
+export class InstalledRules extends Map<string, OwnerRules> {
   readonly #chains = { filter: new Map<string, number>(), nat: new Map<string, number>() };
   #ownRuleCount = 0;
   readonly #lacking = { internal: 0, external: 0 };
 
-  get(owner: string): OwnerRules | undefined {
-    return this.#rules.get(owner);
-  }
-
-  [Symbol.iterator](): Iterator<readonly [owner: string, rules: OwnerRules]> {
-    return this.#rules[Symbol.iterator]();
-  }
-
   /** @param rules undefined: none. */
-  set(owner: string, rules: OwnerRules | undefined): void {
-    const old = this.#rules.get(owner);
+  put(owner: string, rules: OwnerRules | undefined): void {
+    const old = this.get(owner);
     if (old !== undefined) this.#count(old, -1);
-    if (rules === undefined) {
-      this.#rules.delete(owner);
-      return;
+    if (rules === undefined) this.delete(owner);
+    else {
+      this.set(owner, rules);
+      this.#count(rules, 1);
     }
-    this.#rules.set(owner, rules);
-    this.#count(rules, 1);
   }
 
   /** Replaces everything after a full sync. */
   replace(plan: StaticPlan, installed: Iterable<readonly [owner: string, rules: OwnerRules]>): void {
-    this.#rules.clear();
+    this.clear();
     this.#begin("filter", plan.filterChains, [...plan.filterHead, ...plan.filterTail]);
     this.#begin("nat", plan.natChains, [...plan.natHead, ...plan.natTail]);
     this.#ownRuleCount = 0;
     this.#lacking.internal = this.#lacking.external = 0;
-    for (const [owner, rules] of installed) this.set(owner, rules);
+    for (const [owner, rules] of installed) this.put(owner, rules);
   }
 
   /** How many rules each shared or fixed chain has. */

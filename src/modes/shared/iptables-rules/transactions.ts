@@ -104,7 +104,8 @@ class FullAttempt {
   readonly #iptables: Iptables;
   readonly #full: FullTransaction;
   readonly #failures = new Map<string, SyncFailure>();
-  readonly #kept = new Map<string, OwnerRules | undefined>();
+  /** What owners have that this transaction leaves out, or does not change at first. */
+  readonly #kept = new Map<string, OwnerRules>();
   #saved: SavedRules | undefined;
   #savedFilter: SavedTable | undefined;
   #filterBefore: FilterEntries;
@@ -119,25 +120,26 @@ class FullAttempt {
 
   async run(): Promise<TransactionResult> {
     const { portsPerTransaction } = this.#full;
-    const ports = [...this.#full.ports].filter(([owner]) => !this.#kept.has(owner));
+    const ports = [...this.#full.ports].filter(([owner]) => !this.#failures.has(owner));
     this.#payload = fullPayload({
       plan: this.#full.plan,
       ports: ports.map(([owner, { rules }]) => [owner, rules]),
-      kept: this.#keptRules(),
+      kept: this.#kept,
       staleChains: this.#staleChains(),
       heldChains: [...this.#failures.keys()].flatMap((owner) => staleChainOf(owner) ?? []),
       ...(portsPerTransaction !== undefined && { portsPerTransaction }),
     });
     const written = await send(this.#iptables, this.#payload);
-    const result = this.#keptRules();
-    for (const [owner, { rules }] of ports) result.set(owner, remembered(rules));
-    return { failures: this.#failures, installed: result, written };
+    const installed = new Map(this.#kept);
+    for (const [owner, { rules }] of ports) installed.set(owner, remembered(rules));
+    return { failures: this.#failures, installed, written };
   }
 
   /** Leaves an owner out of later attempts; its last known good rules stay. */
   async exclude(owner: string, name: ServicePortName | undefined, reason: string): Promise<void> {
     this.#failures.set(owner, { subject: name?.text ?? owner, reason });
-    if (name !== undefined) this.#kept.set(owner, await this.#lastGood(owner, name));
+    const rules = name && (await this.#lastGood(owner, name));
+    if (rules !== undefined) this.#kept.set(owner, rules);
   }
 
   /** Excludes the owner of the line in the tool's error; false if there is no new owner. */
@@ -164,8 +166,8 @@ class FullAttempt {
     const changes: OwnerChange[] = [];
     for (const [owner, { name, rules }] of this.#full.ports) {
       const before = await this.#lastGood(owner, name);
-      if (this.#kept.has(owner)) continue;
-      this.#kept.set(owner, before);
+      if (this.#failures.has(owner)) continue;
+      if (before !== undefined) this.#kept.set(owner, before);
       changes.push({ owner, before, after: rules });
     }
     // New entries go to the head of a chain, so the last owner is applied first.
@@ -184,22 +186,18 @@ class FullAttempt {
     for (const [owner, reason] of refused) {
       this.#failures.set(owner, { subject: this.#full.ports.get(owner)?.name.text ?? owner, reason });
     }
-    const result = this.#keptRules();
+    const installed = new Map(this.#kept);
     for (const [owner, rules] of states) {
-      if (rules !== undefined && this.#full.ports.has(owner)) result.set(owner, rules);
+      if (rules !== undefined && this.#full.ports.has(owner)) installed.set(owner, rules);
     }
-    return {
-      failures: this.#failures,
-      installed: result,
-      written: addWritten(fixed, written),
-    };
+    return { failures: this.#failures, installed, written: addWritten(fixed, written) };
   }
 
   /** Rewrites the static rules table by table, leaving everything else as it is. Resolves to the rules written. */
   async #rewriteStaticRules(): Promise<WrittenRules & { readonly refused: boolean }> {
-    const kept = this.#keptRules();
+    const kept = new Map(this.#kept);
     for (const [owner, { name }] of this.#full.ports) {
-      const rules = this.#kept.has(owner) ? undefined : await this.#lastGood(owner, name);
+      const rules = this.#failures.has(owner) ? undefined : await this.#lastGood(owner, name);
       if (rules !== undefined) kept.set(owner, rules);
     }
     const { transactions, written } = fullPayload({ plan: this.#full.plan, ports: [], kept });
@@ -223,16 +221,9 @@ class FullAttempt {
     }
   }
 
-  #keptRules(): Map<string, OwnerRules> {
-    const found = new Map<string, OwnerRules>();
-    for (const [owner, rules] of this.#kept) if (rules !== undefined) found.set(owner, rules);
-    return found;
-  }
-
   #staleChains(): ChainName[] {
     const needed = new Set<string>();
-    for (const { ownChains } of this.#keptRules().values())
-      for (const chain of declaredChains(ownChains)) needed.add(chain);
+    for (const { ownChains } of this.#kept.values()) for (const chain of declaredChains(ownChains)) needed.add(chain);
     return this.#full.staleChains.filter((chain) => !needed.has(chain) && !this.#failures.has(staleChainOwner(chain)));
   }
 
