@@ -75,6 +75,8 @@ inNetns(import.meta.url, { name: "provecli" }, () => {
     assert.match(newer.out, /it depends on whether ip \S+ \S+ is called before/);
     // iptables-save prints this one as "-j DROP" for all.
     execFileSync("iptables-nft", ["-A", "FORWARD", "-d", "203.0.113.1", "-j", "DROP"]);
+    const asleep = await after("nft add table ip filter '{ flags dormant; }'", "nft add table ip filter");
+    assert.equal(asleep.status, 0, "iptables-save prints a table that sleeps like any other");
     const lying = await after(
       "nft add rule ip filter FORWARD ip daddr '{ 203.0.113.1, 203.0.113.2 }' drop",
       "nft delete table ip filter",

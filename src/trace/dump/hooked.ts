@@ -4,7 +4,7 @@ import { isObject, type JsonObject } from "../../kernel/nftables/json.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { actingPriority } from "../netfilter/calling-order.ts";
 import { type BaseChain, HOOKS } from "../netfilter/program.ts";
-import { backEndOf } from "./iptables-nft.ts";
+import { backEndOf, flaggedTables } from "./iptables-nft.ts";
 import { type Dump, listedObjects } from "./recognise.ts";
 
 /** nat calls its own chains, which nft or iptables list. */
@@ -81,14 +81,11 @@ export function unreadHooks(dumps: readonly Dump[], family: IpFamily): string[] 
 
 /** Base chains that nft lists, of tables that are not dormant, as `family table chain`. */
 function awakeChains(dumps: readonly Dump[]): ReadonlyMap<string, JsonObject> {
-  const objects = listedObjects(dumps).filter(isObject);
-  const asleep = new Set(
-    objects.flatMap(({ table }) =>
-      isObject(table) && [table.flags].flat().includes("dormant") ? `${table.family} ${table.name}` : [],
-    ),
-  );
+  const objects = listedObjects(dumps);
+  // The kernel's own word: dormant is the only flag that it gives.
+  const asleep = flaggedTables(objects);
   const awake = new Map<string, JsonObject>();
-  for (const { chain } of objects) {
+  for (const { chain } of objects.filter(isObject)) {
     if (!isObject(chain) || chain.hook === undefined || asleep.has(`${chain.family} ${chain.table}`)) continue;
     awake.set(`${chain.family} ${chain.table} ${chain.name}`, chain);
   }

@@ -55,7 +55,7 @@ export function backEndOf(text: string): BackEnd {
 interface Judgement {
   /** Of nft, as `family name`: iptables-save prints them better. */
   readonly ofIptables: ReadonlySet<string>;
-  /** Of iptables-save: nft lists something else. */
+  /** Of iptables-save: nft lists something else, or flags that iptables-save does not know. */
   readonly mistrusted: ReadonlySet<SavedTable>;
 }
 
@@ -63,6 +63,7 @@ interface Judgement {
 export function judgeSaved(saved: readonly SavedTable[], objects: readonly unknown[], family: IpFamily): Judgement {
   const ofIptables = new Set<string>();
   const mistrusted = new Set<SavedTable>();
+  const flagged = flaggedTables(objects);
   for (const table of saved) {
     const label = labelOf(family, table.name);
     const chains = rulesByChain(objects, label);
@@ -70,10 +71,17 @@ export function judgeSaved(saved: readonly SavedTable[], objects: readonly unkno
     const names = [...chains.keys()];
     const isOfOneName = 2 * names.filter((name) => table.chains.has(name)).length >= names.length;
     if (table.backEnd === undefined && !isOfOneName) continue;
-    if (names.every((name) => isAsListed(table.chains.get(name)?.rules, chains.get(name)))) ofIptables.add(label);
+    const isSame = names.every((name) => isAsListed(table.chains.get(name)?.rules, chains.get(name)));
+    if (isSame && !flagged.has(label)) ofIptables.add(label);
     else mistrusted.add(table);
   }
   return { ofIptables, mistrusted };
+}
+
+/** Tables that nft lists with flags, such as dormant, as `family name`. */
+export function flaggedTables(objects: readonly unknown[]): ReadonlySet<string> {
+  const tables = objects.map((object) => (isObject(object) ? object.table : undefined)).filter(isObject);
+  return new Set(tables.filter(({ flags }) => flags !== undefined).map(({ family, name }) => `${family} ${name}`));
 }
 
 /** Of an iptables table, as nft lists it. */
