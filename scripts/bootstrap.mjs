@@ -17,11 +17,32 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const entries = {
   start: { script: "demo/main.ts", args: [], buildsItself: true },
   test: { script: "scripts/run-tests.mjs", args: [], buildsItself: true },
-  watch: { script: "scripts/watch-tests.mjs", args: [], buildsItself: true },
+  watch: {
+    script: "scripts/watch-tests.mjs",
+    args: [],
+    buildsItself: true,
+    usage: " -- FILE|FOLDER… [--test-name-pattern=REGEXP]: runs tests again whenever a file changes that they import",
+  },
   bench: { script: "bench/run.ts", args: [], mustBuild: false },
-  attack: { script: "test/attack/run.ts", args: [], mustBuild: true },
-  mutate: { script: "test/mutation/run.ts", args: [], mustBuild: true },
-  soak: { script: "test/apiserver/soak.ts", args: [], mustBuild: true },
+  attack: {
+    script: "test/attack/run.ts",
+    args: [],
+    mustBuild: true,
+    usage: ": does to a fresh build what once stopped it, in some minutes; no options. Needs root",
+  },
+  mutate: {
+    script: "test/mutation/run.ts",
+    args: [],
+    mustBuild: true,
+    usage: " -- [--lines N] [--seed N] [--under PATH] [FILE:LINE…]: breaks lines of src, and sees whether a test fails",
+  },
+  soak: {
+    script: "test/apiserver/soak.ts",
+    args: [],
+    mustBuild: true,
+    usage:
+      " -- [--seconds N] [--seed N] [--mode nftables|iptables] [--each] [--outages SECONDS,… [--services N]]: every fault of an API server, for ten minutes. Needs root",
+  },
 };
 
 /** Runs the command as a shell would: forwards signals, passes on the exit status. */
@@ -48,6 +69,10 @@ const entry = entries[command];
 if (entry === undefined) {
   console.error(`usage: node scripts/bootstrap.mjs ${Object.keys(entries).join("|")} [ARGUMENT…]`);
   process.exit(1);
+}
+if (rest.includes("--help") && entry.usage !== undefined) {
+  console.log(`npm run ${command}${entry.usage}`);
+  process.exit(0);
 }
 /** Files that are named say what they need (test-needs.mjs). */
 const isByFile = command === "watch" || (command === "test" && rest.some((word) => !word.startsWith("-")));

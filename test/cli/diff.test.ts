@@ -6,6 +6,7 @@ import { dirname, join } from "node:path";
 import { Readable } from "node:stream";
 import { type TestContext, test } from "node:test";
 import { diff } from "../../src/tools/cli/diff.ts";
+import { proveCommand } from "../../src/tools/cli/prove.ts";
 import { render } from "../../src/tools/cli/render.ts";
 import { caseFile, caseNames, caseState, SERVICE_CIDR_OBJECT } from "../conformance/conformance-case.ts";
 import { examplesAsJson, type Ran, runCommand } from "./run-command.ts";
@@ -32,6 +33,14 @@ async function rendered(mode: string, form: string): Promise<string> {
   assert.equal(status, 0);
   return out.replaceAll(/^#.*\n/gm, "");
 }
+
+test("a dump that is not there is named, not the objects that a sysdump would have had", async () => {
+  for (const command of [diff, proveCommand]) {
+    const { status, err } = await runCommand(command, ["--dump", "/nowhere/sysdump.tgz"]);
+    assert.equal(status, 2);
+    assert.match(err, /^Error: cannot read the dump in \/nowhere\/sysdump\.tgz: there is no such file or folder\n$/i);
+  }
+});
 
 test("that nothing changes is not said for sure while a document cannot be used", async (t) => {
   const objects = JSON.parse(EXAMPLES);

@@ -371,7 +371,7 @@ describe("input that cannot be used", () => {
       ["-f", "-", "--node", "node-a", "--modes", "iptable"],
       /"iptable" is not one of the modes.*\nDid you mean iptables\?/,
     ],
-    [["--dump", "x"], /nothing says what the rules must do/],
+    [["--dump", file("some.txt", "*nat\nCOMMIT\n")], /nothing says what the rules must do/],
     [["--dump", "x", "--against", "y"], /give them with --local/],
     [["--dump", "x", "--against", "y", "--local", "node"], /--local must be an IP address, got "node"/],
     [["--against", "y"], /--against needs --dump/],

@@ -106,7 +106,10 @@ function removeAtEnd(folder: string): void {
 /** How an archive is packed: some browsers take the compression away. @returns undefined for other files */
 async function packingOf(path: string): Promise<"compressed" | "a tar archive" | undefined> {
   // Reading from a pipe would take its beginning away.
-  if (!(await stat(path).catch(() => undefined))?.isFile()) return undefined;
+  const found = await stat(path).catch((error: unknown) => {
+    throw new UsageError(`cannot read the dump in ${path}: ${refusalText(error)}`);
+  });
+  if (!found.isFile()) return undefined;
   await using file = await open(path, "r");
   const { buffer } = await file.read(Buffer.alloc(262), 0, 262, 0);
   if (buffer.readUInt16BE() === 0x1f8b) return "compressed";
