@@ -1,12 +1,5 @@
 /** How many clients of a hash get another endpoint when the endpoints change. */
-import {
-  type Placed,
-  PROBES,
-  type SparseTable,
-  type SparseTables,
-  sparseTables,
-  TABLE_SIZES,
-} from "./sparse-tables.ts";
+import { type Placed, type SparseTable, type SparseTables, sparseTables, TABLE_SIZES } from "./sparse-tables.ts";
 
 /**
  * The share of all clients whose endpoint changes between two lists, exactly: it follows the probabilities of what a client has met in
@@ -17,8 +10,12 @@ export function movedShare(before: readonly Placed[], after: readonly Placed[], 
   if (was === undefined || is === undefined) return 1;
   const walk = new Walk();
   for (const size of TABLE_SIZES) {
-    const slots = jointSlots(tableOf(was, size), tableOf(is, size));
-    if (slots.size > 0) for (let k = 0; k < PROBES; k++) walk.probe(slots, size);
+    const [one, other] = [tableOf(was, size), tableOf(is, size)];
+    const [before, after] = [one?.probes ?? 0, other?.probes ?? 0];
+    const both = jointSlots(one?.cells, other?.cells);
+    for (let k = 0; k < Math.min(before, after); k++) walk.probe(both, size);
+    const longer = before > after ? jointSlots(one?.cells, undefined) : jointSlots(undefined, other?.cells);
+    for (let k = Math.min(before, after); k < Math.max(before, after); k++) walk.probe(longer, size);
   }
   // What is left gets the last choice of both.
   walk.probe(new Map([[0, [textOf(was.last), textOf(is.last)]]]), 1);
@@ -29,8 +26,8 @@ function textOf({ ip, port }: Placed): string {
   return `${ip} ${port}`;
 }
 
-function tableOf<T>({ tables }: SparseTables<T>, wanted: number): SparseTable<T>["cells"] | undefined {
-  return tables.find(({ size }) => size === wanted)?.cells;
+function tableOf<T>({ tables }: SparseTables<T>, wanted: number): SparseTable<T> | undefined {
+  return tables.find(({ size }) => size === wanted);
 }
 
 /** The endpoints before and after; undefined: not decided. */

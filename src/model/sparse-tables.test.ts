@@ -6,7 +6,7 @@ import { slotOf } from "../net/jhash.ts";
 import { sharesOf } from "./cells.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { movedShare } from "./moved-share.ts";
-import { PROBES, pick, probeSeed, type SparseTables, sparseTables } from "./sparse-tables.ts";
+import { HASH_CLASSES, pick, probeSeed, type SparseTables, sparseTables, tablesOfClass } from "./sparse-tables.ts";
 import { makeEndpoint } from "./testing/records.ts";
 
 const SEED = 0x6b707473;
@@ -39,8 +39,8 @@ function clientShares({ tables, last }: SparseTables<Endpoint>): Map<string, num
   const shares = new Map<string, number>();
   const add = ({ text }: Endpoint, share: number) => shares.set(text, (shares.get(text) ?? 0) + share);
   let open = 1;
-  for (const { size, cells } of tables) {
-    const left = (1 - cells.size / size) ** PROBES;
+  for (const { size, probes, cells } of tables) {
+    const left = (1 - cells.size / size) ** probes;
     for (const endpoint of cells.values()) add(endpoint, (open * (1 - left)) / cells.size);
     open *= left;
   }
@@ -114,18 +114,18 @@ test("slots stay from release to release: during an upgrade, nodes of both choos
   for (const count of [2, 3, 5, 10, 24, 25, 100, 192, 193, 400, 1_000, 1_600, 5_000]) {
     for (const mostWeight of count > 1_000 ? [undefined] : [undefined, 16, 65_535]) {
       const { tables, last } = tablesOf(endpointsOf(count, next, mostWeight));
-      for (const { size, cells } of tables) {
-        digest.update(`${size}: ${Array.from(cells, ([slot, { text }]) => `${slot} ${text}`)}\n`);
+      for (const { size, probes, cells } of tables) {
+        digest.update(`${size} x ${probes}: ${Array.from(cells, ([slot, { text }]) => `${slot} ${text}`)}\n`);
       }
       digest.update(`${last.text}\n`);
     }
   }
-  assert.equal(digest.digest("hex"), "1caf340309bd9df276025c04e402680c4459aab4c5517d74de4ff81c5cbc3d9a");
+  assert.equal(digest.digest("hex"), "fdb6d68638141ccd9511159afe2082fa083466f6c9512c15f34496acfde1832f");
 });
 
 test("one endpoint needs no table, none has none, and one address at two ports shares its slots", () => {
   const [one, two] = [makeEndpoint("10.0.0.1", 80), makeEndpoint("10.0.0.1", 81)];
-  assert.deepEqual(sparseTables([one], SEED), { seed: SEED, tables: [], last: one });
+  assert.deepEqual(sparseTables([one], SEED), { seed: SEED, hashClass: 0, tables: [], last: one });
   assert.equal(sparseTables([], SEED), undefined);
   const counts = tablesOf([two, one]).tables.map(({ cells }) => [...cells.values()].map(({ port }) => port).sort());
   assert.deepEqual(counts, [
@@ -135,26 +135,39 @@ test("one endpoint needs no table, none has none, and one address at two ports s
   ]);
 });
 
-test("the tables in use depend on the number of cells only", () => {
+test("the tables in use, and how often they are asked, depend on the number of cells only", () => {
   const next = numbers(2);
-  const sizesOf = (count: number) => tablesOf(endpointsOf(count, next)).tables.map(({ size }) => size);
-  for (const [count, sizes] of [
-    [2, [512, 64, 8]],
-    [4, [512, 64, 8]],
-    [5, [4096, 512, 64, 8]],
-    [24, [4096, 512, 64, 8]],
-    [25, [4096, 512, 64]],
-    [192, [4096, 512, 64]],
-    [193, [4096, 512]],
-    [1_536, [4096, 512]],
-    [1_537, [4096]],
+  for (const [count, tables] of [
+    [2, "64 x 5, 32 x 24, 8 x 24"],
+    [3, "256 x 1, 64 x 8, 32 x 24, 8 x 24"],
+    [6, "256 x 10, 64 x 8, 32 x 24, 8 x 24"],
+    [8, "1024 x 2, 256 x 11, 64 x 8, 32 x 24"],
+    [30, "1024 x 8, 256 x 11, 64 x 8, 32 x 24"],
+    [31, "1024 x 8, 256 x 11, 64 x 24"],
+    [41, "4096 x 10, 1024 x 8, 256 x 11, 64 x 24"],
+    [135, "4096 x 11, 1024 x 8, 256 x 11, 64 x 24"],
+    [136, "4096 x 11, 1024 x 8, 256 x 24"],
+    [2_222, "4096 x 24"],
   ] as const) {
-    assert.deepEqual(sizesOf(count), sizes, `${count}`);
+    const found = tablesOf(endpointsOf(count, next)).tables.map(({ size, probes }) => `${size} x ${probes}`);
+    assert.equal(found.join(", "), tables, `${count}`);
+  }
+});
+
+test("one cell more changes either nothing or begins a class, and asks larger tables no less often", () => {
+  const asked = (cells: number) => tablesOfClass(cells).map(({ size, probes }) => [size, probes.at(-1) ?? 0] as const);
+  for (let cells = 2; cells < 5_000; cells++) {
+    const [before, after] = [asked(cells - 1), asked(cells)];
+    if (!HASH_CLASSES.includes(cells)) assert.deepEqual(after, before, `${cells}`);
+    const probes = new Map(after);
+    for (const [size, count] of before) {
+      if (size > (after.at(-1)?.[0] ?? 0)) assert.ok((probes.get(size) ?? 0) >= count, `${cells}: ${size}`);
+    }
   }
 });
 
 test("the first occupied slot decides, table after table; the last choice is for those who met none", () => {
-  const tables = tablesOf(endpointsOf(3, numbers(3)));
+  const tables = tablesOf(endpointsOf(7, numbers(3)));
   const [first] = tables.tables;
   assert.ok(first);
   const [[slot, endpoint] = [0, undefined]] = first.cells;
@@ -174,14 +187,18 @@ test("the first occupied slot decides, table after table; the last choice is for
   assert.equal(pick({ ...tables, tables: [] }, hash), tables.last);
 });
 
-/** Sizes on both sides of each class, and between. */
-const SIZES = [1, 2, 3, 4, 5, 6, 8, 10, 16, 17, 20, 24, 25, 50, 100, 192, 249, 513, 1_000];
+/** Sizes on both sides of many classes, and between. */
+const SIZES = [
+  1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 17, 20, 24, 30, 31, 36, 40, 43, 50, 100, 135, 136, 249, 513, 753, 1_000,
+];
 
-test("shares are within 5 %, and few clients move when an endpoint comes or goes (issue 49 A 3)", () => {
+/** The bar of issue 49 A 3 for a new endpoint beside so many. */
+const mostMoved = (count: number) => 1.15 / (count + 1) + 0.01;
+
+test("shares are within 5 %, and few clients move when an endpoint comes or goes (issue 49 A 3)", (t) => {
   const next = numbers(4);
-  let [events, within] = [0, 0];
   for (const count of SIZES) {
-    let moved = 0;
+    let [moved, within] = [0, 0];
     const sets = count > 100 ? 12 : 120;
     const ideal = 1 / (count + 1);
     for (let round = 0; round < sets; round++) {
@@ -190,16 +207,43 @@ test("shares are within 5 %, and few clients move when an endpoint comes or goes
       const share = movedShare(before, after, SEED);
       assert.ok(share >= ideal - 0.05 / (count + 1) && share <= 2 * ideal + 0.01, `${count}: ${share}`);
       moved += share;
-      events += 1;
-      if (share <= 1.15 * ideal + 0.01) within += 1;
+      if (share <= mostMoved(count)) within += 1;
       if (round % 4 > 0) continue;
       for (const one of clientShares(tablesOf(before)).values()) {
         assert.ok(Math.abs(one * count - 1) <= 0.05, `${count}: a share of ${one * count}`);
       }
     }
-    assert.ok(moved / sets <= 1.15 * ideal + 0.01, `${count}: ${moved / sets}`);
+    assert.ok(moved / sets <= mostMoved(count), `${count}: ${moved / sets}`);
+    // Where a second endpoint moves, more clients do. The probes of few endpoints are a compromise between that and their number.
+    assert.ok(within >= 0.75 * sets, `${count}: ${within} of ${sets}`);
+    t.diagnostic(
+      `${count} endpoints: ${(moved / sets / ideal).toFixed(2)} of what must move, ${within} of ${sets} within`,
+    );
+  }
+});
+
+test("of single changes at all sizes to 1,000, 95 % move no more than the bar", () => {
+  const next = numbers(9);
+  const events = 600;
+  let within = 0;
+  for (let event = 0; event < events; event++) {
+    const count = 1 + next(1_000);
+    const after = endpointsOf(count + 1, next);
+    if (movedShare(after.slice(0, -1), after, SEED) <= mostMoved(count)) within += 1;
   }
   assert.ok(within >= 0.95 * events, `${within} of ${events}`);
+});
+
+test("a client is asked for few slots: each costs a new connection a third of a microsecond", () => {
+  for (const count of [2, 3, 4, 5, 7, 10, 16, 20, 30, 40, 50, 100, 200, 500, 1_000]) {
+    let [open, lookups] = [1, 0];
+    for (const { size, probes, cells } of tablesOf(endpointsOf(count, numbers(count))).tables) {
+      const left = (1 - cells.size / size) ** probes;
+      lookups += (open * (1 - left) * size) / cells.size;
+      open *= left;
+    }
+    assert.ok(lookups <= (count <= 36 ? 16.5 : 20), `${count}: ${lookups}`);
+  }
 });
 
 test("weights to 16 keep the bars, when one goes and when one changes", () => {

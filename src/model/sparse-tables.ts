@@ -10,14 +10,69 @@ import { mixed, pair } from "../net/mix.ts";
 import { cellsOf } from "./cells.ts";
 import type { Endpoint } from "./endpoint.ts";
 
-/** The sizes of tables, in the order in which a client asks them. */
-export const TABLE_SIZES: readonly number[] = [4096, 512, 64, 8];
-/** How many slots of a table a client asks for before it goes on to the next table. */
-export const PROBES = 24;
-/** A table with more cells than this times its slots is not used: shares would differ. */
-const MOST_CELLS_PER_SLOT = 3;
-/** With fewer cells, the largest table would nearly always be asked in vain. */
-const FEWEST_IN_LARGEST = 5;
+/** A table, and how often clients ask it before they go on to the next one. */
+interface TableUse {
+  readonly size: number;
+  /** From how many cells on there are how many probes. */
+  readonly probes: readonly (readonly [cells: number, probes: number])[];
+  /** With more cells it is not used: shares would differ. */
+  readonly mostCells: number;
+}
+
+/**
+ * In the order in which a client asks them. A probe of a table decides for as large a share of clients as the table is full: so a larger
+ * table gets its probes one by one while it is nearly empty, and few clients move. Found by simulated annealing, for few probes of a client
+ * (docs/notes/performance-diary.md).
+ */
+const TABLES: readonly TableUse[] = [
+  { size: 4096, probes: [...oneByOne(32, 41, 1), [43, 11], [2222, 24]], mostCells: Number.POSITIVE_INFINITY },
+  { size: 1024, probes: [[8, 2], ...oneByOne(12, 17, 3), [753, 24]], mostCells: 2221 },
+  {
+    size: 256,
+    probes: [
+      [3, 1],
+      [4, 6],
+      [5, 8],
+      [6, 10],
+      [7, 11],
+      [136, 24],
+    ],
+    mostCells: 752,
+  },
+  {
+    size: 64,
+    probes: [
+      [2, 5],
+      [3, 8],
+      [31, 24],
+    ],
+    mostCells: 135,
+  },
+  { size: 32, probes: [[2, 24]], mostCells: 30 },
+  { size: 8, probes: [[2, 24]], mostCells: 6 },
+];
+
+function oneByOne(from: number, to: number, first: number): (readonly [cells: number, probes: number])[] {
+  return Array.from({ length: to - from + 1 }, (_, index) => [from + index, first + index] as const);
+}
+
+/** The sizes of all tables. */
+export const TABLE_SIZES: readonly number[] = TABLES.map(({ size }) => size);
+
+/** From how many cells on other tables or probes are in use: each begins a class. */
+export const HASH_CLASSES: readonly number[] = [
+  ...new Set(TABLES.flatMap(({ probes, mostCells }) => [...probes.map(([cells]) => cells), mostCells + 1])),
+]
+  .filter(Number.isFinite)
+  .sort((a, b) => a - b);
+
+/** The tables of a class, in the order in which they are asked, and the numbers of probes at which other classes end. */
+export function tablesOfClass(cells: number): readonly { readonly size: number; readonly probes: readonly number[] }[] {
+  return TABLES.filter(({ mostCells }) => cells <= mostCells).flatMap(({ size, probes }) => {
+    const asked = probes.filter(([from]) => from <= cells).map(([, count]) => count);
+    return asked.length === 0 ? [] : [{ size, probes: asked }];
+  });
+}
 
 /** What places an endpoint. */
 export type Placed = Pick<Endpoint, "ip" | "port" | "weight">;
@@ -27,12 +82,16 @@ export type Chooser<T> = (client: { readonly address: IpAddress; readonly port: 
 export interface SparseTable<T> {
   /** How many slots it has. */
   readonly size: number;
+  /** How many slots a client asks for. */
+  readonly probes: number;
   /** The endpoints in slots; the other slots are empty. */
   readonly cells: ReadonlyMap<number, T>;
 }
 
 export interface SparseTables<T> {
   readonly seed: number;
+  /** One of {@link HASH_CLASSES}: decides which tables are asked how often. */
+  readonly hashClass: number;
   /** In the order in which they are asked; none for a single endpoint. */
   readonly tables: readonly SparseTable<T>[];
   /** The choice for a client that met only empty slots. */
@@ -48,12 +107,11 @@ export function sparseTables<T extends Placed>(endpoints: readonly T[], seed: nu
   const [first, ...others] = proposers;
   if (first === undefined) return undefined;
   const last = others.reduce((best, one) => (comesBefore(one, best, LAST) ? one : best), first).endpoint;
-  if (others.length === 0) return { seed, tables: [], last };
-  const sum = cells.reduce((total, count) => total + count, 0);
-  const tables = TABLE_SIZES.filter((size, index) =>
-    index === 0 ? sum >= FEWEST_IN_LARGEST : sum <= MOST_CELLS_PER_SLOT * size,
-  ).map((size) => ({ size, cells: placed(proposers, sum, size) }));
-  return { seed, tables, last };
+  const sum = others.length === 0 ? 0 : cells.reduce((total, count) => total + count, 0);
+  const tables = tablesOfClass(sum).map(({ size, probes }) => {
+    return { size, probes: probes.at(-1) ?? 0, cells: placed(proposers, sum, size) };
+  });
+  return { seed, hashClass: HASH_CLASSES.findLast((from) => from <= sum) ?? 0, tables, last };
 }
 
 /** The seed of the hash for the probe `k`, from 0, of the table of this size. */
@@ -77,8 +135,8 @@ export function chooserOf<T extends Placed>(
 
 /** The endpoint of a client. @param hash of the client with a seed: the kernel's jhash. */
 export function pick<T>({ seed, tables, last }: SparseTables<T>, hash: (seed: number) => number): T {
-  for (const { size, cells } of tables) {
-    for (let k = 0; k < PROBES; k++) {
+  for (const { size, probes, cells } of tables) {
+    for (let k = 0; k < probes; k++) {
       const endpoint = cells.get(slotOf(hash(probeSeed(seed, size, k)), size));
       if (endpoint !== undefined) return endpoint;
     }

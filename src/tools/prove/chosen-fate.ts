@@ -2,7 +2,7 @@
 
 import type { Deviation } from "../../contract/deviations.ts";
 import type { ServiceRecord } from "../../model/objects.ts";
-import { PROBES, probeSeed, sparseTables } from "../../model/sparse-tables.ts";
+import { probeSeed, sparseTables } from "../../model/sparse-tables.ts";
 import type { Hashing } from "../../net/balancing.ts";
 import { hashedBy } from "../../trace/netfilter/walk-state.ts";
 import { byHash, type Fate, joined } from "./fate.ts";
@@ -38,9 +38,9 @@ function byTables(
   const hashed = `${family === "IPv4" ? "ip" : "ip6"} saddr${hashing === "FlowHash" ? " . th sport" : ""}`;
   let others = "";
   let left = 1;
-  for (const { size, cells } of tables) {
+  for (const { size, probes, cells } of tables) {
     const slots = [...cells.keys()].sort((a, b) => a - b);
-    for (let probe = 0; probe < PROBES; probe += 1) {
+    for (let probe = 0; probe < probes; probe += 1) {
       const slot = `jhash ${hashed} mod ${size} seed 0x${probeSeed(seed, size, probe).toString(16)} is`;
       for (const at of slots) add(cells.get(at), hashedBy(others, `${slot} ${at}`), left / size);
       others = hashedBy(others, `${slot} none of ${slots.join(",")}`);

@@ -1,6 +1,6 @@
 /** Names of the flat layout: docs/reference/flat-nftables.md. Names of every layout are in `../names.ts`. */
 import type { NftHash } from "../../../kernel/nftables/ruleset.ts";
-import { TABLE_SIZES } from "../../../model/sparse-tables.ts";
+import { HASH_CLASSES } from "../../../model/sparse-tables.ts";
 import type { Hashing } from "../../../net/balancing.ts";
 
 /** Sets that always exist. A frontend is `address . protocol . port`, a node port `protocol . port`. */
@@ -82,7 +82,8 @@ export function pickChain(map: string): string {
 export function isChainOnDemand(name: string): boolean {
   if (numberIn(name, REMEMBER.frontend) !== undefined || numberIn(name, REMEMBER.nodePort) !== undefined) return true;
   const map = name.startsWith(`${PICK}-`) ? name.slice(PICK.length + 1) : "";
-  return endpointMapOf(map) !== undefined || hashClassOf(map) !== undefined || numberIn(map, CLIENTS) !== undefined;
+  if (endpointMapOf(map) !== undefined || hashClassOf(map) !== undefined) return true;
+  return numberIn(map, CLIENTS) !== undefined || hashedMapOf(numberedName(map)?.base ?? "") !== undefined;
 }
 
 /** The parts of a name that ends in a number: `endpoints-3`. */
@@ -104,32 +105,37 @@ export const HASHES = {
   FlowHash: { prefix: "flow-hash-", fields: ["saddr", "sport"] },
 } as const satisfies Record<Hashing, { readonly prefix: string; readonly fields: NftHash["fields"] }>;
 
-/** Frontends that choose by the same hash in tables of the same sizes. */
+/** Frontends that choose by the same hash, with as many probes of the same tables. */
 export interface HashClass {
   readonly hashing: Hashing;
   readonly map: EndpointMap;
-  /** The sum of the sizes, which are different powers of two. */
-  readonly sizes: number;
+  /** One of {@link HASH_CLASSES}. */
+  readonly hashClass: number;
 }
 
-/** The set of a class: `source-hash-endpoints-584` for the tables of 512, 64 and 8 slots, the maps `endpoints-512` and so on. */
-export function hashSet({ hashing, map, sizes }: HashClass): string {
-  return numbered(`${HASHES[hashing].prefix}${map}`, sizes);
-}
-
-/** The sizes of the tables of a class, in the order in which they are asked. */
-export function sizesOf({ sizes }: Pick<HashClass, "sizes">): readonly number[] {
-  return TABLE_SIZES.filter((size) => (sizes & size) !== 0);
+/** The set of a class: `source-hash-endpoints-4` for those with four cells. */
+export function hashSet({ hashing, map, hashClass }: HashClass): string {
+  return numbered(`${HASHES[hashing].prefix}${map}`, hashClass);
 }
 
 /** The class of a set or its chain; undefined for other names. */
 export function hashClassOf(name: string): HashClass | undefined {
+  const found = hashedMapOf(name);
+  return found !== undefined && HASH_CLASSES.includes(found.number)
+    ? { hashing: found.hashing, map: found.map, hashClass: found.number }
+    : undefined;
+}
+
+/** `source-hash-endpoints-64-8`: up to eight probes of the map `endpoints-64`, which classes share. */
+export function probesOf({ hashing, map }: HashClass, size: number, probes: number): string {
+  return numbered(numbered(`${HASHES[hashing].prefix}${map}`, size), probes);
+}
+
+function hashedMapOf(name: string) {
   for (const hashing of Object.keys(HASHES) as Hashing[]) {
     const { prefix } = HASHES[hashing];
     const named = name.startsWith(prefix) ? endpointMapOf(name.slice(prefix.length)) : undefined;
-    if (named === undefined) continue;
-    const { map, slots: sizes } = named;
-    if (sizesOf({ sizes }).reduce((sum, size) => sum + size, 0) === sizes) return { hashing, map, sizes };
+    if (named !== undefined) return { hashing, map: named.map, number: named.slots };
   }
   return undefined;
 }

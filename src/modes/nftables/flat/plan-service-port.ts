@@ -176,8 +176,9 @@ export function hashedElements(
   return (frontend) =>
     (isServed(frontend, routing) ? tablesOf(frontend) : []).flatMap(([plain, policy]) => {
       const map = chainOf === undefined ? plain : stickyMap(plain);
-      const { tables, last } = (policy === "cluster" ? cluster : local) ?? {};
-      if (tables === undefined || last === undefined) return [];
+      const chosen = policy === "cluster" ? cluster : local;
+      if (chosen === undefined) return [];
+      const { hashClass, tables, last } = chosen;
       const inSlot = (size: number, slot: number, owner: Endpoint): SharedElement => ({
         set: numbered(map, size),
         element: { key: slotKey(port, frontend, slot), ...leadingTo(owner), comment },
@@ -185,9 +186,9 @@ export function hashedElements(
       const cells = tables.flatMap(({ size, cells }) =>
         Array.from(cells, ([slot, owner]) => inSlot(size, slot, owner)),
       );
-      const sizes = tables.reduce((sum, { size }) => sum + size, 0);
-      const member = { set: hashSet({ hashing, map, sizes }), element: { key: frontendKey(port, frontend), comment } };
-      return [...cells, inSlot(1, 0, last), ...(sizes === 0 ? [] : [member])];
+      const set = hashSet({ hashing, map, hashClass });
+      const member = { set, element: { key: frontendKey(port, frontend), comment } };
+      return [...cells, inSlot(1, 0, last), ...(tables.length === 0 ? [] : [member])];
     });
 }
 

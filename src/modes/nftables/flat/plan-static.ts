@@ -3,7 +3,7 @@
  * an endpoint for each distinct number of slots and each affinity timeout. docs/reference/flat-nftables.md §3.
  */
 import type { NftChain, NftField, NftHash, NftRule, NftStatement } from "../../../kernel/nftables/ruleset.ts";
-import { PROBES, probeSeed } from "../../../model/sparse-tables.ts";
+import { probeSeed, tablesOfClass } from "../../../model/sparse-tables.ts";
 import { PROTOCOL_NAMES } from "../../../net/protocol.ts";
 import { baseChains, goTo, jumpTo, NEW, rule } from "../base-chains.ts";
 import {
@@ -31,9 +31,9 @@ import {
   isOfNodePorts,
   numbered,
   pickChain,
+  probesOf,
   REMEMBER,
   STICKY_SETS,
-  sizesOf,
 } from "./names.ts";
 import { definitionsOf, FIXED_SETS, isCounting, type SetsOnDemand, setsOnDemand } from "./sets.ts";
 
@@ -207,17 +207,18 @@ export function pickChains({ slots, hashes, timeouts }: SetsOnDemand, { hashSeed
   ];
 }
 
-/** The chain of a class, after those of its tables: a table's asks for {@link PROBES} slots, and one of them may decide. */
+/** The chain of a class, after those that it shares with other classes: each asks for some slots of a table, and one of them may decide. */
 function hashChains(of: HashClass, hashSeed: number): NftChain[] {
   const { fields } = HASHES[of.hashing];
-  const chains = sizesOf(of).map((slots): NftChain => {
-    const rules = Array.from({ length: PROBES }, (_, probe): NftRule => {
-      const hash = { fields, seed: probeSeed(hashSeed, slots, probe) };
-      return rule(lookUp(of.map, slots, hash));
-    });
-    return { name: pickChain(hashSet({ ...of, sizes: slots })), rules };
-  });
-  if (chains.length === 1) return chains;
+  const chains = tablesOfClass(of.hashClass).flatMap(({ size, probes }) =>
+    probes.map((upTo, index): NftChain => {
+      const first = probes[index - 1] ?? 0;
+      const rules = Array.from({ length: upTo - first }, (_, at) => {
+        return rule(lookUp(of.map, size, { fields, seed: probeSeed(hashSeed, size, first + at) }));
+      });
+      return { name: pickChain(probesOf(of, size, upTo)), rules };
+    }),
+  );
   return [...chains, { name: pickChain(hashSet(of)), rules: chains.map(({ name }) => rule(jumpTo(name))) }];
 }
 
