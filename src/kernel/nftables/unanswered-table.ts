@@ -168,9 +168,10 @@ class FamilyTable implements UnansweredObserver {
   #addRules(batch: NftBatch): void {
     const layout = this.#layout;
     for (const chain of HOOKS) {
-      const rules = [sentAgain(layout, this.#isTranslated ? CT_STATUS_DNAT : CT_STATUS_CONFIRMED)];
-      if (chain === "output") rules.push(...OWN_ERRORS[layout.family].codes.map((code) => ownError(layout, code)));
-      if (this.#observed.suspects.size > 0) rules.push(answer(layout, chain === "output"));
+      const isOutput = chain === "output";
+      const rules = [sentAgain(layout, isOutput, this.#isTranslated ? CT_STATUS_DNAT : CT_STATUS_CONFIRMED)];
+      if (isOutput) rules.push(...OWN_ERRORS[layout.family].codes.map((code) => ownError(layout, code)));
+      if (this.#observed.suspects.size > 0) rules.push(answer(layout, isOutput));
       for (const expressions of rules) batch.add("rule", { table: UNANSWERED_TABLE, chain, expressions });
     }
   }
@@ -200,12 +201,13 @@ const OWN_ERRORS = {
 } as const;
 
 /** The SYN of a connection that was not answered. When the first SYN comes here, its connection has no status yet. */
-function sentAgain(layout: FamilyLayout, status: number): readonly NftExpression[] {
+function sentAgain(layout: FamilyLayout, isOutput: boolean, status: number): readonly NftExpression[] {
   return [
     ...protocol(PROTOCOL_NUMBERS.TCP),
     ...tcpFlags(FIN_SYN_RST_ACK, SYN),
     ...ctBit(nft.NFT_CT_STATE, CT_STATE_NEW),
     ...ctBit(nft.NFT_CT_STATUS, status),
+    ...(isOutput ? [] : fromElsewhere(layout)),
     ...count(layout),
   ];
 }
@@ -229,11 +231,17 @@ function answer(layout: FamilyLayout, isOutput: boolean): readonly NftExpression
   return [
     ...protocol(PROTOCOL_NUMBERS.TCP),
     // A reset that leaves this node may come from one of its rules.
-    ...(isOutput ? tcpFlags(RST, 0) : []),
+    ...(isOutput ? tcpFlags(RST, 0) : fromElsewhere(layout)),
     { kind: "ct", key: nft.NFT_CT_DIRECTION, dreg: nft.NFT_REG_1 },
     compare(Uint8Array.of(nft.IP_CT_DIR_REPLY)),
     ...endpointIn(SUSPECTS, layout),
   ];
+}
+
+/** What the node sends to itself has passed output, and has the status by then even if it is a first SYN. */
+function fromElsewhere(layout: FamilyLayout): readonly NftExpression[] {
+  const loopback = { kind: "in-interface", name: "lo", isPrefix: false, negate: true } as const;
+  return ruleExpressions({ statements: [loopback] }, layout, () => "");
 }
 
 function protocol(number: number): readonly NftExpression[] {

@@ -139,6 +139,51 @@ test("SYNs that are sent again count by endpoint and part of the clients, and no
   }
 });
 
+/** A pod that asks itself is masqueraded; what the node asks of itself passes its loopback link. */
+test("an endpoint's own SYNs through its Service count once each", { skip: kernelSkip }, async (t) => {
+  const { topology, node, load, observer } = await network(t);
+  const ends = { dead: PODS.dead, "node-a": { ipv4: "10.200.0.2", ipv6: "fd00:200::2" } } as const;
+  const names = Object.keys(ends) as (keyof typeof ends)[];
+  const own = probersFor(topology, names);
+  for (const name of names) await topology.namespace(name).exec(["nft", "-f", "-"], { input: DROP });
+  for (const family of FAMILIES) {
+    const word = family === "ipv4" ? "ip" : "ip6";
+    const to = (name: (typeof names)[number]) =>
+      `${word} daddr ${VIRTUAL[family]} tcp dport 90 dnat to ${joinHostPort(ends[name][family], 8080)}`;
+    await load(`table ${word} self {
+      chain prerouting { type nat hook prerouting priority -100; ${to("dead")}; }
+      chain output { type nat hook output priority -100; ${to("node-a")}; }
+      chain postrouting { type nat hook postrouting priority 100; ct status dnat ${word} saddr ${PODS.dead[family]} masquerade; }
+    }`);
+    for (const name of names) {
+      const text = joinHostPort(ends[name][family], 8080);
+      await observer.observe({ watched: new Set([text]), suspects: new Set() });
+      await own[name].connect({ protocol: "TCP", address: VIRTUAL[family], port: 90, timeoutMs: 3_500, count: 2 });
+      const found = await observer.read();
+      const counted = found.reduce((sum, one) => sum + (one.kind === "unanswered" ? one.count : 0), 0);
+      const { stdout } = await topology.namespace(name).exec(["nft", "list", "table", "inet", "deaf"]);
+      const arrived = Array.from(stdout.matchAll(/packets (\d+)/g), ([, packets]) => Number(packets));
+      assert.equal(counted, (arrived[FAMILIES.indexOf(family)] ?? 0) - 2, `${text}: ${JSON.stringify(found)}`);
+      assert.ok(counted >= 2 && found.every((one) => one.endpoint === text));
+      // One client.
+      assert.equal(new Set(found.map((one) => one.kind === "unanswered" && one.source)).size, 1);
+    }
+  }
+  // A refusal by a rule of this node is no answer.
+  await node.exec(["nft", "-f", "-"], {
+    input: DROP.replace("deaf", "refusing").replaceAll("drop", "reject with tcp reset"),
+  });
+  await node.exec(["nft", "delete", "table", "inet", "deaf"]);
+  const all = new Set(FAMILIES.map((family) => joinHostPort(ends["node-a"][family], 8080)));
+  await observer.observe({ watched: all, suspects: all });
+  for (const family of FAMILIES) {
+    const target = { protocol: "TCP", address: VIRTUAL[family], port: 90, timeoutMs: 9_000 } as const;
+    const [refused] = await own["node-a"].connect(target);
+    assert.match(JSON.stringify(refused), /REFUSED/);
+  }
+  assert.deepEqual(await observer.read(), []);
+});
+
 test("a pod whose link is cut, and one without a route, count as not answering", { skip: kernelSkip }, async (t) => {
   const { topology, node, sees, seen, observer, connect } = await network(t);
   await topology.namespace("dead").configure(["link set eth0 down"]);
