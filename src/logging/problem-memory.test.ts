@@ -97,3 +97,24 @@ test("a problem is over once the node can do again what it reported, and not bef
   assert.deepEqual(overOf(), [["No programs", undefined], ...open.slice(0, 2)]);
   assert.equal(memory.problems[0]?.count, 2);
 });
+
+test("a line that solves a problem ends it where both have the same facts, and no other; said again, it is not over", () => {
+  let nowMs = 1;
+  const { memory, log } = logged(() => nowMs);
+  const overs = () => memory.problems.map(({ details, overMs }) => [details, overMs]);
+  const [ipv4, ipv6] = (["IPv4", "IPv6"] as const).map((ipFamily) => log.with({ ipFamily }));
+  ipv4?.error("Sync failed", undefined, { tries: 1 });
+  ipv6?.error("Sync failed", undefined, { tries: 1 });
+  ipv4?.warn("Slow");
+  nowMs = 2;
+  ipv4?.info("Works", { solves: "Sync failed", after: 3 });
+  nowMs = 3;
+  ipv4?.info("Works", { solves: "Sync failed", after: 3 });
+  assert.deepEqual(overs(), [
+    ["ipFamily=IPv4", undefined],
+    ["ipFamily=IPv6, tries=1", undefined],
+    ["ipFamily=IPv4, tries=1", 2],
+  ]);
+  ipv4?.error("Sync failed", undefined, { tries: 1 });
+  assert.deepEqual(overs()[0], ["ipFamily=IPv4, tries=1", undefined]);
+});

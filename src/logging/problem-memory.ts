@@ -1,8 +1,10 @@
 /**
  * The warnings and errors of the log, for people who look at a running process: each text once, newest first. Also what the node
- * cannot do: a line of any severity reports it with the fact `cannot`, and a later one withdraws it with the fact `can`.
+ * cannot do: a line of any severity reports it with the fact `cannot`, and a later one withdraws it with the fact `can`. The fact
+ * `solves` names the message of a problem that is over.
  */
 import type { LogRecord } from "./log-format.ts";
+import type { Facts } from "./logger.ts";
 import { messageOf } from "./message-of.ts";
 
 /** Beyond these, a new text pushes out the oldest. */
@@ -22,7 +24,7 @@ export interface LoggedProblem {
   readonly lastMs: number;
   /** What the node could not do then ({@link NodeLimit}). */
   readonly limit?: string;
-  /** When the node could do that again; absent: it cannot, or it is not known. */
+  /** When it was over; absent: it is not, or it is not known. */
   readonly overMs?: number;
 }
 
@@ -37,6 +39,8 @@ const KEPT_LIMITS = 50;
 export class ProblemMemory {
   /** By severity and text; the most recent comes last. */
   readonly #problems = new Map<string, LoggedProblem>();
+  /** Of each problem, those that are no lists or objects. */
+  readonly #facts = new Map<string, Facts>();
 
   readonly #limits = new Map<string, NodeLimit>();
 
@@ -52,14 +56,16 @@ export class ProblemMemory {
 
   note(record: LogRecord): void {
     const { severity, message, error, timestampMs } = record;
-    const { cannot, can, ...facts } = record.facts;
+    const { cannot, can, solves, ...facts } = record.facts;
     const limit = this.#noteLimit(record, cannot, can);
+    if (solves !== undefined) this.#solve(solves, facts, timestampMs);
     if (severity === "info") return;
     const details = detailsOf(facts, error);
     const service = facts.service ?? facts.servicePort;
     const key = `${severity} ${message} ${details}`;
     const known = this.#problems.get(key);
     this.#problems.delete(key);
+    this.#facts.set(key, Object.fromEntries(Object.entries(facts).filter(([, value]) => typeof value !== "object")));
     this.#problems.set(key, {
       severity,
       message,
@@ -73,7 +79,17 @@ export class ProblemMemory {
     if (this.#problems.size <= KEPT) return;
     for (const oldest of this.#problems.keys()) {
       this.#problems.delete(oldest);
+      this.#facts.delete(oldest);
       break;
+    }
+  }
+
+  /** Ends what was reported with that message, and with the same facts as far as both have them. */
+  #solve(message: unknown, facts: Facts, overMs: number): void {
+    for (const [key, problem] of this.#problems) {
+      const own = Object.entries(this.#facts.get(key) ?? {});
+      const isSame = own.every(([name, value]) => !(name in facts) || facts[name] === value);
+      if (problem.message === message && isSame) this.#problems.set(key, { overMs, ...problem });
     }
   }
 

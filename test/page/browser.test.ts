@@ -401,6 +401,10 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
         `[...document.querySelectorAll(${JSON.stringify(where)})].map((e) => e.textContent + " " + e.getAttribute("href"))`,
       );
     await page.until("document.querySelector('.out a')");
+    assert.match(
+      await page.text(".sentence.bad"),
+      /^The kernel has refused its rules \(no space\), so it is not known what clients meet\. As planned: Every client/,
+    );
     assert.deepEqual(await links(".out a"), [`${node} #/node`, "shop/web-1 #/services?search=web-1"]);
     assert.match(
       await page.text(".out"),

@@ -18,6 +18,8 @@ import type { Daemon } from "./daemon.ts";
 import { leftEndpoint } from "./node-events.ts";
 import { probeEndpoint } from "./service-probe.ts";
 
+const BLIND = "Cannot look for endpoints that do not answer";
+
 const PERIOD_MS = 500;
 
 /** What one family of the proxier is needed for. */
@@ -123,7 +125,7 @@ export class Leaving {
       await this.#turns.run(work);
     } catch (error) {
       const problem = messageOf(error);
-      if (problem !== this.#problem) this.#options.log.error("Cannot look for endpoints that do not answer", error);
+      if (problem !== this.#problem) this.#options.log.error(BLIND, error);
       this.#problem = problem;
     }
   }
@@ -133,6 +135,8 @@ export class Leaving {
     if (this.#watch()) await this.#observe();
     this.#policy.see(await observer.read(), clock.monotonicMs());
     await this.#act(signal);
+    if (this.#problem !== "")
+      this.#options.log.info("Looking for endpoints that do not answer again", { solves: BLIND });
     this.#problem = "";
   }
 

@@ -7,6 +7,8 @@ import type { Logger } from "../../logging/logger.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
 import type { IpAddress } from "../../net/ip.ts";
 
+const UNKNOWN_ADDRESSES = "Failed to get local addresses: node ports stay where they are; trying again";
+
 /** An interface that comes up causes several notifications in a row. */
 const SETTLE_MS = 100;
 /** Delay before a retry when the kernel cannot be watched or asked. */
@@ -30,6 +32,7 @@ export async function followNodeAddresses(options: NodeAddressFollowerOptions, s
   if (addresses.matchesAll) return;
   let known = options.known === "all" ? undefined : options.known.join();
   let isDue = false;
+  let failed = false;
   let retry: Timer | undefined;
 
   async function check(): Promise<void> {
@@ -40,6 +43,8 @@ export async function followNodeAddresses(options: NodeAddressFollowerOptions, s
     try {
       const found = nodePortIPs(addresses, await read(addresses.family, signal));
       if (found.kind === "all" || signal.aborted) return;
+      if (failed) log.info("The local addresses are known again", { solves: UNKNOWN_ADDRESSES });
+      failed = false;
       const text = found.ips.join();
       const isNew = text !== known;
       known = text;
@@ -47,7 +52,8 @@ export async function followNodeAddresses(options: NodeAddressFollowerOptions, s
       onChange(found.ips, isNew);
     } catch (error) {
       if (signal.aborted) return;
-      log.error("Failed to get local addresses: node ports stay where they are; trying again", error);
+      log.error(UNKNOWN_ADDRESSES, error);
+      failed = true;
       retry = clock.setTimer(RETRY_MS, look);
     }
   }

@@ -40,6 +40,11 @@ describe("proxier: after a failure (sync.md §12.3)", () => {
       ),
       bench.log.lines.join("\n"),
     );
+    assert.equal(
+      bench.log.lines.filter((line) => /^I Syncs succeed again .*"solves":"Sync failed"/.test(line)).length,
+      1,
+      bench.log.lines.join("\n"),
+    );
   });
 
   it("hands the changes of several failed syncs on together", async () => {

@@ -39,7 +39,7 @@ import { Portions, type PortPortion } from "./portions.ts";
 import { ProgrammingLatencies } from "./programming-latencies.ts";
 import type { ProxierOptions, ProxierStatus } from "./proxier-options.ts";
 import { StaleFlows } from "./stale-flows.ts";
-import { SyncReport } from "./sync-report.ts";
+import { SYNC_FAILED, SyncReport } from "./sync-report.ts";
 
 export class Proxier {
   readonly family: IpFamily;
@@ -395,6 +395,6 @@ export class Proxier {
   #reportFailure(error: unknown): void {
     this.#report.failed(error, this.state.services);
     const { periods } = this.#options;
-    this.#log.error("Sync failed", error, { retryingTime: formatMs(Math.min(periods.syncMs, this.#fullSyncs.mostMs)) });
+    this.#log.error(SYNC_FAILED, error, { retryingTime: formatMs(Math.min(periods.syncMs, this.#fullSyncs.mostMs)) });
   }
 }

@@ -6,6 +6,8 @@ import type { ServicePort } from "../../model/service-port.ts";
 import { IncompleteSyncError, isServing } from "./pending-work.ts";
 import type { ProxierOptions } from "./proxier-options.ts";
 
+export const SYNC_FAILED = "Sync failed";
+
 type Services = ReadonlyMap<string, ServicePort>;
 
 export class SyncReport {
@@ -53,10 +55,13 @@ export class SyncReport {
 
   /** The kernel is programmed, perhaps except for rejected parts; health only asks whether the node serves. */
   done({ failures, noLocalEndpoints }: SyncOutcome, services: Services): void {
-    const { backend, clock, health, metrics, onFailures } = this.#options;
+    const { backend, clock, health, log, metrics, onFailures } = this.#options;
     const isComplete = failures.length === 0;
     metrics.setNoLocalEndpoints(noLocalEndpoints.internal, noLocalEndpoints.external);
-    if (isComplete) this.#isFailing = false;
+    if (isComplete && this.#isFailing) {
+      this.#isFailing = false;
+      log.info("Syncs succeed again", { ipFamily: backend.family, solves: SYNC_FAILED });
+    }
     if (isServing(failures, services)) {
       this.#inForce.resolve();
       health.updated(backend.family);

@@ -38,6 +38,9 @@ import { foreignBaseChains, planWhole, reconcile, repairSets, type WantedTable }
 import { Retries } from "./retries.ts";
 import { TableState } from "./table-state.ts";
 
+const REFUSED = "The kernel refused a service port; its last known good rules stay";
+const TAKEN = "A service port that was refused is in the kernel, or gone";
+
 /** How many times a full sync starts over because another program changed the ruleset while it was computed. */
 const MAX_CONFLICTS = 5;
 const SYNC_PERIOD_MS = 30_000;
@@ -100,10 +103,9 @@ export class NftablesBackend implements Backend {
     this.portsAtOnce = this.#layout.isTracked === undefined ? PORTS_AT_ONCE : undefined;
     this.#state = new TableState({ layout: this.#layout, config, facts: NO_FACTS });
     this.family = options.config.family;
-    this.#refused = new RefusedPorts(({ subject, reason }) =>
-      log.error("The kernel refused a service port; its last known good rules stay", new Error(reason), {
-        servicePort: subject,
-      }),
+    this.#refused = new RefusedPorts(
+      ({ subject, reason }) => log.error(REFUSED, new Error(reason), { servicePort: subject }),
+      ({ subject }) => log.info(TAKEN, { servicePort: subject, solves: REFUSED }),
     );
     const { clock = systemClock } = options;
     this.#retries = new Retries(this.#refused, clock);

@@ -114,10 +114,10 @@ export class Reconciler<Kinds extends LocalKinds, Known> {
     this.#options = options;
     this.#wanted = target.newWanted();
     this.warnings = new PortWarnings(log);
-    this.#refused = new RefusedPorts(({ subject, reason }) =>
-      log.error(`A part failed to reach ${place}; the rest is there, and a retry follows`, new Error(reason), {
-        subject,
-      }),
+    const failed = `A part failed to reach ${place}; the rest is there, and a retry follows`;
+    this.#refused = new RefusedPorts(
+      ({ subject, reason }) => log.error(failed, new Error(reason), { subject }),
+      ({ subject }) => log.info(`A part that failed is in ${place}, or gone`, { subject, solves: failed }),
     );
   }
 

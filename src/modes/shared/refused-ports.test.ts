@@ -41,3 +41,16 @@ test("has exactly what a sync of everything has left, in its order", () => {
   refused.replace(new Map());
   assert.equal(refused.size, 0);
 });
+
+test("tells once that a refused port is over: accepted, gone, or not among the refused ones", () => {
+  const over: SyncFailure[] = [];
+  const refused = new RefusedPorts(undefined, (failure) => over.push(failure));
+  for (const owner of ["a", "b"]) refused.refuse(owner, "no", `ns/${owner}`);
+  refused.refuse("a", "busy");
+  refused.delete("c");
+  assert.deepEqual(over, []);
+  refused.replace(new Map([["b", failure("b")]]));
+  refused.delete("b");
+  refused.delete("b");
+  assert.deepEqual(over, [failure("a", "busy"), failure("b")]);
+});

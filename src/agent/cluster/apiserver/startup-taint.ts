@@ -7,6 +7,8 @@ import type { Transport } from "./connection/transport.ts";
 import { readJson } from "./formats/json.ts";
 import { BoundedPiece, MAX_OBJECT_BYTES } from "./formats/pieces.ts";
 
+const STAYS = "The start-up taint cannot be removed, trying again";
+
 interface StartupTaintOptions {
   readonly transport: Pick<Transport, "send" | "close">;
   readonly nodeName: string;
@@ -40,7 +42,7 @@ export async function removeStartupTaint(options: StartupTaintOptions, signal: A
     if (isDue) {
       try {
         const isRemoved = await remove(options, signal);
-        log.info(isRemoved ? "Removed the start-up taint" : "The Node has no start-up taint", { taint });
+        log.info(isRemoved ? "Removed the start-up taint" : "The Node has no start-up taint", { taint, solves: STAYS });
         isDue = false;
         doneUid = knownUid;
         told = undefined;
@@ -52,7 +54,7 @@ export async function removeStartupTaint(options: StartupTaintOptions, signal: A
         onProblem(reason);
         if (told?.reason !== reason || atMs - told.atMs >= REMIND_AFTER_MS) {
           const facts = { taint, needs: "get and patch of nodes" };
-          log.error("The start-up taint cannot be removed, trying again", error, facts);
+          log.error(STAYS, error, facts);
           told = { reason, atMs };
         }
       }

@@ -13,6 +13,8 @@ import { ManifestFolder, type Refresh } from "./manifest-folder.ts";
 import { ManifestReader } from "./manifest-reader.ts";
 import { DELIVERY_ORDER, deliver, NO_RECORDS } from "./merge.ts";
 
+const UNREADABLE = "Cannot read the manifests, everything stays as it is";
+
 export interface ManifestsSourceOptions {
   /** The folder, read recursively; a single file works too. */
   readonly dir: string;
@@ -121,10 +123,10 @@ async function tryRefresh(
 ): Promise<Refresh | undefined> {
   try {
     const refresh = await answered(folder.refresh(performance.now()), dir, log);
-    if (wasLost) log.info("The manifests can be read again", { dir });
+    if (wasLost) log.info("The manifests can be read again", { dir, solves: UNREADABLE });
     return refresh;
   } catch (error) {
-    if (!wasLost) log.error("Cannot read the manifests, everything stays as it is", error, { dir });
+    if (!wasLost) log.error(UNREADABLE, error, { dir });
     return undefined;
   }
 }
@@ -136,7 +138,7 @@ async function answered<T>(look: Promise<T>, dir: string, log: Logger): Promise<
   const timer = setTimeout(() => {
     isSlow = true;
     const message = `the folder has not answered for ${SLOW_LOOK_MS / 1000} s; check whether its file system responds`;
-    log.error("Cannot read the manifests, everything stays as it is", new Error(message), { dir });
+    log.error(UNREADABLE, new Error(message), { dir });
   }, SLOW_LOOK_MS);
   timer.unref();
   try {
@@ -144,7 +146,7 @@ async function answered<T>(look: Promise<T>, dir: string, log: Logger): Promise<
   } finally {
     clearTimeout(timer);
     hanging.end();
-    if (isSlow) log.info("The manifests can be read again", { dir });
+    if (isSlow) log.info("The manifests can be read again", { dir, solves: UNREADABLE });
   }
 }
 

@@ -79,7 +79,9 @@ const gradeOf = ({ silent }: FrontAnswer, troubles: readonly unknown[]): string 
   silent > 0 ? "bad" : troubles.length > 0 ? "warn" : "good";
 
 function verdictOf({ total, silent, partly }: FrontAnswer, troubles: readonly unknown[]): string {
-  if (silent > 0) return `${silent} of ${numbered(total, "Service")} ${silent === 1 ? "gets" : "get"} no answer`;
+  if (silent > 0 && total === 1) return "The only Service gets no answer";
+  if (silent > 0)
+    return `${silent.toLocaleString("en")} of ${numbered(total, "Service")} ${silent === 1 ? "gets" : "get"} no answer`;
   if (total === 0) return "This node serves no Services yet";
   const all = total === 1 ? "The only Service is" : `All ${numbered(total, "Service")} are`;
   if (partly > 0) return `${all} answered, ${partly} for some clients only`;
@@ -105,7 +107,12 @@ function tilesOf({ total, silent, partly }: FrontAnswer, { answer, syncs }: Know
   const ofAll = `of ${total.toLocaleString("en")}${partly > 0 ? `; ${partly} more for some clients` : ""}`;
   const lately24 = isWholeDay ? "in 24 h" : `since ${timeText(lately.sinceMs)}, when it started`;
   return [
-    tile("Services without an answer", silent, ofAll, silent > 0 ? "bad" : partly > 0 ? "warn" : "good"),
+    tile(
+      "Services without an answer",
+      silent.toLocaleString("en"),
+      ofAll,
+      silent > 0 ? "bad" : partly > 0 ? "warn" : "good",
+    ),
     last === undefined
       ? tile("Last change", "–", families.some(({ isSyncing }) => isSyncing) ? "the first sync runs" : "no sync yet")
       : tile(

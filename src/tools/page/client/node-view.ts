@@ -35,7 +35,6 @@ function parts({ status, zone, isNodeEligible, problems }: StateAnswer, state: S
     ...statusLines(aged(status, state)).map((line) => linked(line, names)),
     `zone: ${zone ?? "none"}`,
   ];
-  const isSynced = status.families.every(({ isFailing }) => !isFailing);
   return html`
     <ul class="decisions"><${Ticking} draw=${() => itemsOf([...lines(), balancers])} /></ul>
     <h2>Warnings and errors in the log</h2>
@@ -43,18 +42,15 @@ function parts({ status, zone, isNodeEligible, problems }: StateAnswer, state: S
       problems.length === 0
         ? html`<p>None since it was started.</p>`
         : html`<p class="facts">As logged, also if solved by now: what is known to be over says so, and what is wrong now is above.</p>
-          <ol class="problems">${problems.map((problem) => problemItem(problem, isSynced && problem.message === "Sync failed"))}</ol>`
+          <ol class="problems">${problems.map(problemItem)}</ol>`
     }`;
 }
 
-function problemItem(
-  { severity, message, details, service = "", count, lastMs, overMs }: LoggedProblem,
-  isOver: boolean,
-) {
+function problemItem({ severity, message, details, service = "", count, lastMs, overMs }: LoggedProblem) {
   const times = count === 1 ? "" : `, ${count} times`;
   const over = badge("good", "over");
   return html`<li>
-    <p>${badge(severity === "error" ? "bad" : "warn", severity)}${(isOver || overMs !== undefined) && [" ", over]} ${timeText(lastMs)}${times}${overMs !== undefined && [", over since ", timeText(overMs)]}</p>
+    <p>${badge(severity === "error" ? "bad" : "warn", severity)}${overMs !== undefined && [" ", over]} ${timeText(lastMs)}${times}${overMs !== undefined && [", over since ", timeText(overMs)]}</p>
     <p>${message}</p>
     ${details !== "" && html`<small>${linked(details, servicesOf([service]))}</small>`}
   </li>`;

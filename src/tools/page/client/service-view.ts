@@ -26,12 +26,14 @@ import {
   scrolling,
   tableOf,
   urlOf,
+  useChanges,
   useQuestion,
   type ViewProps,
   waiting,
 } from "./ui.ts";
 
 export function ServiceView({ query, state }: ViewProps) {
+  useChanges(state);
   const key = query.get("key") ?? "";
   const question = useQuestion<ServiceAnswer>("api/service", { key }, state);
   const count = useQuestion<ServiceAnswer>("api/service", undefined);
@@ -46,8 +48,9 @@ export function ServiceView({ query, state }: ViewProps) {
   const explanations = question.answer?.families.map(({ explanation }) => withCounts(explanation, count.answer));
   const talksIn = (family: string) =>
     count.answer?.families.find(({ explanation }) => explanation.family === family)?.talks;
-  const verdict = explanations && verdictOf(explanations);
   const name = explanations?.[0]?.servicePort ?? key;
+  const refusal = state.known?.answer.status.failures.find(({ subject }) => subject === name);
+  const verdict = explanations && verdictOf(explanations, refusal?.reason);
   return html`
     <p class="crumb"><a href="#/services">Services</a></p>
     <h1>${key}</h1>
@@ -221,7 +224,14 @@ function frontendHeading(frontend: ExplainedFrontend, protocol: string) {
 }
 
 /** The answer in a sentence, over all families. Cluster IPs are for pods and nodes: that others get no answer there is no fault. */
-export function verdictOf(families: readonly Pick<PortExplanation, "frontends" | "causes">[]) {
+export function verdictOf(
+  families: readonly Pick<PortExplanation, "frontends" | "causes">[],
+  refusal?: string,
+): { readonly kind: "good" | "warn" | "bad"; readonly text: string } {
+  if (refusal !== undefined) {
+    const said = `The kernel has refused its rules (${refusal}), so it is not known what clients meet.`;
+    return { kind: "bad", text: `${said} As planned: ${verdictOf(families).text}` };
+  }
   const causes = [...new Set(families.flatMap(({ causes: own }) => own.slice(0, 1)))].join(" ");
   const all = families.flatMap(({ frontends }) =>
     frontends.flatMap(({ kind, owner, clients }) =>
@@ -235,11 +245,11 @@ export function verdictOf(families: readonly Pick<PortExplanation, "frontends" |
     outcome === "passed-by" || (outcome === "answered" && reason !== "answers-lost");
   const failing = met.filter((one) => !isGood(one));
   if (met.every(({ outcome }) => outcome !== "answered"))
-    return { kind: "bad", text: `No client gets an answer. ${causes}` } as const;
+    return { kind: "bad", text: `No client gets an answer. ${causes}` };
   if (failing.length === 0) {
     const isForAll = all.every((one) => isMeant(one) || isGood(one));
     const limit = isForAll ? "" : " At the cluster IP that is so for pods and this node; clients outside may get none.";
-    return { kind: "good", text: `Every client gets an answer.${limit}` } as const;
+    return { kind: "good", text: `Every client gets an answer.${limit}` };
   }
   const list = (texts: readonly string[]) => [...new Set(texts)].join(", ");
   const what = failing.some(({ outcome }) => outcome === "refused" || outcome === "dropped")
@@ -248,7 +258,7 @@ export function verdictOf(families: readonly Pick<PortExplanation, "frontends" |
   const who = list(failing.map(({ position }) => POSITION_WORDS[position]));
   const why = list(failing.map(({ words }) => words));
   const text = `Answered, but at its ${list(failing.map(({ kind }) => KIND_WORDS[kind]))} these ${what}: ${who} (${why}).`;
-  return { kind: "warn", text } as const;
+  return { kind: "warn", text };
 }
 
 function nodeCell({ node, isLocal }: ExplainedEndpoint) {

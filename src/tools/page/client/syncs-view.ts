@@ -71,7 +71,7 @@ const further = (count: number): string[] => (count > 0 ? [`and ${count} more`] 
 
 function causeParts({ before, object, service, after }: CauseWords) {
   if (object === "") return before;
-  return html`${before}<a href=${urlOf("services", { search: service || object })}>${object}</a>${after}`;
+  return html`${before}<a href=${urlOf("services", { search: service || object })}>${object}</a>${linked(after, servicesOf([service]))}`;
 }
 
 function stagesPart(sync: ToldSync) {

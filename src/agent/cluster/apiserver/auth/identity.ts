@@ -18,6 +18,8 @@ import {
 import { ExecCredentials, type ExecPluginObserver, type RunProgram } from "./exec-credentials.ts";
 import { type CertificateChain, isPair, readCertificates, readPrivateKey } from "./pem.ts";
 
+const cannotUse = (title: string): string => `Cannot use the new ${title}, keeping the last good one`;
+
 /** TLS options of connections to the server. The same object until any of them changes. */
 export interface TlsMaterial {
   /** Undefined: the machine's roots. Empty if nothing is verified. */
@@ -283,7 +285,7 @@ class RotatingText<T> {
 
   /** @throws ClientConfigError if there has never been a good value. */
   async read(): Promise<Reading<T>> {
-    const { clock, parse } = this.#options;
+    const { clock, log, parse, title } = this.#options;
     this.#isUsed = true;
     const isFresh = this.#path === undefined || clock.monotonicMs() - this.#readAtMs < MAX_AGE_MS;
     if (this.#known !== undefined && isFresh) return { value: this.#known.value, seen: this.#seen };
@@ -292,6 +294,7 @@ class RotatingText<T> {
       this.#seen = text;
       if (this.#known?.text !== text) this.#known = { text, value: parse(text) };
       this.#readAtMs = clock.monotonicMs();
+      if (this.#isBad) log.info(`The new ${title} is used`, { path: this.#path ?? "", solves: cannotUse(title) });
       this.#isBad = false;
       return { value: this.#known.value, seen: text };
     } catch (error) {
@@ -322,7 +325,7 @@ class RotatingText<T> {
     if (this.#known === undefined) {
       throw new ClientConfigError(`cannot use the ${title} ${path}: ${reason}: check ${hint}`, { cause: error });
     }
-    if (!this.#isBad) log.error(`Cannot use the new ${title}, keeping the last good one`, error, { path });
+    if (!this.#isBad) log.error(cannotUse(title), error, { path });
     this.#isBad = true;
     this.#readAtMs = clock.monotonicMs();
     return this.#known.value;

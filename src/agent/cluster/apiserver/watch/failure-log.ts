@@ -6,6 +6,8 @@ import type { Clock } from "../../../../async/clock.ts";
 import type { Logger } from "../../../../logging/logger.ts";
 import type { ApiError, ApiErrorCode } from "../connection/api-error.ts";
 
+const FAILED = "Failed to watch, retrying; everything stays as it is";
+
 const REMIND_AFTER_MS = 300_000;
 /** A cut connection and then an expired version: two failures in a row that are not worth logging. */
 const MAX_HARMLESS_IN_ROW = 2;
@@ -67,7 +69,7 @@ export class FailureLog {
     if (this.#isSaidByOthers(error.code, nowMs)) {
       this.#log.v(2, "Failed to watch, for the same reason as other resources", { reason: error.message, ...facts });
     } else {
-      this.#log.error("Failed to watch, retrying; everything stays as it is", error, facts);
+      this.#log.error(FAILED, error, facts);
     }
     this.#onProblem(error.message);
   }
@@ -79,7 +81,7 @@ export class FailureLog {
     this.#standing = undefined;
     this.#causes.clear();
     const seconds = Math.round((this.#clock.monotonicMs() - standing.sinceMs) / 1000);
-    this.#log.info("Watching again", { failedAttempts: standing.count, afterSeconds: seconds });
+    this.#log.info("Watching again", { failedAttempts: standing.count, afterSeconds: seconds, solves: FAILED });
     this.#onProblem(undefined);
   }
 
