@@ -69,8 +69,9 @@ test("tables of iptables-legacy and virtual servers are known where they were re
   });
   assert.deepEqual(unwalkedIn([legacy, saved("")], "IPv4"), []);
   assert.equal(unwalkedIn([legacy, saved(" (nf_tables)")], "IPv4").length, 1);
-  const servers = hooks(calls(at("ip", "input", 99), "ip_vs_in_hook", { module: "ip_vs" }));
-  assert.equal(unwalkedIn([servers], "IPv4").length, 1);
+  const ofIpvs = ["ip_vs_in_hook", "ip_vs_remote_request4"];
+  const servers = hooks(...ofIpvs.map((name) => calls(at("ip", "input", 99), name, { module: "ip_vs" })));
+  assert.equal(unwalkedIn([servers], "IPv4").length, 2);
   assert.deepEqual(unwalkedIn([servers, { kind: "chains", tool: "ipvsadm", chains: () => [] }], "IPv4"), []);
 });
 

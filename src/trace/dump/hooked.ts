@@ -23,7 +23,8 @@ const HARMLESS: readonly RegExp[] = [
 ];
 /** Of iptables-legacy; Linux before 5.16 has one for each table. */
 const LEGACY = /^ip6?t_do_table$|^ip6?table_\w+_(?:hook|do_chain)$/;
-const IPVS = /^ip_vs_(?:in_hook|out_hook|forward_icmp)$/;
+/** Of ipvs, for which Linux before 5.16 has more. */
+const IPVS = /^ip_vs_\w+$/;
 const IP_HOOKS: ReadonlySet<unknown> = new Set(HOOKS);
 /** So many are named. */
 const NAMED = 3;
