@@ -11,12 +11,6 @@ const IS_WINDOWS = process.platform === "win32";
 /** The error that ends the run loop when the file has changed. */
 export const CONFIG_UPDATED_MESSAGE = "content of the proxy server's configuration file was updated";
 
-interface ConfigFileWatch {
-  /** Resolves with the message once the file has been written or moved; rejects if watching fails. */
-  readonly updated: Promise<string>;
-  close(): void;
-}
-
 /** The state of a file that is about to be read; undefined if it is missing or is not a regular file. */
 export function configFileState(path: string): BigIntStats | undefined {
   const state = statSync(path, { bigint: true, throwIfNoEntry: false });
@@ -31,9 +25,10 @@ export function configFileState(path: string): BigIntStats | undefined {
  * notice.
  *
  * @param read the file's state before it was read.
+ * @returns `updated`: resolves with the message once the file has been written or moved; rejects if watching fails.
  * @throws when the file cannot be opened or watched.
  */
-export function watchConfigFile(path: string, read?: BigIntStats): ConfigFileWatch {
+export function watchConfigFile(path: string, read?: BigIntStats) {
   // The open file keeps the inode when the path changes, which distinguishes a write from a change of links or mode.
   const file = openSync(path, "r");
   let watcher: FSWatcher | undefined;

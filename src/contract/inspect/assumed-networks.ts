@@ -16,18 +16,12 @@ import type { KubeProxyConfig } from "../config/config.ts";
 
 type Known = Pick<ClusterRecords, "nodes" | "endpointSlices" | "services">;
 
-interface Assumed {
-  readonly config: KubeProxyConfig;
-  /** What is assumed, or not known, for the first line of an answer. */
-  readonly words: string;
-}
-
 /**
  * A configuration that detects the traffic of pods as far as the objects say where pods are.
  *
- * @param config the defaults.
+ * @param config the defaults. @returns also what is assumed, or not known, for the first line of an answer.
  */
-export function withAssumedNetworks(objects: Known, config: KubeProxyConfig, families = IP_FAMILIES): Assumed {
+export function withAssumedNetworks(objects: Known, config: KubeProxyConfig, families = IP_FAMILIES) {
   const ofNodes = objects.nodes.flatMap(({ podCIDRs }) => podCIDRs.flatMap((text) => parseCidr(text) ?? []));
   const clusterCIDRs =
     ofNodes.length > 0 ? [] : IP_FAMILIES.flatMap((family) => networkOfEndpoints(objects, family) ?? []);

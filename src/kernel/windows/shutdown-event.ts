@@ -27,15 +27,11 @@ if (setHandler(handler, 1) === 0) throw new Error("SetConsoleCtrlHandler refuses
 parentPort.on("message", () => {});
 `;
 
-interface ShutdownListener {
-  /** The process has half a minute to exit. */
-  readonly onShutdown: () => void;
-  /** The event will not come, for this reason. */
-  readonly onError: (error: unknown) => void;
-}
-
-/** Listens until the process ends, without keeping it alive. */
-export function onShutdownEvent({ onShutdown, onError }: ShutdownListener): void {
+/**
+ * Listens until the process ends, without keeping it alive.
+ * @param onShutdown the process has half a minute to exit. @param onError the event will not come, for this reason.
+ */
+export function onShutdownEvent(onShutdown: () => void, onError: (error: unknown) => void): void {
   const workerData = {
     koffiPath: createRequire(import.meta.url).resolve("koffi"),
     library: `${process.env.SystemRoot ?? "C:\\Windows"}\\System32\\kernel32.dll`,

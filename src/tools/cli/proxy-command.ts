@@ -118,10 +118,10 @@ async function startService(options: Omit<WindowsServiceOptions, "calls">): Prom
 /** Also stops when a HostProcess container ends. */
 async function listenForShutdown(log: RootLogger, request: (reason: string) => void): Promise<void> {
   const { onShutdownEvent } = await import("../../kernel/windows/shutdown-event.ts");
-  onShutdownEvent({
-    onShutdown: () => request("CTRL_SHUTDOWN_EVENT"),
-    onError: (error) => log.error("The end of a HostProcess container will not be noticed", error),
-  });
+  onShutdownEvent(
+    () => request("CTRL_SHUTDOWN_EVENT"),
+    (error) => log.error("The end of a HostProcess container will not be noticed", error),
+  );
 }
 
 function introduce(log: RootLogger): void {

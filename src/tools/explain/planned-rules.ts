@@ -20,20 +20,11 @@ export class NoRulesError extends Error {
   override readonly name = "NoRulesError";
 }
 
-export interface PlannedRules {
-  /** In words. */
-  readonly name: string;
-  readonly dumps: readonly Dump[];
-  /** The node's addresses, including those that the mode adds. */
-  readonly addresses: readonly IpAddress[];
-  readonly services: KnownServices;
-}
-
 /** Up to this many Services or service ports, everything is planned: a part would contain most of them anyway. */
 export const FEW_SERVICES = 50;
 
 /** @throws NoRulesError */
-export async function plannedRules(node: OfflineNode, config: KubeProxyConfig): Promise<PlannedRules> {
+export async function plannedRules(node: OfflineNode, config: KubeProxyConfig) {
   const { traceForms = [], loadRenderer, loadTraceStages } = modeNamed(config.mode);
   if (traceForms.length === 0) throw new NoRulesError(`mode ${config.mode} has no rules that could be walked`);
   const renderer = await loadRenderer();
@@ -43,6 +34,7 @@ export async function plannedRules(node: OfflineNode, config: KubeProxyConfig): 
   const stages = await loadTraceStages?.();
   dumps.push(...(stages?.(node, config) ?? []));
   return {
+    /** In words. */
     name: `the plan of mode ${config.mode} for ${node.name}`,
     dumps,
     // Modes with virtual servers put their addresses on a device.

@@ -5,7 +5,7 @@ import { iptablesChains } from "../iptables/ruleset.ts";
 import { readIpSets } from "../iptables/saved-sets.ts";
 import { kernelLists, RememberedLists, UNKNOWN_LISTS } from "../iptables/surroundings.ts";
 import { programOf } from "../netfilter/calling-order.ts";
-import type { Entry, Program } from "../netfilter/program.ts";
+import type { Entry } from "../netfilter/program.ts";
 import { readNftRuleset } from "../nftables/ruleset.ts";
 import { placesOf } from "./hooked.ts";
 import { judgeSaved, type SavedTable, savedTables } from "./iptables-nft.ts";
@@ -20,17 +20,8 @@ export interface DumpOptions {
   readonly knowsDynamicSets: boolean;
 }
 
-/** Rules to walk, with the entries that packets add. */
-interface TracedProgram {
-  readonly program: Program;
-  /** Adds what a packet wrote into a set or a list (`Outcome.entries`), for later packets. */
-  remember(entry: Entry): void;
-  /** Removes everything that {@link remember} added. */
-  forget(): void;
-}
-
-/** Combines the dumps of a node. iptables dumps must be of the given family. */
-export function programOfDumps(dumps: readonly Dump[], options: DumpOptions): TracedProgram {
+/** The rules to walk: combines the dumps of a node. iptables dumps must be of the given family. */
+export function programOfDumps(dumps: readonly Dump[], options: DumpOptions) {
   const { family, facts, knowsClients, knowsDynamicSets } = options;
   const lists = new RememberedLists();
   const clients = knowsClients ? lists : undefined;
@@ -62,9 +53,11 @@ export function programOfDumps(dumps: readonly Dump[], options: DumpOptions): Tr
   ];
   return {
     program: programOf(chains),
-    remember(entry) {
+    /** Adds what a packet wrote into a set or a list (`Outcome.entries`), for later packets. */
+    remember(entry: Entry) {
       for (const memory of [lists, ...rulesets]) memory.remember(entry);
     },
+    /** Removes everything that `remember` added. */
     forget() {
       for (const memory of [lists, ...rulesets]) memory.forget();
     },

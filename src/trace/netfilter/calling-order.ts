@@ -59,15 +59,12 @@ export function programOf(chains: readonly BaseChain[]): Program {
 /** Everything that a chain alone may do with a packet; a fate of `sent` means that the packet passes it. */
 export type EffectOf = (chain: BaseChain, packet: Packet) => readonly Outcome[];
 
-interface NextChains {
-  /** Several if it matters which of them is called first, and nothing tells it. */
-  readonly chains: readonly BaseChain[];
-  /** How many of the remaining chains, from the first one on, need not be asked about again. */
-  readonly settled: number;
-}
-
-/** @param rest the remaining chains of the hook, as {@link programOf} has them; not empty. */
-export function nextChains(rest: readonly BaseChain[], packet: Packet, effectOf: EffectOf): NextChains {
+/**
+ * @param rest the remaining chains of the hook, as {@link programOf} has them; not empty.
+ * @returns several if it matters which of them is called first, and nothing tells it; and how many of the rest, from the first one
+ * on, need not be asked about again.
+ */
+export function nextChains(rest: readonly BaseChain[], packet: Packet, effectOf: EffectOf) {
   const [first] = rest;
   const priority = first && actingPriority(first);
   const end = rest.findIndex((chain) => actingPriority(chain) !== priority);

@@ -11,19 +11,13 @@ import { duplicateProblem, type ManifestObject } from "./manifest-objects.ts";
 /** The records of each kind, by {@link recordKey}. */
 export type RecordMaps = { readonly [K in ObjectKind]: ReadonlyMap<string, ObjectKinds[K]> };
 
-interface MergedFolder {
-  readonly objects: ReadonlyMap<string, ManifestObject>;
-  /** Objects that several files define. */
-  readonly duplicates: readonly ManifestProblem[];
-}
-
 /**
  * Takes each object from the first file, in path order, that defines it. An object with only bad definitions left (it
  * moved to another file and broke there) keeps its previous version.
  *
- * @param files in path order.
+ * @param files in path order. @returns also `duplicates`: objects that several files define.
  */
-export function mergeFiles(files: readonly FileState[], before: ReadonlyMap<string, ManifestObject>): MergedFolder {
+export function mergeFiles(files: readonly FileState[], before: ReadonlyMap<string, ManifestObject>) {
   const objects = new Map<string, ManifestObject>();
   const duplicates: ManifestProblem[] = [];
   for (const file of files) {
