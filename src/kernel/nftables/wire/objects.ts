@@ -6,6 +6,11 @@ import { attributes, binary, i32be, list, u32be, u64be, type ValueOf, zstring } 
 import { data } from "./data.ts";
 import { expression, jumpTarget, statefulExpression } from "./expressions.ts";
 
+/** Some of the attributes of an object. */
+function some<F, K extends keyof F>(fields: F, ...names: readonly K[]): Pick<F, K> {
+  return Object.fromEntries(names.map((name) => [name, fields[name]])) as Pick<F, K>; // these names
+}
+
 export const table = attributes({
   name: [1, zstring],
   use: [3, u32be],
@@ -22,18 +27,7 @@ const hook = attributes({
   devices: [4, list(1, zstring)],
 });
 
-/** A chain without its statistics. */
-export const chainHead = attributes({
-  table: [1, zstring],
-  name: [3, zstring],
-  hook: [4, hook],
-  policy: [5, u32be],
-  type: [7, zstring],
-  /** The number of its rules, plus that of rules and elements that go to it. */
-  use: [6, u32be],
-});
-
-export const chain = attributes({
+const CHAIN = {
   table: [1, zstring],
   name: [3, zstring],
   handle: [2, u64be],
@@ -42,12 +36,17 @@ export const chain = attributes({
   type: [7, zstring],
   counters: [8, attributes({ packets: [2, u64be], bytes: [1, u64be] })],
   flags: [10, u32be],
+  /** The number of its rules, plus that of rules and elements that go to it. */
   use: [6, u32be],
   id: [11, u32be],
   userdata: [12, binary],
-});
+} as const;
+export const chain = attributes(CHAIN);
 
-export const rule = attributes({
+/** A chain without its statistics. */
+export const chainHead = attributes(some(CHAIN, "table", "name", "hook", "policy", "type", "use"));
+
+const RULE = {
   table: [1, zstring],
   chain: [2, zstring],
   handle: [3, u64be],
@@ -57,40 +56,18 @@ export const rule = attributes({
   id: [9, u32be],
   positionId: [10, u32be],
   chainId: [11, u32be],
-});
-
-/** A set's definition, without what `nft` needs to print it. Tens of thousands of heads are cheap to read. */
-export const setHead = attributes({
-  table: [1, zstring],
-  name: [2, zstring],
-  flags: [3, u32be],
-  keyType: [4, u32be],
-  dataType: [6, u32be],
-  timeout: [11, u64be],
-  policy: [8, u32be],
-  description: [9, attributes({ size: [1, u32be] })],
-  /** Newer kernels only. */
-  elementCount: [20, u32be],
-  /** The expression that each element gets; several are kept undecoded. */
-  expression: [17, statefulExpression],
-  expressions: [18, binary],
-});
+} as const;
+export const rule = attributes(RULE);
 
 /** A rule without its expressions, except for the chain to which it finally goes. */
-export const ruleHead = attributes({
-  table: [1, zstring],
-  chain: [2, zstring],
-  handle: [3, u64be],
-  target: [4, jumpTarget],
-  userdata: [7, binary],
-});
+export const ruleHead = attributes({ ...some(RULE, "table", "chain", "handle", "userdata"), target: [4, jumpTarget] });
 
 const description = attributes({
   size: [1, u32be],
   concat: [2, list(1, attributes({ length: [1, u32be] }))],
 });
 
-export const set = attributes({
+const SET = {
   table: [1, zstring],
   name: [2, zstring],
   handle: [16, u64be],
@@ -109,9 +86,18 @@ export const set = attributes({
   /** The kernel's set implementation and the number of elements; newer kernels only. */
   implementation: [19, zstring],
   elementCount: [20, u32be],
+  /** The expression that each element gets. */
   expression: [17, statefulExpression],
   expressions: [18, list(1, statefulExpression)],
   id: [10, u32be],
+} as const;
+export const set = attributes(SET);
+
+/** A set's definition, without what `nft` needs to print it. Tens of thousands of heads are cheap to read. */
+export const setHead = attributes({
+  ...some(SET, "table", "name", "flags", "keyType", "dataType", "timeout", "policy", "elementCount", "expression"),
+  description: [9, attributes({ size: [1, u32be] })],
+  expressions: [18, binary],
 });
 
 export const element = attributes({
