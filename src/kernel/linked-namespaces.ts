@@ -10,16 +10,7 @@ import { MessageBuffer } from "./netlink/message-buffer.ts";
 import { NetlinkSocket } from "./netlink/socket.ts";
 import { ownNetnsCookie } from "./netns-cookie.ts";
 import { inNetworkNamespace } from "./network-namespace.ts";
-import {
-  readAddress,
-  readLinkPlace,
-  readNamespaceId,
-  readOutputInterface,
-  writeAddressDump,
-  writeLinkDump,
-  writeNamespaceIdGet,
-  writeRouteGet,
-} from "./route/rtnetlink.ts";
+import * as rtnetlink from "./route/rtnetlink.ts";
 
 /** A device of another network namespace, by what it is connected to here. */
 export interface LinkedDevice {
@@ -68,17 +59,17 @@ async function devicesOn(socket: NetlinkSocket, other: number) {
     const links = (await linksOf(socket)).filter(({ namespaceBelow }) => namespaceBelow !== undefined);
     if (links.length === 0) return [];
     const request = new MessageBuffer(64);
-    writeNamespaceIdGet(request, other);
+    rtnetlink.writeNamespaceIdGet(request, other);
     let id: number | undefined;
     await socket.request(request, (reply) => {
-      id = readNamespaceId(reply);
+      id = rtnetlink.readNamespaceId(reply);
     });
     // An id outlives the link that it was assigned for: only those of links that are there now count.
     const leading = links.filter(({ namespaceBelow }) => namespaceBelow === id);
     if (leading.length === 0) return [];
     request.reset();
-    writeAddressDump(request);
-    const addresses = await collectDump(socket, request, readAddress);
+    rtnetlink.writeAddressDump(request);
+    const addresses = await collectDump(socket, request, rtnetlink.readAddress);
     return leading.map(({ index, stackedOn = 0 }) => ({
       stackedOn,
       addresses: addresses.filter((one) => one.index === index).map(({ address }) => address),
@@ -91,8 +82,8 @@ async function devicesOn(socket: NetlinkSocket, other: number) {
 
 function linksOf(socket: NetlinkSocket) {
   const request = new MessageBuffer(64);
-  writeLinkDump(request);
-  return collectDump(socket, request, readLinkPlace);
+  rtnetlink.writeLinkDump(request);
+  return collectDump(socket, request, rtnetlink.readLinkPlace);
 }
 
 /** The index of the device by which each address is reached from here. */
@@ -100,9 +91,9 @@ export async function outputInterfaces(addresses: readonly IpAddress[]): Promise
   const found = new Map<IpAddress, number>();
   await using socket = NetlinkSocket.open(NETLINK_ROUTE);
   const request = new MessageBuffer(64 * addresses.length);
-  for (const address of addresses) writeRouteGet(request, address);
+  for (const address of addresses) rtnetlink.writeRouteGet(request, address);
   await socket.exchange(request, (reply, at) => {
-    const [address, device] = [addresses[at], readOutputInterface(reply)];
+    const [address, device] = [addresses[at], rtnetlink.readOutputInterface(reply)];
     if (address !== undefined && device !== undefined) found.set(address, device);
   });
   return found;
@@ -126,8 +117,8 @@ export function whyNoneIsEntered(): string | undefined {
 export async function namespacesWith(addresses: ReadonlySet<string>): Promise<readonly string[]> {
   await using socket = NetlinkSocket.open(NETLINK_ROUTE);
   const request = new MessageBuffer(64);
-  writeAddressDump(request);
-  const own = await collectDump(socket, request, readAddress);
+  rtnetlink.writeAddressDump(request);
+  const own = await collectDump(socket, request, rtnetlink.readAddress);
   const others = (await otherNamespaces()).filter(({ devices }) =>
     devices.some((device) => device.addresses.some((address) => addresses.has(address))),
   );

@@ -14,16 +14,8 @@ import {
   type ModeSections,
 } from "../../contract/config/config.ts";
 import { emptyObject, type Struct } from "../../contract/config/document-fields.ts";
-import {
-  BALANCING,
-  CLIENT_CONNECTION,
-  CONNECTIONS,
-  CONNTRACK,
-  type ConfigurationDocument,
-  DOCUMENT_FIELDS,
-  GENERAL,
-  SELDOM,
-} from "../../contract/config/v1alpha1-document.ts";
+import type { ConfigurationDocument } from "../../contract/config/v1alpha1-document.ts";
+import * as sections from "../../contract/config/v1alpha1-document.ts";
 import {
   DEFAULT_MODE,
   defaultModeOn,
@@ -45,7 +37,10 @@ const SYNC_PERIOD_MS = 30 * SECOND_MS;
 /** The whole document: its own fields, and the sections of the modes. */
 export const CONFIGURATION: Struct = {
   goType: `v1alpha1.${KIND}`,
-  fields: { ...DOCUMENT_FIELDS, ...Object.fromEntries(MODES.map((mode) => [sectionNameOf(mode), mode.config])) },
+  fields: {
+    ...sections.DOCUMENT_FIELDS,
+    ...Object.fromEntries(MODES.map((mode) => [sectionNameOf(mode), mode.config])),
+  },
 };
 
 /** The document in which nothing is set, as decoded from one with only kind and version. */
@@ -58,12 +53,12 @@ export const EMPTY_DOCUMENT: ConfigurationDocument = {
 /** Applies the defaults to a document and merges its mode sections into one set of values. */
 export function resolveDocument(document: ConfigurationDocument): DraftConfig {
   const { clientConnection, conntrack, detectLocal } = document;
-  const general = GENERAL.resolve(document);
+  const general = sections.GENERAL.resolve(document);
   const anyHost = wildcardsFor(general.bindAddress);
   return {
     ...general,
-    ...SELDOM.resolve(document),
-    clientConnection: CLIENT_CONNECTION.resolve(clientConnection),
+    ...sections.SELDOM.resolve(document),
+    clientConnection: sections.CLIENT_CONNECTION.resolve(clientConnection),
     logging: resolveLogging(document.logging),
     healthzBindAddress: appendPortIfNeeded(document.healthzBindAddress || anyHost.healthz, HEALTHZ_PORT),
     metricsBindAddress: appendPortIfNeeded(document.metricsBindAddress || anyHost.metrics, METRICS_PORT),
@@ -71,9 +66,9 @@ export function resolveDocument(document: ConfigurationDocument): DraftConfig {
     masqueradeAll: sharedField(document, "masqueradeAll") === true,
     ...resolveSections(document),
     detectLocal: { ...detectLocal, clusterCIDRs: document.clusterCIDR === "" ? [] : document.clusterCIDR.split(",") },
-    conntrack: CONNTRACK.resolve(conntrack),
-    connections: CONNECTIONS.resolve(document.connections),
-    balancing: BALANCING.resolve(document.balancing),
+    conntrack: sections.CONNTRACK.resolve(conntrack),
+    connections: sections.CONNECTIONS.resolve(document.connections),
+    balancing: sections.BALANCING.resolve(document.balancing),
   };
 }
 

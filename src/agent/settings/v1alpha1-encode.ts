@@ -12,15 +12,7 @@ import {
   type LogOutput,
 } from "../../contract/config/config.ts";
 import type { PlainObject } from "../../contract/config/document-fields.ts";
-import {
-  BALANCING,
-  CLIENT_CONNECTION,
-  CONNECTIONS,
-  CONNTRACK,
-  DETECT_LOCAL,
-  GENERAL,
-  SELDOM,
-} from "../../contract/config/v1alpha1-document.ts";
+import * as sections from "../../contract/config/v1alpha1-document.ts";
 import type { WrittenPeriods } from "../../contract/dataplane.ts";
 import { attempt } from "../../logging/attempt.ts";
 import { MODES, sectionNameOf } from "../../modes/registry.ts";
@@ -32,27 +24,27 @@ const NO_PERIODS: WrittenPeriods = { syncPeriod: "0s", minSyncPeriod: "0s" };
 /** The configuration as a v1alpha1 object with its members in the order of the API type. */
 export function toV1Alpha1(config: DraftConfig): PlainObject {
   const { featureGates, detectLocalMode, nodePortAddresses, oomScoreAdj, configSyncPeriod, ...general } =
-    GENERAL.encode(config);
-  const connections = CONNECTIONS.encodeSet(config.connections);
-  const balancing = BALANCING.encodeSet(config.balancing);
+    sections.GENERAL.encode(config);
+  const connections = sections.CONNECTIONS.encodeSet(config.connections);
+  const balancing = sections.BALANCING.encodeSet(config.balancing);
   return {
     kind: KIND,
     apiVersion: API_VERSION,
     ...(Object.keys(config.featureGates).length > 0 && { featureGates }),
-    clientConnection: CLIENT_CONNECTION.encode(config.clientConnection),
+    clientConnection: sections.CLIENT_CONNECTION.encode(config.clientConnection),
     logging: loggingObject(config.logging),
     ...general,
     ...modeSections(config),
     detectLocalMode,
-    detectLocal: DETECT_LOCAL.encode(config.detectLocal),
+    detectLocal: sections.DETECT_LOCAL.encode(config.detectLocal),
     clusterCIDR: config.detectLocal.clusterCIDRs.join(","),
     nodePortAddresses,
     oomScoreAdj,
-    conntrack: CONNTRACK.encode(config.conntrack),
+    conntrack: sections.CONNTRACK.encode(config.conntrack),
     configSyncPeriod,
     ...Object.assign({}, ...MODES.map((mode) => mode.config.encodeAtTop?.(config) ?? {})),
     // Upstream does not know most of these, and does not need the others to be present.
-    ...SELDOM.encodeSet(config),
+    ...sections.SELDOM.encodeSet(config),
     ...(Object.keys(connections).length > 0 && { connections }),
     ...(Object.keys(balancing).length > 0 && { balancing }),
   };

@@ -18,22 +18,8 @@ import {
   notADummy,
   withPrefixLength,
 } from "./links.ts";
-import {
-  type AddressMessage,
-  RTNLGRP_IPV4_IFADDR,
-  RTNLGRP_IPV6_IFADDR,
-  RTNLGRP_LINK,
-  readAddress,
-  readLink,
-  readLocalRoute,
-  writeAddress,
-  writeAddressDump,
-  writeDummyCreate,
-  writeLinkDelete,
-  writeLinkDump,
-  writeLinkGet,
-  writeLocalRouteDump,
-} from "./rtnetlink.ts";
+import type { AddressMessage } from "./rtnetlink.ts";
+import * as rtnetlink from "./rtnetlink.ts";
 
 /** On a node with many pods and addresses, the kernel answers in large datagrams. */
 const RECEIVE_BUFFER_BYTES = 1024 * 1024;
@@ -58,9 +44,9 @@ class RtnetlinkLinks implements NetlinkLinks {
   async link(name: string): Promise<LinkDescription | undefined> {
     let found: LinkDescription | undefined;
     const asked = this.#request(
-      (messages) => writeLinkGet(messages, name),
+      (messages) => rtnetlink.writeLinkGet(messages, name),
       (reply) => {
-        const message = readLink(reply);
+        const message = rtnetlink.readLink(reply);
         if (message === undefined) return;
         const { index, kind, isUp } = message;
         found = { name: message.name, index, kind, isUp };
@@ -73,7 +59,7 @@ class RtnetlinkLinks implements NetlinkLinks {
   async ensureDummy(name: string): Promise<void> {
     if (await this.#findDummy(name)) return;
     try {
-      await this.#request((messages) => writeDummyCreate(messages, name));
+      await this.#request((messages) => rtnetlink.writeDummyCreate(messages, name));
     } catch (error) {
       if (hasCode(error, "EOPNOTSUPP")) throw noDummyDevices(name, { cause: error });
       // Another program was faster.
@@ -85,15 +71,19 @@ class RtnetlinkLinks implements NetlinkLinks {
   async deleteDummy(name: string): Promise<void> {
     const found = await this.#findDummy(name);
     if (found === undefined) return;
-    await this.#request((messages) => writeLinkDelete(messages, found.index)).catch(undefinedIf("ENODEV"));
+    await this.#request((messages) => rtnetlink.writeLinkDelete(messages, found.index)).catch(undefinedIf("ENODEV"));
   }
 
   addresses(family: IpFamily, signal?: AbortSignal): Promise<readonly LinkAddress[]> {
-    return this.#listed((messages) => writeAddressDump(messages, family), readAddress, signal);
+    return this.#listed((messages) => rtnetlink.writeAddressDump(messages, family), rtnetlink.readAddress, signal);
   }
 
   localRoutes(family: IpFamily, signal?: AbortSignal): Promise<readonly LinkAddress[]> {
-    return this.#listed((messages) => writeLocalRouteDump(messages, family), readLocalRoute, signal);
+    return this.#listed(
+      (messages) => rtnetlink.writeLocalRouteDump(messages, family),
+      rtnetlink.readLocalRoute,
+      signal,
+    );
   }
 
   addAddresses(link: string, addresses: readonly IpAddress[]): Promise<readonly LinkAddressFailure[]> {
@@ -109,7 +99,7 @@ class RtnetlinkLinks implements NetlinkLinks {
     const stop = new AbortController();
     const subscription = subscribe({
       protocol: NETLINK_ROUTE,
-      groups: [RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR],
+      groups: [rtnetlink.RTNLGRP_LINK, rtnetlink.RTNLGRP_IPV4_IFADDR, rtnetlink.RTNLGRP_IPV6_IFADDR],
       onMessage: (reply) => this.#announce(reply, names, onChange),
       onOverrun: () => onChange(undefined),
       signal: AbortSignal.any([signal, stop.signal]),
@@ -136,7 +126,7 @@ class RtnetlinkLinks implements NetlinkLinks {
   }
 
   #announce(reply: Reply, names: Map<number, string>, onChange: (link: string | undefined) => void): void {
-    const link = readLink(reply);
+    const link = rtnetlink.readLink(reply);
     if (link !== undefined) {
       if (link.isDeleted) names.delete(link.index);
       else names.set(link.index, link.name);
@@ -145,7 +135,7 @@ class RtnetlinkLinks implements NetlinkLinks {
     }
     // Skip this socket's own changes of addresses; the kernel does not tell who changed an IPv6 address.
     if (this.#socket.hasPort(reply.portId)) return;
-    const address = readAddress(reply);
+    const address = rtnetlink.readAddress(reply);
     if (address !== undefined) onChange(names.get(address.index));
   }
 
@@ -170,7 +160,12 @@ class RtnetlinkLinks implements NetlinkLinks {
   }
 
   async #linkNames(signal: AbortSignal | undefined): Promise<ReadonlyMap<number, string>> {
-    return new Map((await this.#collect(writeLinkDump, readLink, signal)).map(({ index, name }) => [index, name]));
+    return new Map(
+      (await this.#collect(rtnetlink.writeLinkDump, rtnetlink.readLink, signal)).map(({ index, name }) => [
+        index,
+        name,
+      ]),
+    );
   }
 
   async #change(
@@ -184,7 +179,7 @@ class RtnetlinkLinks implements NetlinkLinks {
     if (found === undefined) return addresses.map(({ address }) => linkFailure(verb, link, address, "ENODEV"));
     const messages = new MessageBuffer();
     for (const { address, prefixLength } of addresses) {
-      writeAddress(messages, verb, found.index, address, prefixLength);
+      rtnetlink.writeAddress(messages, verb, found.index, address, prefixLength);
     }
     const failures: LinkAddressFailure[] = [];
     for (const { code, facts } of await this.#socket.exchange(messages)) {

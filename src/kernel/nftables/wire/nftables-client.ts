@@ -17,20 +17,8 @@ import { type BatchResult, type CallOptions, NetlinkSocket } from "../../netlink
 import type { NftBatch } from "./batch.ts";
 import * as nft from "./constants.ts";
 import type { ElementAnswer, ElementQuery } from "./element-query.ts";
-import {
-  chain,
-  chainHead,
-  counter,
-  elements,
-  generation,
-  type NftElementsObject,
-  type NftGeneration,
-  rule,
-  ruleHead,
-  set,
-  setHead,
-  table,
-} from "./objects.ts";
+import type { NftElementsObject, NftGeneration } from "./objects.ts";
+import * as codecs from "./objects.ts";
 
 /** The kernel dumps large rulesets in datagrams of 32 KiB, and a rejected batch can have thousands of errors. */
 const RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024;
@@ -63,7 +51,7 @@ export function openNftables() {
       putNfnetlink(request, NFNL_SUBSYS_NFTABLES, nft.NFT_MSG_GETGEN, 0, NFPROTO_UNSPEC);
       let found: NftGeneration & { readonly commits: number } = { commits: socket.commits };
       await socket.request(request, (reply) => {
-        found = { ...readNfnetlink(reply, generation), commits: socket.commits };
+        found = { ...readNfnetlink(reply, codecs.generation), commits: socket.commits };
       });
       return found;
     },
@@ -115,31 +103,32 @@ function readersOf(socket: NetlinkSocket) {
   }
 
   return {
-    tables: (family: number) => dump(family, nft.NFT_MSG_GETTABLE, table, {}),
+    tables: (family: number) => dump(family, nft.NFT_MSG_GETTABLE, codecs.table, {}),
 
-    chains: (family: number, tableName: string) => dumpChains(family, tableName, chain),
+    chains: (family: number, tableName: string) => dumpChains(family, tableName, codecs.chain),
 
     /** All rules of the table, or of one chain, in order. */
     rules: (family: number, tableName: string, chainName?: string) =>
-      dump(family, nft.NFT_MSG_GETRULE, rule, { table: tableName, chain: chainName }),
+      dump(family, nft.NFT_MSG_GETRULE, codecs.rule, { table: tableName, chain: chainName }),
 
     /** The heads have only the essential attributes. */
-    chainHeads: (family: number, tableName: string) => dumpChains(family, tableName, chainHead),
+    chainHeads: (family: number, tableName: string) => dumpChains(family, tableName, codecs.chainHead),
 
-    setHeads: (family: number, tableName: string) => dump(family, nft.NFT_MSG_GETSET, setHead, { table: tableName }),
+    setHeads: (family: number, tableName: string) =>
+      dump(family, nft.NFT_MSG_GETSET, codecs.setHead, { table: tableName }),
 
     ruleHeads: (family: number, tableName: string, chainName?: string) =>
-      dump(family, nft.NFT_MSG_GETRULE, ruleHead, { table: tableName, chain: chainName }),
+      dump(family, nft.NFT_MSG_GETRULE, codecs.ruleHead, { table: tableName, chain: chainName }),
 
     /** Named and anonymous sets; the latter have the flag NFT_SET_ANONYMOUS. */
-    sets: (family: number, tableName: string) => dump(family, nft.NFT_MSG_GETSET, set, { table: tableName }),
+    sets: (family: number, tableName: string) => dump(family, nft.NFT_MSG_GETSET, codecs.set, { table: tableName }),
 
     counters: (family: number, tableName: string) =>
-      dump(family, nft.NFT_MSG_GETOBJ, counter, { table: tableName, type: nft.NFT_OBJECT_COUNTER }),
+      dump(family, nft.NFT_MSG_GETOBJ, codecs.counter, { table: tableName, type: nft.NFT_OBJECT_COUNTER }),
 
     async elements(family: number, tableName: string, setName: string) {
       const filter: NftElementsObject = { table: tableName, set: setName };
-      const parts = await dump(family, nft.NFT_MSG_GETSETELEM, elements, filter);
+      const parts = await dump(family, nft.NFT_MSG_GETSETELEM, codecs.elements, filter);
       return parts.flatMap((part) => part.elements ?? []);
     },
   };
