@@ -71,10 +71,13 @@ function identity({ kind, place, name }: Holder): Pick<Difference, "kind" | "pla
   return { kind, place, name };
 }
 
+/** How long something stays in a set that packets fill, of which no more is planned. */
+const STAY = /^timeout /;
+
 function compareHolders(wanted: Holder, found: Holder, ownership: Ownership): Difference | undefined {
-  if (wanted.isDynamic) return undefined;
-  const missing = without(wanted.lines, found.lines);
-  const surplus = without(found.lines, wanted.lines);
+  const planned = ({ lines }: Holder) => (wanted.isDynamic ? lines.filter((line) => STAY.test(line)) : lines);
+  const missing = without(planned(wanted), planned(found));
+  const surplus = without(planned(found), planned(wanted));
   const extra = wanted.isBuiltIn
     ? surplus.filter((line) => ownership.isOurRule(line))
     : ownership.isShared(wanted.name)
