@@ -383,6 +383,8 @@ describe("pods by their names", () => {
     ]) {
       assert.match((await packetTo(to)) ?? "", /^tcp \S+ to 10\.96\.0\.10:80,/, to);
     }
+    // As a pod's environment names it.
+    assert.match((await packetTo("udp://10.96.0.53:53")) ?? "", /^udp \S+ to 10\.96\.0\.53:53,/);
     assert.match((await packetTo("svc/web", "-n", "shop")) ?? "", /^tcp \S+ to 10\.96\.0\.10:80,/);
     assert.match((await packetTo("kube-system/kube-dns:dns")) ?? "", /^udp \S+ to 10\.96\.0\.53:53,/);
     const several = await ask("--from", "lab/client", "--to", "kube-system/kube-dns");

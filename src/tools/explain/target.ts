@@ -43,12 +43,16 @@ const URL_PORTS: Readonly<Record<string, number>> = {
   ...{ "postgres:": 5432, "postgresql:": 5432, "mysql:": 3306, "mongodb:": 27_017, "amqp:": 5672, "nats:": 4222 },
 };
 
-/** `10.96.1.5:80` for `http://10.96.1.5/cart`, copied from a browser, a log or a setting; other text unchanged. */
+/**
+ * `10.96.1.5:80` for `http://10.96.1.5/cart`, and `10.96.0.10:53/udp` for `udp://10.96.0.10:53`, copied from a browser, a log, a setting
+ * or a pod's environment; other text unchanged.
+ */
 export function withoutUrl(text: string): string {
   if (!/^[a-z][a-z0-9+.-]*:\/\//i.test(text) || !URL.canParse(text)) return text;
   const { protocol, hostname, port } = new URL(text);
   const number = port || URL_PORTS[protocol];
-  return number === undefined ? hostname : `${hostname}:${number}`;
+  const [, transport] = /^(udp|sctp):/.exec(protocol) ?? [];
+  return `${hostname}${number === undefined ? "" : `:${number}`}${transport === undefined ? "" : `/${transport}`}`;
 }
 
 /** The text with a Service's DNS name, also in a URL, replaced by `namespace/name`. */
