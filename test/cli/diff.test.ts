@@ -6,8 +6,10 @@ import { dirname, join } from "node:path";
 import { Readable } from "node:stream";
 import { type TestContext, test } from "node:test";
 import { diff } from "../../src/tools/cli/diff.ts";
+import { explain } from "../../src/tools/cli/explain.ts";
 import { proveCommand } from "../../src/tools/cli/prove.ts";
 import { render } from "../../src/tools/cli/render.ts";
+import { trace } from "../../src/tools/cli/trace.ts";
 import { caseFile, caseNames, caseState, SERVICE_CIDR_OBJECT } from "../conformance/conformance-case.ts";
 import { examplesAsJson, type Ran, runCommand } from "./run-command.ts";
 
@@ -39,6 +41,27 @@ test("a dump that is not there is named, not the objects that a sysdump would ha
     const { status, err } = await runCommand(command, ["--dump", "/nowhere/sysdump.tgz"]);
     assert.equal(status, 2);
     assert.match(err, /^Error: cannot read the dump in \/nowhere\/sysdump\.tgz: there is no such file or folder\n$/i);
+  }
+});
+
+test("every command names what does not count in the configuration that it is given", async (t) => {
+  const config =
+    "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nnftables: {layot: Flat}\n";
+  const [file = "", old = ""] = filesOf(t, config, EXAMPLES);
+  const said = `warning: ${file} is read leniently: strict decoding error: unknown field "nftables.layot"\n`;
+  const from = ["-f", "-", ...NODE_A];
+  const asked: readonly (readonly [typeof diff, readonly string[]])[] = [
+    [explain, ["shop/web", ...from]],
+    [render, from],
+    [trace, ["--from", "pod", "--to", "shop/web", "-f", "-", "--node", "node-a"]],
+    [proveCommand, ["--modes", "nftables", ...from]],
+    [diff, [old, old]],
+    [diff, ["--dump", filesOf(t, await rendered("iptables", "iptables-save"))[0] ?? "", ...from]],
+  ];
+  for (const [command, argv] of asked) {
+    const { status, err } = await runCommand(command, [...argv, "--config", file], EXAMPLES);
+    assert.equal(status, 0, err);
+    assert.equal(err.split(said).length, 2, err);
   }
 });
 

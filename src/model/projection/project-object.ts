@@ -107,7 +107,8 @@ export function projectObject(
   typeMeta: TypeMeta | undefined = readTypeMeta(raw),
   keepsPods = false,
 ): ProjectedObject {
-  if (!isJsonObject(raw)) return refusedAs("document", undefined, "", "must be a Kubernetes object", raw);
+  if (!isJsonObject(raw))
+    return refusedAs("document", undefined, "", "must be a Kubernetes object, as kubectl get -o yaml prints", raw);
   if (typeMeta === undefined) {
     const field = typeof raw.kind === "string" && raw.kind !== "" ? "apiVersion" : "kind";
     return refusedAs("document", undefined, field, "is required", raw[field]);

@@ -79,7 +79,7 @@ async function betweenObjects(
   const nodes = isNodeGiven ? [chosen()] : undefined;
   const compared = before.nodes.filter(({ name }) => after.nodes.some((one) => one.name === name)).length;
   const result = await diffObjects(before, after, {
-    ...{ ...choices, nodes, warn: warner(output) },
+    ...{ ...choices, nodes, warn: warner(output, false, choices.warnings) },
     onStep: async (done, total) => await output.progress?.({ what: "Nodes", done, total }),
   });
   const isSame = result.nodes.length + result.nodesAdded.length + result.nodesRemoved.length === 0;
@@ -110,7 +110,7 @@ async function againstKernel(
   signal: AbortSignal | undefined,
 ): Promise<number> {
   const { choices, missing, watchSeconds } = options;
-  const warn = warner(output, objects.lacksNodes);
+  const warn = warner(output, objects.lacksNodes, choices.warnings);
   // This host has more than its Node object says, or others.
   const ofHost = () => Promise.all(choices.families.map(hostAddresses)).catch(() => undefined);
   const addresses = options.mode === "kernel" ? (await ofHost())?.flat() : await sysdumpAddresses(options.dumps);

@@ -105,9 +105,9 @@ export async function explain(
       namespace: values.namespace ?? namespaceIn(what),
       isOfKernel: values.kernel,
     });
-    const warn = warner(output, whole.lacksNodes);
     const found = options.found ?? whole.configuration;
     const settings = choicesAmong(whole, await options.read(found));
+    const warn = warner(output, whole.lacksNodes, settings.warnings);
     const { target, because } = targetOf(what, values.namespace, settings, whole);
     // Of an address, its own family alone.
     const isOfAddress = target.kind === "address" && !/\blocalhost\b/i.test(what);

@@ -39,6 +39,8 @@ export interface InspectChoices {
   readonly origin?: string | undefined;
   /** No configuration is known. */
   readonly isBare: boolean;
+  /** What does not count in the file of `--config`. */
+  readonly warnings?: readonly string[];
 }
 
 const FAMILIES: Readonly<Record<string, readonly IpFamily[]>> = {
@@ -65,8 +67,10 @@ export async function readChoices(
   if (families === undefined) throw new UsageError(`--family must be ipv4, ipv6 or both, got "${family}"`);
   const node = values.node ?? values["hostname-override"];
   const change = asRelease(compatibility);
-  const config = await readSettings(file ?? found, mode, node, (draft) => change(adjust?.(draft) ?? draft));
-  return { families, config, origin: originOf(values, found), isBare: (file ?? found) === undefined };
+  const warnings: string[] = [];
+  const warn = (message: string) => void warnings.push(message);
+  const config = await readSettings(file ?? found, mode, node, (draft) => change(adjust?.(draft) ?? draft), warn);
+  return { families, config, warnings, origin: originOf(values, found), isBare: (file ?? found) === undefined };
 }
 
 /** The choices for these objects: without a configuration, with the pods' networks that the objects suggest. */
@@ -135,15 +139,17 @@ export async function readSettings(
   mode: string | undefined,
   node: string | undefined,
   adjust?: Adjust,
+  warn: (message: string) => void = () => {},
 ): Promise<KubeProxyConfig> {
   if (mode !== undefined && mode !== "") requireMode("--mode", mode);
   try {
-    const { config } = await checkedSettings({
+    const { config, warnings } = await checkedSettings({
       config: typeof file === "string" ? await readConfig(file) : file?.content,
       mode,
       node,
       adjust,
     });
+    if (typeof file === "string") for (const said of warnings) warn(`${file} is read leniently: ${said}`);
     return config;
   } catch (error) {
     if (!(error instanceof PlanError)) throw error;
@@ -184,14 +190,16 @@ async function readConfig(file: string): Promise<Uint8Array> {
   }
 }
 
-/** Prints each warning once. @param lacksNodes whether that was said of all Nodes. */
-export function warner(output: Output, lacksNodes = false): (message: string) => void {
+/** Prints each warning once. @param lacksNodes whether that was said of all Nodes. @param first those that are known already */
+export function warner(output: Output, lacksNodes = false, first: readonly string[] = []): (message: string) => void {
   const told = new Set<string>();
-  return (message) => {
+  const warn = (message: string) => {
     if (lacksNodes && message.startsWith("no Node ")) return;
     if (!told.has(message)) output.err(`warning: ${escapeLine(message)}\n`);
     told.add(message);
   };
+  for (const message of first) warn(message);
+  return warn;
 }
 
 /** Reads a comma-separated list; empty words do not count. @throws UsageError for a word that is not a feature. */

@@ -111,6 +111,7 @@ async function* answersTo(options: Options, output: Output, input: NodeJS.Readab
   const node = options.node ?? options["hostname-override"] ?? sysdump?.node;
   const asked = node === undefined ? options : { ...options, node };
   const first = await readChoices(asked, undefined, objects.configuration);
+  warner(output, false, first.warnings);
   const chosen = options["all-nodes"]
     ? undefined
     : chosenNode(objects.nodes, first.config, { isThisHost: kernel, ...seenFromSlices(objects) });

@@ -107,7 +107,13 @@ export async function render(
   requireForm(config, options.form);
   if (note !== undefined) output.err(`${escapeLine(note)}\n`);
   if (found !== undefined) output.err(`${config.mode} mode (${choices.origin ?? `of ${found.where}`})\n`);
-  output.out(await rendered(cluster, { ...options, ...choices, config, service }, warner(output, cluster.lacksNodes)));
+  output.out(
+    await rendered(
+      cluster,
+      { ...options, ...choices, config, service },
+      warner(output, cluster.lacksNodes, choices.warnings),
+    ),
+  );
   return cluster.problems.some(({ severity }) => severity === "error") ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 

@@ -221,7 +221,7 @@ async function rulesFor(
   warn: (message: string) => void,
 ): Promise<TracedRules> {
   const settingsOr = async (found?: FoundConfiguration, foundNode?: string) =>
-    await readSettings(config ?? found, mode, node ?? foundNode, asRelease(compatibility));
+    await readSettings(config ?? found, mode, node ?? foundNode, asRelease(compatibility), warn);
   if (isPlan && objects !== undefined) {
     const end = { ...target, showsEveryRule: verbose };
     const found = objects.configuration;

@@ -84,7 +84,10 @@ test("other kinds are ignored, garbage is not", () => {
   const { ignored, texts } = parse("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n---\njust words\n");
   assert.deepEqual(ignored, ["Deployment default/d"]);
   assert.equal(texts.length, 1);
-  assert.match(texts[0] ?? "", /document 2: document: the object must be a Kubernetes object, got "just words"/);
+  assert.match(
+    texts[0] ?? "",
+    /document 2: document: the object must be a Kubernetes object, as kubectl get -o yaml prints, got "just words"/,
+  );
 });
 
 test("a bomb of aliases is refused", () => {
