@@ -738,7 +738,7 @@ test("the front counts Services, not ports or families, and says of the wrong on
     [
       ["n/empty:a", true, "The service port has no endpoints: its clients are refused."],
       ["n/empty:b", true, "The service port has no endpoints: its clients are refused."],
-      ["n/refused:a", true, "no space"],
+      ["n/refused:a", true, "Refused by the kernel: no space"],
       [
         "n/away:a",
         false,

@@ -42,7 +42,10 @@ export async function frontAnswer(
   for (const { key, grade, families } of wrong.sort((one, other) => other.grade - one.grade).slice(0, MAX_WRONG)) {
     const name = families[0]?.[1].name.text ?? key;
     const refusal = refused.get(name);
-    const said = refusal === undefined ? await whyOf(daemon, families, viewOf) : { why: refusal, names: [] };
+    const said =
+      refusal === undefined
+        ? await whyOf(daemon, families, viewOf)
+        : { why: `Refused by the kernel: ${refusal}`, names: [] };
     told.push({ key, name, isSilent: grade === 2, ...said });
   }
   const silent = squares.filter(([, , grade]) => grade === 2).length;
