@@ -227,3 +227,20 @@ test("measured shares: by what all endpoints have counted, beside the plan of ea
     assert.equal(measuredShares([endpoint(1, 9, null)], counting)?.rows[0]?.range, undefined);
   }
 });
+
+test("connection tracking's picture ends at the state, which is newer than the overview while nothing is synced", async () => {
+  const { trackedUntilNow } = (await import(new URL("front-view.ts", MODULE).href)) as {
+    trackedUntilNow(front: object, known: object): readonly (readonly number[])[];
+  };
+  const known = (nowMs: number, entries?: number) => ({
+    answer: { nowMs, status: entries === undefined ? {} : { connectionTracking: { entries } } },
+  });
+  const tracked = [
+    [1, 10],
+    [2, 20],
+  ];
+  assert.deepEqual(trackedUntilNow({ tracked }, known(3, 30)), [...tracked, [3, 30]]);
+  for (const same of [known(2, 30), known(3)]) assert.deepEqual(trackedUntilNow({ tracked }, same), tracked);
+  // One point is no picture, and is not made one.
+  assert.deepEqual(trackedUntilNow({ tracked: [[1, 10]] }, known(3, 30)), [[1, 10]]);
+});

@@ -42,7 +42,17 @@ export function FrontView({ state }: ViewProps) {
     }
     <h2>Syncs</h2>
     <div class="pair">${timeline(known.syncs)}${histogram(known.syncs)}</div>
-    ${trackingPicture(answer.tracked, known.answer.status.connectionTracking?.max ?? 0)}`;
+    ${trackingPicture(trackedUntilNow(answer, known), known.answer.status.connectionTracking?.max ?? 0)}`;
+}
+
+/** The state is newer than the overview's answer while nothing else changes. */
+export function trackedUntilNow(
+  { tracked }: FrontAnswer,
+  { answer: { status, nowMs } }: Known,
+): FrontAnswer["tracked"] {
+  const [lastMs = nowMs] = tracked.at(-1) ?? [];
+  const { connectionTracking: now } = status;
+  return now === undefined || tracked.length < 2 || nowMs <= lastMs ? tracked : [...tracked, [nowMs, now.entries]];
 }
 
 /** Each with its reason and a link, gravest first. */
@@ -129,7 +139,7 @@ function tilesOf({ total, silent, partly }: FrontAnswer, { answer, syncs }: Know
     ),
     heardMs === undefined
       ? tile("API server", "–", "none is asked: objects come from files")
-      : tile("API server heard", ageText(heardMs), "before this answer, about the quietest resource"),
+      : tile("API server heard", ageText(heardMs), "ago at this answer, about the quietest resource"),
   ];
 }
 
