@@ -3,7 +3,7 @@
 import { hostname } from "node:os";
 import type { ObjectSource } from "../../model/object-source.ts";
 import { programIdentity, userAgentProduct } from "../../program/program-identity.ts";
-import type { EventRecorder } from "../cluster/apiserver/events/events.ts";
+import type { Events } from "../cluster/apiserver/events/events.ts";
 import type { Daemon } from "./daemon.ts";
 
 type ClusterConnectionOptions = Pick<Daemon, "options" | "nodeName" | "gates" | "health" | "metrics" | "clock" | "log">;
@@ -11,12 +11,12 @@ type ClusterConnectionOptions = Pick<Daemon, "options" | "nodeName" | "gates" | 
 interface ClusterConnection {
   readonly source: ObjectSource;
   /** Takes events about this node; with a folder of manifests they go nowhere. */
-  readonly events: EventRecorder;
+  readonly events: Events;
   /** Removes the taint `--startup-taint` from the Node, and from any Node that replaces it, until the signal aborts. Never rejects. */
   readonly removeStartupTaint: (signal: AbortSignal) => Promise<void>;
 }
 
-const NO_EVENTS: EventRecorder = { record() {}, run: async () => {}, idle: async () => {} };
+const NO_EVENTS: Events = { record() {}, run: async () => {}, idle: async () => {} };
 
 /**
  * Prepares the connection; sends nothing yet. Loads only the code for the kind of cluster in use.
@@ -35,7 +35,7 @@ export async function connectCluster(daemon: ClusterConnectionOptions): Promise<
     return { source, events: NO_EVENTS, removeStartupTaint: async () => {} };
   }
   const apiserver = await import("../cluster/apiserver/index.ts");
-  const { createApiClient, createApiSource, createEventRecorder, createLastHeard } = apiserver;
+  const { createApiClient, createApiSource, EventRecorder, createLastHeard } = apiserver;
   const { createRestMetrics, loadClientConfig, prefersProtobuf, WATCHED_PLURALS } = apiserver;
   const { kubeconfig, qps, burst, acceptContentTypes, contentType } = config.clientConnection;
   const clientConfig = await loadClientConfig({ kubeconfig, master, log });
@@ -60,7 +60,7 @@ export async function connectCluster(daemon: ClusterConnectionOptions): Promise<
     clock,
     log,
   });
-  const events = createEventRecorder({
+  const events = new EventRecorder({
     transport: client.newTransport(),
     hostname: hostname(),
     uidOf: (subject) => source.uidOf(subject),

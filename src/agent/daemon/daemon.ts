@@ -6,7 +6,7 @@ import type { FeatureGates } from "../../contract/config/feature-gates.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { ProblemMemory } from "../../logging/problem-memory.ts";
 import type { RegisteredMode } from "../../modes/registry.ts";
-import type { EventRecorder } from "../cluster/apiserver/events/events.ts";
+import type { Events } from "../cluster/apiserver/events/events.ts";
 import type { ProxyHealth } from "../server/health/proxy-health.ts";
 import type { ServerLimits } from "../server/http/connection-gate.ts";
 import type { ProxyMetrics } from "../server/metrics/metrics.ts";
@@ -63,7 +63,7 @@ export interface Daemon {
   readonly journal: SyncJournal | undefined;
   readonly clock: Clock;
   /** Sending has already begun, so that the last event has a chance. */
-  readonly events: EventRecorder;
+  readonly events: Events;
   readonly log: Logger;
   /** Aborts when everything must stop. */
   readonly ended: AbortSignal;

@@ -31,8 +31,6 @@ export interface TrackedFlow extends Flow {
   readonly isAssured?: boolean | undefined;
   /** For TCP and SCTP, the kernel's name of the state: `ESTABLISHED`. */
   readonly state?: string | undefined;
-  /** The kernel drops the entry after this long without packets. */
-  readonly timeoutSeconds?: number | undefined;
   /** Traffic to the endpoint. */
   readonly sent?: Carried | undefined;
   readonly received?: Carried | undefined;

@@ -49,9 +49,7 @@ const address: Codec<IpAddress> = {
   read: ({ bytes }, start, end) => ipFromBytes(bytes.subarray(start, end)),
 };
 /** Attributes of an entry (`enum ctattr_type`), and those in its nests. */
-const [ORIGINAL, REPLY, STATUS, STATES, TIMEOUT, SENT, RECEIVED, ID, ZONE, TIMESTAMP] = [
-  1, 2, 3, 4, 7, 9, 10, 12, 18, 20,
-] as const;
+const [ORIGINAL, REPLY, STATUS, STATES, SENT, RECEIVED, ID, ZONE, TIMESTAMP] = [1, 2, 3, 4, 9, 10, 12, 18, 20] as const;
 const [IP, PROTOCOL] = [1, 2] as const;
 const [SOURCE_V4, DESTINATION_V4, SOURCE_V6, DESTINATION_V6] = [1, 2, 3, 4] as const;
 const [NUMBER, SOURCE_PORT, DESTINATION_PORT] = [1, 2, 3] as const;
@@ -178,7 +176,6 @@ export function readFlow(reply: Reply): TrackedFlow | undefined {
     isAnswered: status === undefined ? undefined : (status & SEEN_REPLY) !== 0,
     isAssured: status === undefined ? undefined : (status & ASSURED) !== 0,
     state: stateIn(input, entry[STATES]),
-    timeoutSeconds: numberAt(input, entry[TIMEOUT]),
     sent: carriedIn(input, entry[SENT]),
     received: carriedIn(input, entry[RECEIVED]),
     startMs: startNs === undefined ? undefined : Math.round(startNs / 1e6),

@@ -175,14 +175,7 @@ function metaText(key: string): string {
 }
 
 /** nft's names for priorities (nft(8), "Standard priority names"); `dstnat` applies to the prerouting hook only. */
-const PRIORITIES: readonly (readonly [priority: number, name: string])[] = [
-  [-300, "raw"],
-  [-150, "mangle"],
-  [-100, "dstnat"],
-  [0, "filter"],
-  [50, "security"],
-  [100, "srcnat"],
-];
+export const PRIORITIES = { raw: -300, mangle: -150, dstnat: -100, filter: 0, security: 50, srcnat: 100 } as const;
 
 /** The hook of a base chain; undefined for a regular chain. */
 export function hookText({ type, hook, prio, policy }: JsonObject): string | undefined {
@@ -193,12 +186,13 @@ export function hookText({ type, hook, prio, policy }: JsonObject): string | und
 
 /** A priority within ten of a named one is printed as name plus offset (libnftables, prio2str). */
 function priorityText(priority: number, hook: string | undefined): string {
-  const near = PRIORITIES.find(
-    ([value, name]) => Math.abs(priority - value) <= 10 && (name !== "dstnat" || hook === "prerouting"),
-  );
-  if (near === undefined) return String(priority);
-  const offset = priority - near[0];
-  return offset === 0 ? near[1] : `${near[1]} ${offset < 0 ? "-" : "+"} ${Math.abs(offset)}`;
+  const [name, value] =
+    Object.entries(PRIORITIES).find(
+      ([near, at]) => Math.abs(priority - at) <= 10 && (near !== "dstnat" || hook === "prerouting"),
+    ) ?? [];
+  if (name === undefined || value === undefined) return String(priority);
+  const offset = priority - value;
+  return offset === 0 ? name : `${name} ${offset < 0 ? "-" : "+"} ${Math.abs(offset)}`;
 }
 
 /** Seconds as nft prints them: `3h`, `1m30s`. */

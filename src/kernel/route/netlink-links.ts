@@ -27,15 +27,12 @@ const RECEIVE_BUFFER_BYTES = 1024 * 1024;
 /** The errno that means that there was nothing to do. */
 const DONE_ALREADY = { add: "EEXIST", remove: "EADDRNOTAVAIL" } as const;
 
-/** Devices of this process's network namespace. */
-interface NetlinkLinks extends Links, AsyncDisposable {}
-
-/** Methods throw a NetlinkError if the kernel rejects a request (`EPERM`). */
-export function openLinks(): NetlinkLinks {
+/** Devices of this process's network namespace. Methods throw a NetlinkError if the kernel rejects a request (`EPERM`). */
+export function openLinks(): Links & AsyncDisposable {
   return new RtnetlinkLinks();
 }
 
-class RtnetlinkLinks implements NetlinkLinks {
+class RtnetlinkLinks implements Links, AsyncDisposable {
   readonly #socket = NetlinkSocket.open(NETLINK_ROUTE, {
     receiveBufferBytes: RECEIVE_BUFFER_BYTES,
     filtersDumps: true,

@@ -6,7 +6,7 @@ export { ApiError } from "./connection/api-error.ts";
 export { ClientConfigError } from "./connection/client-config.ts";
 export { loadClientConfig } from "./connection/load-client-config.ts";
 export { createRestMetrics } from "./connection/rest-metrics.ts";
-export { createEventRecorder } from "./events/events.ts";
+export { EventRecorder } from "./events/events.ts";
 export { prefersProtobuf } from "./formats/body-format.ts";
 export { readCluster } from "./read-cluster.ts";
 export { removeStartupTaint } from "./startup-taint.ts";

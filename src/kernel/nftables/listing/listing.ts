@@ -3,6 +3,7 @@
  * these, rules have their `text`, and chains and sets the `lines` at their beginning, as nft prints them.
  */
 import { isObject, listOf, named } from "../json.ts";
+import { PRIORITIES } from "../json-text.ts";
 import { readElements, secondsOf, type ValueType } from "./constants.ts";
 import { readRule } from "./statements.ts";
 import { ListingError, unquoted, WordReader } from "./words.ts";
@@ -192,8 +193,6 @@ function flagsIn(text: string): string[] {
 
 const HOOK =
   /^type (\S+) hook (\S+) (?:devices? (?:= )?(\{[^}]*\}|\S+) )?priority ([^;]+);(?: policy (\w+);)?(?: flags (\w+);)?$/;
-/** nft's names of priorities (nft(8), "Standard priority names"). */
-const PRIORITIES = { raw: -300, mangle: -150, dstnat: -100, filter: 0, security: 50, out: 100, srcnat: 100 };
 const BRIDGE_PRIORITIES = { dstnat: -300, filter: -200, out: 100, srcnat: 300 };
 
 function priorityOf(text: string, family: unknown): number | undefined {

@@ -109,20 +109,18 @@ function typeOf(expression: TypeOf): Uint8Array {
 
 /** User data of a set or map. */
 export function setUserdata(options: SetUserdata): Uint8Array {
-  const parts: Uint8Array[] = [];
-  if (options.keyByteOrder !== undefined) {
-    parts.push(entry(SET_KEY_BYTE_ORDER, hostU32(BYTE_ORDERS[options.keyByteOrder])));
-  }
-  if (options.dataByteOrder !== undefined) {
-    parts.push(entry(SET_DATA_BYTE_ORDER, hostU32(BYTE_ORDERS[options.dataByteOrder])));
-  }
-  if (options.mergeElements !== undefined) parts.push(entry(SET_MERGE_ELEMENTS, flag(options.mergeElements)));
-  if (options.keyTypeOf !== undefined) parts.push(entry(SET_KEY_TYPEOF, typeOf(options.keyTypeOf)));
-  if (options.dataTypeOf !== undefined) parts.push(entry(SET_DATA_TYPEOF, typeOf(options.dataTypeOf)));
-  if (options.isDataInterval !== undefined) parts.push(entry(SET_DATA_INTERVAL, flag(options.isDataInterval)));
-  if (options.comment !== undefined) {
+  const { keyByteOrder, dataByteOrder, mergeElements, keyTypeOf, dataTypeOf, isDataInterval, comment } = options;
+  const parts = [
+    keyByteOrder && entry(SET_KEY_BYTE_ORDER, hostU32(BYTE_ORDERS[keyByteOrder])),
+    dataByteOrder && entry(SET_DATA_BYTE_ORDER, hostU32(BYTE_ORDERS[dataByteOrder])),
+    mergeElements === undefined ? undefined : entry(SET_MERGE_ELEMENTS, flag(mergeElements)),
+    keyTypeOf && entry(SET_KEY_TYPEOF, typeOf(keyTypeOf)),
+    dataTypeOf && entry(SET_DATA_TYPEOF, typeOf(dataTypeOf)),
+    isDataInterval === undefined ? undefined : entry(SET_DATA_INTERVAL, flag(isDataInterval)),
+  ].filter((part) => part !== undefined);
+  if (comment !== undefined) {
     const room = parts.reduce((left, part) => left - part.length, USERDATA_LIMIT) - 2;
-    parts.push(entry(SET_COMMENT, text(options.comment, room)));
+    parts.push(entry(SET_COMMENT, text(comment, room)));
   }
   return Buffer.concat(parts);
 }

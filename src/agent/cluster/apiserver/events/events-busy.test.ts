@@ -6,7 +6,7 @@ import { ApiError } from "../connection/api-error.ts";
 import type { ApiRequest, ApiResponse } from "../connection/transport.ts";
 import { recordingLog } from "../testing/recording-log.ts";
 import type { EventFacts } from "./event-object.ts";
-import { createEventRecorder } from "./events.ts";
+import { EventRecorder } from "./events.ts";
 
 const STARTING: EventFacts = {
   regarding: { apiVersion: "v1", kind: "Node", name: "node-a" },
@@ -28,7 +28,7 @@ function setUp(answer: (count: number) => void = () => {}) {
     answer(sent.length);
     return Promise.resolve({ contentType: "application/json", body: (async function* () {})() });
   };
-  const recorder = createEventRecorder({
+  const recorder = new EventRecorder({
     ...{ transport: { send }, hostname: "h", clock, log: recordingLog(), random: () => 0 },
   });
   void recorder.run(new AbortController().signal);

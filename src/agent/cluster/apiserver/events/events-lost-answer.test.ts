@@ -6,7 +6,7 @@ import { ApiError } from "../connection/api-error.ts";
 import type { ApiResponse } from "../connection/transport.ts";
 import { recordingLog } from "../testing/recording-log.ts";
 import type { EventFacts } from "./event-object.ts";
-import { createEventRecorder } from "./events.ts";
+import { EventRecorder } from "./events.ts";
 
 const STARTING: EventFacts = {
   regarding: { apiVersion: "v1", kind: "Node", name: "node-a" },
@@ -25,7 +25,7 @@ async function errorsAfter(answers: readonly ApiError[]): Promise<readonly strin
     if (answer !== undefined) throw answer;
     return { contentType: "application/json", body: (async function* () {})() };
   };
-  const recorder = createEventRecorder({ transport: { send }, hostname: "h", clock, log });
+  const recorder = new EventRecorder({ transport: { send }, hostname: "h", clock, log });
   const stop = new AbortController();
   const running = recorder.run(stop.signal);
   recorder.record(STARTING);

@@ -6,7 +6,7 @@ import { ApiError } from "../connection/api-error.ts";
 import type { ApiResponse } from "../connection/transport.ts";
 import { recordingLog } from "../testing/recording-log.ts";
 import type { EventFacts } from "./event-object.ts";
-import { createEventRecorder } from "./events.ts";
+import { EventRecorder } from "./events.ts";
 
 const EVENTS = 40;
 const costly = (index: number): EventFacts => ({
@@ -23,7 +23,7 @@ test("an event waits once, however long the API server is away", async () => {
     sent++;
     return { contentType: "application/json", body: (async function* () {})() };
   };
-  const recorder = createEventRecorder({ transport: { send }, hostname: "h", clock, log: recordingLog() });
+  const recorder = new EventRecorder({ transport: { send }, hostname: "h", clock, log: recordingLog() });
   void recorder.run(new AbortController().signal);
   for (let minute = 0; minute < 8 * 60; minute += 5) {
     for (let index = 0; index < EVENTS; index++) recorder.record(costly(index));

@@ -5,7 +5,7 @@ import { ApiError } from "../connection/api-error.ts";
 import type { ApiRequest, ApiResponse } from "../connection/transport.ts";
 import { recordingLog } from "../testing/recording-log.ts";
 import type { EventFacts, EventSubject } from "./event-object.ts";
-import { createEventRecorder } from "./events.ts";
+import { EventRecorder } from "./events.ts";
 
 const MINUTE_MS = 60_000;
 const STARTING: EventFacts = {
@@ -38,7 +38,7 @@ function setUp(
     answer(current, sent.length);
     return Promise.resolve({ contentType: "application/json", body: (async function* () {})() });
   };
-  const recorder = createEventRecorder({
+  const recorder = new EventRecorder({
     transport: { send },
     hostname: "host.example",
     uidOf,

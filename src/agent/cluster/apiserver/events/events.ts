@@ -31,15 +31,6 @@ const IDLE_MS = 30_000;
 const JSON_TYPE = "application/json";
 const PATCH_TYPE = "application/strategic-merge-patch+json";
 
-export interface EventRecorder {
-  /** Queues an event; never waits or throws. */
-  record(event: EventFacts): void;
-  /** Sends recorded events until the signal aborts. Call once. Never rejects. */
-  run(signal: AbortSignal): Promise<void>;
-  /** Resolves when every event recorded so far was sent or dropped. */
-  idle(): Promise<void>;
-}
-
 interface EventRecorderOptions {
   readonly transport: Pick<Transport, "send">;
   /** The host's own name, not `hostnameOverride`. */
@@ -58,12 +49,11 @@ interface Recorded extends EventState {
   seenAtMs: number;
 }
 
-/** Creates the recorder. Events recorded before `run` are sent once it runs. */
-export function createEventRecorder(options: EventRecorderOptions): EventRecorder {
-  return new Recorder(options);
-}
+/** What the program uses of a recorder. */
+export type Events = Pick<EventRecorder, "record" | "run" | "idle">;
 
-class Recorder implements EventRecorder {
+/** Events recorded before `run` are sent once it runs. */
+export class EventRecorder {
   readonly #options: EventRecorderOptions;
   readonly #random: () => number;
   /** By content. */
@@ -83,6 +73,7 @@ class Recorder implements EventRecorder {
     this.#tidiedAtMs = this.#refreshedAtMs;
   }
 
+  /** Queues an event; never waits or throws. */
   record(event: EventFacts): void {
     const { clock } = this.#options;
     const facts = { ...event, regarding: this.#identified(event.regarding) };
@@ -115,6 +106,7 @@ class Recorder implements EventRecorder {
     if (!this.#queue.includes(recorded)) this.#queue.push(recorded);
   }
 
+  /** Sends recorded events until the signal aborts. Call once. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       // Also if there is always something to send.
@@ -131,6 +123,7 @@ class Recorder implements EventRecorder {
     }
   }
 
+  /** Resolves when every event recorded so far was sent or dropped. */
   idle(): Promise<void> {
     if (this.#queue.length === 0 && !this.#isDelivering) return Promise.resolve();
     return new Promise((resolve) => this.#waiting.push(resolve));
