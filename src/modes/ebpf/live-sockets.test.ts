@@ -87,6 +87,16 @@ test("maps that no process has kept for long decide nothing, and that is said in
   );
 });
 
+test("maps whose programs are detached decide nothing", async (t) => {
+  const { node, decided } = await scene(t);
+  const { pins } = memoryBpf(node.machine);
+  assert.equal(decided(0).ok, true);
+  const folder = `${PIN_FOLDER}/IPv4/links`;
+  for (const name of pins.list(folder) ?? []) pins.link(`${folder}/${name}`)?.close();
+  const detached = decided(0);
+  assert.match(detached.ok ? "" : detached.reason, /^no program in .* is attached: all connections take the rules$/);
+});
+
 test("the maps say which of the visible pods have their sockets redirected", async (t) => {
   const { node } = await scene(t);
   const { pins } = memoryBpf(node.machine);

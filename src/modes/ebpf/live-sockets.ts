@@ -46,7 +46,8 @@ export function decidedBy(
   { own, nowNs, others = [] }: KnownNode,
 ): LiveSockets {
   const folder = `${root}/${family}`;
-  const maps = new SocketPins(pins, root, family).findMaps();
+  const socketPins = new SocketPins(pins, root, family);
+  const maps = socketPins.findMaps();
   const { leading, memory } = maps;
   try {
     if (leading === undefined || memory === undefined) {
@@ -56,6 +57,8 @@ export function decidedBy(
       const reason = `no process updates the maps in ${folder} any more (ebpf.validFor): all connections take the rules`;
       return { ok: false, reason };
     }
+    if (socketPins.areDetached())
+      return { ok: false, reason: `no program in ${folder} is attached: all connections take the rules` };
     const lists = new EndpointLists(family, memoryOf(leading), () => 0);
     const sockets = new Map<string, LedSocket>();
     for (const [key, value] of leading.frontends.entries()) {

@@ -84,11 +84,21 @@ export class SocketPins {
 
   /** Ids of the pinned links, of any process. */
   linkIds(): readonly number[] {
+    return this.#links(({ id }) => id);
+  }
+
+  /** Whether no pinned link is at a cgroup: it is gone, or another program has detached them. */
+  areDetached(): boolean {
+    return this.#links(({ cgroupId }) => cgroupId).every((id) => id === 0n);
+  }
+
+  #links<T>(of: (link: BpfLink) => T): readonly T[] {
     return (this.#pins.list(this.#pathOf(LINKS)) ?? []).flatMap((name) => {
       const link = attempt(() => this.#pins.link(this.#pathOf(LINKS, name)));
-      const id = link?.id;
-      link?.release();
-      return id ?? [];
+      if (link === undefined) return [];
+      const found = of(link);
+      link.release();
+      return [found];
     });
   }
 

@@ -1,4 +1,5 @@
 /** The sources of rules that `kube-proxy prove` does not plan itself: dumps, read once for both families, and this node's kernel. */
+import type { KubeProxyConfig } from "../../contract/config/config.ts";
 import type { ProvedVariant } from "../../contract/dataplane.ts";
 import { isObject, textOf } from "../../kernel/nftables/json.ts";
 import { MODES } from "../../modes/registry.ts";
@@ -66,14 +67,20 @@ export async function shownInKernel(families: readonly IpFamily[]) {
   return { shown: shownBy(dumps), unread: [...new Set([...read.flatMap(({ notes }) => notes), ...unread])] };
 }
 
+const SOCKETS =
+  "where pinned maps lead sockets is not walked: the rules alone are compared, and diff --kernel compares the maps";
+
 /** @throws UsageError */
-export async function foundInKernel(families: readonly IpFamily[]): Promise<FoundRules> {
-  const { kernelHooks, kernelRules, programsAtDevices } = await import("./trace-kernel.ts");
+export async function foundInKernel(families: readonly IpFamily[], config: KubeProxyConfig): Promise<FoundRules> {
+  const { kernelHooks, kernelRules, programsAtDevices, withLiveSockets } = await import("./trace-kernel.ts");
   const { nodeSettings, notExamined } = await import("./node-settings.ts");
   const read = new Map<IpFamily, Awaited<ReturnType<typeof kernelRules>>>();
   const settings = new Map<IpFamily, NodeSettings>();
   for (const family of families) {
-    read.set(family, await kernelRules(family, []));
+    const rules = await kernelRules(family, []);
+    const { notes, dumps } = await withLiveSockets(rules, family, config);
+    const isLed = dumps.length > rules.dumps.length;
+    read.set(family, { ...rules, notes: isLed ? [...notes, `${SOCKETS} (${family})`] : notes });
     settings.set(family, await nodeSettings(family));
   }
   const addresses = (await Promise.all(families.map(hostAddresses))).flat();

@@ -89,7 +89,7 @@ type Options = ReturnType<typeof readOptions>;
 
 async function* answersTo(options: Options, output: Output, input: NodeJS.ReadableStream): AsyncGenerator<Answer> {
   const { dump = [], against = [], kernel } = options;
-  const { families } = await readChoices(options);
+  const { families, config } = await readChoices(options);
   const sysdump = against.length === 0 ? await contextOf(dump) : undefined;
   const isElsewhere = [options.filename, options.kubeconfig, options.context].some((given) => given !== undefined);
   const isOfObjects = isElsewhere || sysdump !== undefined;
@@ -99,7 +99,11 @@ async function* answersTo(options: Options, output: Output, input: NodeJS.Readab
       "nothing says what the rules must do: give the objects with -f or --kubeconfig, or other rules with --against",
     );
   const local = options.local.map(addressOf);
-  const rules = kernel ? await foundInKernel(families) : dump.length > 0 ? await foundInDumps(dump, input) : undefined;
+  const rules = kernel
+    ? await foundInKernel(families, config)
+    : dump.length > 0
+      ? await foundInDumps(dump, input)
+      : undefined;
   for (const note of new Set(rules?.notes)) output.err(safe(`warning: ${note}\n`));
   if (rules !== undefined && against.length > 0) {
     yield* answersBetween(rules, await foundInDumps(against, input), families, local, output);

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { applyPlatformDefaults, EMPTY_DOCUMENT, resolveDocument } from "../../agent/settings/defaults.ts";
 import { checkConfig } from "../../agent/settings/validate.ts";
 import type { LiveSockets } from "../../contract/inspection.ts";
+import { ip } from "../../model/testing/records.ts";
 import { diffSockets } from "./diff-sockets.ts";
 import { explainedCluster } from "./explained-cluster.ts";
 
@@ -44,6 +45,24 @@ test("what is read is compared", async () => {
     [["extra", "TCP 10.96.0.1:80", "leads to 10.1.0.1:80"]],
   );
   assert.deepEqual(await differences(live, true), { differences: [], unread: [] }, "masqueradeAll");
+});
+
+test("the node's addresses that serve node ports are compared", async () => {
+  const [one, other] = [ip("192.0.2.1"), ip("192.0.2.2")];
+  const live = {
+    ok: true,
+    sockets: new Map(),
+    own: new Set([one, ip("127.0.0.1")]),
+    answering: [other],
+    ledPods: 0,
+    pods: new Map<never, boolean>(),
+  } as const;
+  const { differences: found } = await differences(live);
+  assert.deepEqual(
+    found.map(({ name, missing, extra }) => [name, missing, extra]),
+    [["addresses that serve node ports", [one], [other]]],
+  );
+  assert.deepEqual((await differences({ ...live, answering: [one] })).differences, []);
 });
 
 test("what cannot be read is told in one line, and is no difference", async () => {

@@ -2,7 +2,7 @@
 import type { LedSocket, LiveSockets, WantedSocket } from "../../contract/inspection.ts";
 import { socketLines } from "../../contract/socket-words.ts";
 import { counted } from "../../logging/counted.ts";
-import { joinHostPort } from "../../net/ip.ts";
+import { type IpAddress, isLoopback, joinHostPort } from "../../net/ip.ts";
 import type { OwnedDifference } from "./diff-dumps.ts";
 import type { ExplainedCluster } from "./explained-cluster.ts";
 import type { PortExplanation } from "./explanation.ts";
@@ -26,9 +26,21 @@ export async function diffSockets(cluster: ExplainedCluster) {
   // With masqueradeAll all connections take the rules, and no map is pinned.
   if (cluster.config.masqueradeAll) return { differences, unread };
   const told = liveSockets(cluster, (line) => unread.push(`${line}; the rules alone are compared`));
-  for await (const one of told) differences.push(...compareSockets(one.wanted(), one.live.sockets, one));
+  for await (const one of told) {
+    const { node, live, family } = one;
+    differences.push(...compareSockets(one.wanted(), live.sockets, one));
+    const wanted = (node.nodePortIPs.kind === "all" ? [...live.own] : node.nodePortIPs.ips).filter(isOfOthers);
+    const [missing, extra] = [without(wanted, live.answering), without(live.answering, wanted)];
+    if (missing.length + extra.length === 0) continue;
+    const of = { kind: "frontend", place: `the maps of ${family}`, name: "addresses that serve node ports" } as const;
+    differences.push({ ...of, state: "changed", missing, extra, servicePorts: [] });
+  }
   return { differences, unread };
 }
+
+const isOfOthers = (address: IpAddress): boolean => !isLoopback(address);
+const without = (some: readonly IpAddress[], others: readonly IpAddress[]) =>
+  some.filter((one) => !others.includes(one));
 
 /** @param ownerOf the service port that has a frontend, if any. */
 export function compareSockets(
