@@ -423,3 +423,19 @@ test("too little memory is said, with how far it came, before V8 ends the proces
   );
   assert.equal(status, 2);
 });
+
+test("so many rules of another program that one packet's way needs too much memory: that is said, too", async () => {
+  const rules = Array.from(
+    { length: 6_000 },
+    (_, at) => `ip saddr 10.9.${at >> 8}.${at & 255} tcp dport ${at + 1} drop`,
+  );
+  const chain = `chain c {\n type filter hook forward priority 0; policy accept;\n${rules.join("\n")}\n}`;
+  const dump = file("strangers.txt", `table ip f {\n${chain}\n}\n`);
+  const list = file("examples.json", examplesAsJson());
+  const { status, stdout, stderr } = await runKubeProxy(
+    ["prove", "-f", list, "--node", "node-a", "--family", "ipv4", "--dump", dump],
+    { env: { NODE_OPTIONS: "--max-old-space-size=128" } },
+  );
+  assert.match(`${stdout}${stderr}`, /it needs more memory than \d+ MB: it came through \d+ classes of packets/);
+  assert.ok(status === 1 || status === 2, `${status}`);
+});

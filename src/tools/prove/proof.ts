@@ -74,8 +74,9 @@ export interface Proof {
 }
 
 const EXAMPLES = 5;
-/** How many classes are examined between two checks of the heap. */
+/** How many classes are examined between two checks of the heap, and how many comparisons of one packet. */
 const MEMORY_CHECK = 100;
+const COMPARISONS_CHECK = 1_000;
 /** The usable share of the heap. */
 const USABLE_HEAP = 0.85;
 /** V8's heap limit includes this for young objects by default: three times 64 MB, which old objects never get. */
@@ -101,7 +102,9 @@ export function* proving(
   );
   const isBySlots = sides.some(({ hasSlots }) => hasSlots === true);
   const node = sides[1].proxyPart && withoutErrors(sides[1].fates);
-  const subjects = [sides[0].fates, sides[1].proxyPart ?? sides[1].fates, ...(node === undefined ? [] : [node])];
+  const parts = [sides[0].fates, sides[1].proxyPart ?? sides[1].fates, ...(node === undefined ? [] : [node])];
+  // One packet may meet so many rules that memory is used up before the next.
+  const subjects = parts.map((subject) => checked(subject, () => requireMemory(classes, services.size)));
   const byOthers = new Map<string, OtherFate>();
   let ofOthers = 0;
   const start = performance.now();
@@ -137,7 +140,7 @@ export function* proving(
       if (differing >= enough) break;
     }
   } catch (error) {
-    if (!(error instanceof UnprovableError)) throw error;
+    if (!(error instanceof OutOfMemoryError)) throw error;
     unprovable = error.message;
   }
   const seconds = (performance.now() - start) / 1_000;
@@ -182,11 +185,28 @@ function withoutErrors(subject: Subject<Fate>): Subject<Fate> {
   };
 }
 
-/** @throws UnprovableError if the heap is nearly full: from there on V8 does little but collect garbage. */
+class OutOfMemoryError extends Error {
+  override readonly name = "OutOfMemoryError";
+}
+
+function checked(subject: Subject<Fate>, check: () => void): Subject<Fate> {
+  return {
+    fateOf(packet, asked) {
+      let count = 0;
+      return subject.fateOf(packet, (question, now) => {
+        count += 1;
+        if (count % COMPARISONS_CHECK === 0) check();
+        asked(question, now);
+      });
+    },
+  };
+}
+
+/** @throws OutOfMemoryError if the heap is nearly full: from there on V8 does little but collect garbage. */
 function requireMemory(classes: number, services: number): void {
   const { used_heap_size: used, heap_size_limit: limit } = getHeapStatistics();
   if (used < USABLE_HEAP * Math.max(limit - YOUNG_HEAP, limit / 2)) return;
-  throw new UnprovableError(
+  throw new OutOfMemoryError(
     `it needs more memory than ${Math.round(limit / 2 ** 20)} MB: it came through ${classes} classes of packets${services > 1 ? `, to ${services - 1} Services` : ""}`,
   );
 }
