@@ -232,6 +232,11 @@ test("a refusal's answer has the connection of what was refused", () => {
     ends([dnat, translated, refusal], { ...own, destination: ip("10.96.0.9") }).join(),
     /answer is dropped by/,
   );
+  // From the first hook on.
+  assert.match(
+    ends(["raw OUTPUT -m conntrack --ctstate INVALID -j DROP", "filter FORWARD -j REJECT"]).join(),
+    /^refused/,
+  );
   const marked = "filter OUTPUT -p icmp -m connmark --mark 0x7 -j DROP";
   const setMark = "mangle OUTPUT -j CONNMARK --set-xmark 0x7/0xffffffff";
   assert.match(ends([marked, refusal], own).join(), /^refused/);

@@ -151,8 +151,8 @@ export function placeIn(chain: Chain, index: number): number {
 /** NF_IP_PRI_CONNTRACK (include/uapi/linux/netfilter_ipv4.h). */
 const TRACKING_PRIORITY = -200;
 
-/** Packets that come in again by loopback keep their connection. */
-export function isAfterTracking({ stage, priority }: BaseChain, { inInterface }: Packet): boolean {
+/** Packets that come in again by loopback keep their connection, and a refusal is given one as it is made (nf_conntrack_attach). */
+export function isAfterTracking({ stage, priority }: BaseChain, { inInterface, isRefusal }: Packet): boolean {
   const isFirst = stage === "output" || (stage === "prerouting" && inInterface !== "lo");
-  return !isFirst || priority >= TRACKING_PRIORITY;
+  return !isFirst || isRefusal || priority >= TRACKING_PRIORITY;
 }
