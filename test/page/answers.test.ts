@@ -277,6 +277,7 @@ test("of very many connections 200 are told, and how many there are; a search lo
   const all = await json<ConnectionsAnswer>(`${url}api/connections`);
   assert.deepEqual([all.total, all.matching, all.flows.rows.length], [5_000, 5_000, 200]);
   assert.deepEqual(all.counts.rows[0]?.slice(0, 2), ["shop/web:http TCP IPv4", "5000"]);
+  assert.deepEqual(Object.fromEntries(all.names), { "shop/web:http": "service", "shop/web-1": "pod" });
   assert.ok(all.pauseMs >= 2_000);
   const one = await json<ConnectionsAnswer>(`${url}api/connections?search=10.180.0.9:14999`);
   assert.deepEqual([one.total, one.matching, one.flows.rows.length], [5_000, 1, 1]);
@@ -632,6 +633,12 @@ test("a packet's ends are pods and nodes by their names, as in the commands", as
     ],
   });
   const answer = async (query: string) => await json<TraceAnswer>(`${url}api/trace?${query}`);
+  const { names } = await answer("from=a/dual-0&to=b/dual:53");
+  assert.deepEqual(names, [
+    ["a/dual-0", "pod"],
+    ["node-a", "node"],
+    ["b/dual:t", "service"],
+  ]);
   for (const [query, way] of [
     ["from=a/dual-0&to=b/dual:53", "tcp 10.180.0.41 to 10.96.5.2:53"],
     ["from=pod/a/dual-0&to=b/dual:53/udp", "udp 10.180.0.41 to 10.96.5.2:53"],

@@ -420,6 +420,16 @@ describe("the page in Chromium", { skip: await skipWithoutChromium() }, () => {
       const [first] = await links(where);
       assert.match(first ?? "", /^shop\/web:http(?:\/TCP)? #\/services\?search=shop%2Fweb%3Ahttp(?:%2FTCP)?$/, view);
     }
+    await page.evaluate('location.hash = "#/trace?from=shop/web-1&to=shop/web&port=80&protocol=tcp"');
+    await page.until("document.querySelector('.outcomes')");
+    assert.deepEqual(await links("[aria-live] .facts a"), [
+      "node-a #/node",
+      "shop/web:http #/services?search=shop%2Fweb%3Ahttp",
+      "shop/web-1 #/services?search=web-1",
+      "node-a #/node",
+    ]);
+    await page.evaluate('location.hash = "#/node"');
+    await page.until("document.querySelector('.problems small a')");
     assert.equal((await links(".problems small a")).length, 1);
     await page.evaluate("document.querySelector('.problems small a').focus()");
     await page.press("Enter");

@@ -10,8 +10,6 @@ import { type PageOptions, servedPage, syncRecord } from "./page-daemon.ts";
 
 /** What the daemon answers to one who knows the state. */
 async function holding(t: TestContext, options: Partial<PageOptions> = {}) {
-  // Memory is part of the state, and grows in a young process.
-  t.mock.method(process.memoryUsage, "rss", () => 5e7);
   const served = await servedPage(t, { items: [], ...options });
   const { url, journal } = served;
   const first = await fetch(`${url}api/state`);

@@ -56,6 +56,8 @@ export interface ServedPage {
 
 /** Of node-a, at a port of 127.0.0.1. */
 export async function servedPage(t: TestContext, options: PageOptions): Promise<ServedPage> {
+  // Memory is part of the state, and grows in a young process: the same state would be another one.
+  t.mock.method(process.memoryUsage, "rss", () => 5e7);
   const {
     items,
     mode = "nftables",

@@ -6,7 +6,7 @@ import type { SyncJournal } from "../../agent/sync/journal/sync-journal.ts";
 import type { SyncRecord } from "../../agent/sync/journal/sync-record.ts";
 import type { LoggedProblem } from "../../logging/problem-memory.ts";
 import type { PortExplanation } from "../explain/explanation.ts";
-import type { NameKind } from "./named-words.ts";
+import type { NameList } from "./named-words.ts";
 
 /** A sync, with its description in words. */
 export interface ToldSync extends SyncRecord {
@@ -63,7 +63,7 @@ export interface WrongService {
   /** In the words of `explain`. */
   readonly why: string;
   /** The names in them. */
-  readonly names: readonly (readonly [name: string, kind: NameKind])[];
+  readonly names: NameList;
 }
 
 /** `/api/services` */
@@ -128,6 +128,8 @@ export interface ConnectionsAnswer {
   readonly flows: TextTable;
   /** The service ports with the most connections. */
   readonly counts: TextTable;
+  /** Services and pods in both. */
+  readonly names: NameList;
   /** Sentences about what is not known, and what the numbers mean. */
   readonly notes: readonly string[];
   /** How long to wait before the next request. */
@@ -147,6 +149,8 @@ export interface TraceAnswer {
   readonly owner: string;
   readonly rules: string;
   readonly notes: readonly string[];
+  /** In the sentences: who was named, and whose the destination is. */
+  readonly names: NameList;
   readonly outcomes: readonly {
     readonly odds: string;
     readonly text: string;

@@ -12,6 +12,7 @@ import { hostAddresses } from "../explain/host-addresses.ts";
 import { countText, turnedAwayText } from "../explain/text.ts";
 import { readOwnFlows, readTraffic } from "../explain/traffic.ts";
 import type { ConnectionsAnswer } from "./answers.ts";
+import type { NameKind } from "./named-words.ts";
 import { podsIn } from "./service-table.ts";
 
 const MAX_FLOWS = 200;
@@ -37,6 +38,7 @@ export async function connectionsAnswer(
   const counters = await (await modeNamed(daemon.config.mode).loadInspection()).loadCounters(daemon.config);
   const { namer, carried } = await namerOf(daemon, ports, counters, signal);
   const lists = new Map<string, FlowList>();
+  const names = new Map<string, NameKind>();
   const listFor = (source: string) => {
     // A repeated dump starts from zero.
     const list: FlowList = { total: 0, matching: 0, rows: [], outcomes: new Map() };
@@ -56,7 +58,10 @@ export async function connectionsAnswer(
       const text = cells.join(" ").toLowerCase();
       if (!words.every((word) => text.includes(word))) return;
       list.matching += 1;
-      if (isShown) list.rows.push(cells);
+      if (!isShown) return;
+      list.rows.push(cells);
+      for (const pod of [named.clientPod, named.endpointPod]) if (pod !== null) names.set(pod, "pod");
+      names.set(named.servicePort, "service");
     };
   };
   carried.forEach(listFor("led"));
@@ -71,6 +76,7 @@ export async function connectionsAnswer(
     pauseMs: Math.max(LEAST_PAUSE_MS, 4 * Math.round(performance.now() - beganMs)),
     flows: { head: FLOW_HEAD, rows: found.flatMap(({ rows }) => rows).slice(0, MAX_FLOWS) },
     counts: { head: ["SERVICE PORT", "OPEN", ...OUTCOMES, "COUNTED"], rows: countRows(ports, outcomesOf) },
+    names: [...names],
   };
 }
 

@@ -2,6 +2,8 @@
 
 export type NameKind = "pod" | "node" | "service";
 export type Names = ReadonlyMap<string, NameKind>;
+/** {@link Names} in an answer. */
+export type NameList = readonly (readonly [name: string, kind: NameKind])[];
 
 /** The words of a text at odd places, without what closes a sentence or a clause; what is between them at even ones. */
 export const wordsIn = (text: string): readonly string[] => text.split(/([^\s()"',;=]*[^\s()"',;=.:])/);

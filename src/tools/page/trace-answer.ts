@@ -88,8 +88,10 @@ export async function traceAnswer<Family extends Pick<LiveFamily, "family" | "st
       ...{ knowsClients: false, knowsDynamicSets: false },
       ...{ record: question.isVerbose ? "all" : "matches", maxEnds: MAX_ENDS },
     });
-    const owner = ownerText(node, named);
+    const serving = ownerOf(node, named);
+    const owner = serving === undefined ? "no service has this address and port" : `an address of ${serving}`;
     return {
+      names: [...named.names, ...(serving === undefined ? [] : [[serving, "service"] as const])],
       packet: packetText(packet),
       ...{ source: address, destination: joinHostPort(destination, port), owner },
       rules: `${name}; ${owner}`,
@@ -133,12 +135,25 @@ async function endsOf(question: TraceQuestion, namesOf: () => Promise<Names>) {
     throw new QuestionError(`"${from}" is not a client: ${what}.${names?.unknown ?? ""}`);
   const sources = client?.addresses ?? (source && [source]);
   const isReachable = (one: IpAddress) => sources?.some((own) => familyOf(own) === familyOf(one)) ?? true;
-  const named = isNamed && names !== undefined ? destinationIn(question, names, isReachable) : question;
-  const ends = [client, "end" in named ? named.end : undefined].filter((one) => one !== undefined);
+  const asked = isNamed && names !== undefined ? destinationIn(question, names, isReachable) : question;
+  const ends = [client, "end" in asked ? asked.end : undefined].filter((one) => one !== undefined);
   const notes = ends.map(
     ({ name, addresses, nodeName }) => `${name} is ${addresses.join(" and ")}${nodeName && `, on ${nodeName}`}`,
   );
-  return { ...targetOf(named), sources, nodeName: client?.nodeName, notes };
+  const named = ends.flatMap(
+    ({ name, nodeName }) =>
+      [
+        [name, nodeName === "" ? "node" : "pod"],
+        [nodeName, "node"],
+      ] as const,
+  );
+  return {
+    ...targetOf(asked),
+    sources,
+    nodeName: client?.nodeName,
+    notes,
+    names: named.filter(([name]) => name !== ""),
+  };
 }
 
 type Names = ReturnType<typeof namesIn>;
@@ -234,15 +249,14 @@ function clientOf(
   return { address, inInterface: isOwn(address) ? "" : undefined };
 }
 
-/** Whose the destination is. */
-function ownerText(node: OfflineNode, { protocol, destination: address, port }: ReturnType<typeof targetOf>): string {
+/** The service port whose the destination is. */
+function ownerOf(node: OfflineNode, { protocol, destination: address, port }: ReturnType<typeof targetOf>) {
   const { hostAddresses, nodePortIPs } = node;
   const isHere = (nodePortIPs.kind === "all" ? hostAddresses : nodePortIPs.ips).includes(address);
-  const ownerOf = ownersIn(node);
+  const owners = ownersIn(node);
   // At an address of the node, a frontend with this address precedes a node port.
   const places = isHere ? [address, undefined] : [address];
-  const [owner] = places.flatMap((one) => ownerOf(frontendText(protocol, one, port)) ?? []);
-  return owner === undefined ? "no service has this address and port" : `an address of ${owner}`;
+  return places.flatMap((one) => owners(frontendText(protocol, one, port)) ?? [])[0];
 }
 
 /** The most branches of a fork that the page gets. */

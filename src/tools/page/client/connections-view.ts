@@ -1,12 +1,23 @@
 /** Connections through this node, requested while the view is visible. */
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import type { ConnectionsAnswer, TextTable } from "../answers.ts";
-import { type Children, html, itemsOf, searchField, tableOf, urlOf, useQuestion, type ViewProps } from "./ui.ts";
+import {
+  type Children,
+  html,
+  itemsOf,
+  linked,
+  searchField,
+  tableOf,
+  urlOf,
+  useQuestion,
+  type ViewProps,
+} from "./ui.ts";
 
 export function ConnectionsView({ query }: ViewProps) {
   const [search, setSearch] = useState(query.get("search") ?? "");
   const question = useQuestion<ConnectionsAnswer>("api/connections", { search });
   const { answer, failure } = question;
+  const names = new Map(answer?.names);
   useLayoutEffect(() => history.replaceState(null, "", urlOf("connections", { search })), [search]);
   // Only asks again while the page is visible.
   useEffect(() => {
@@ -23,12 +34,12 @@ export function ConnectionsView({ query }: ViewProps) {
       ${searchField(search, "Service, client, endpoint, state …", setSearch)}
     </form>
     <p role="status" class="count">${failure || countText(answer)}</p>
-    ${answer !== undefined && filledTable("Service ports with most connections", answer.counts, linked)}
+    ${answer !== undefined && filledTable("Service ports with most connections", answer.counts, (text, at) => (at === 0 ? toService(text) : text))}
     ${
       answer !== undefined &&
       answer.flows.rows.length > 0 &&
       html`<details open=${search !== ""}>
-      <summary>Each connection</summary>${filledTable("Connections", answer.flows)}${uncountedText(answer.flows)}</details>`
+      <summary>Each connection</summary>${filledTable("Connections", answer.flows, (text) => linked(text, names))}${uncountedText(answer.flows)}</details>`
     }
     <ul class="decisions">${itemsOf(answer?.notes ?? [])}</ul>`;
 }
@@ -52,12 +63,13 @@ function uncountedText({ head, rows }: TextTable) {
 }
 
 /** `shop/web:http TCP IPv4`, as a link to that Service. */
-const linked = (text: string) => html`<a href=${urlOf("services", { search: text.replace(/ .*$/, "") })}>${text}</a>`;
+const toService = (text: string) =>
+  html`<a href=${urlOf("services", { search: text.replace(/ .*$/, "") })}>${text}</a>`;
 
 const isTold = (rows: TextTable["rows"], at: number): boolean => rows.some((cells) => !/^[-?]?$/.test(cells[at] ?? ""));
 
 /** Leaves out columns that say nothing. */
-function filledTable(caption: string, { head, rows }: TextTable, first: (text: string) => Children = (text) => text) {
+function filledTable(caption: string, { head, rows }: TextTable, cellOf: (text: string, at: number) => Children) {
   const used = [...head.keys()].filter((at) => isTold(rows, at));
   const names = used.map((at) => sentence(head[at] ?? ""));
   return (
@@ -65,7 +77,7 @@ function filledTable(caption: string, { head, rows }: TextTable, first: (text: s
     tableOf(
       caption,
       names,
-      rows.map((cells) => used.map((at) => (at === 0 ? first(cells[at] ?? "") : (cells[at] ?? "")))),
+      rows.map((cells) => used.map((at) => cellOf(cells[at] ?? "", at))),
     )
   );
 }

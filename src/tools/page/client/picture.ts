@@ -7,6 +7,8 @@ export interface Box {
   readonly note: string;
   readonly column: 0 | 1 | 2;
   readonly isUsed: boolean;
+  /** Where a click leads; the list below the picture has the same as links. */
+  readonly href?: string;
 }
 
 export interface Arrow {
@@ -83,15 +85,16 @@ function arrowsTo(incoming: readonly Arrow[], places: ReadonlyMap<Box, Place>, i
   return { lines, labels: [...labels.values()] };
 }
 
-function boxOf({ title, note, isUsed }: Box, place: Place | undefined) {
+function boxOf({ title, note, isUsed, href }: Box, place: Place | undefined) {
   if (place === undefined) return;
   const { x, y } = place;
-  return html`<g>
+  const box = html`<g>
     <title>${note === "" ? title : `${title}: ${note}`}</title>
     <rect class=${isUsed ? "box" : "box unused"} x=${x} y=${y} width=${BOX.width} height=${BOX.height} rx="7" />
     <text x=${x + 12} y=${y + (note === "" ? 27 : 19)}>${cut(title, 27)}</text>
     ${note !== "" && html`<text class="note" x=${x + 12} y=${y + 35}>${cut(note, 32)}</text>`}
   </g>`;
+  return href === undefined ? box : html`<a href=${href} tabindex="-1">${box}</a>`;
 }
 
 /** Both ends of a name tell it from others. */

@@ -2,7 +2,7 @@
 import type { ExplainedEndpoint, PortExplanation, Traffic } from "../../explain/explanation.ts";
 import { frontendTitle, shareText } from "../../explain/words.ts";
 import type { Arrow, Box, Picture } from "./picture.ts";
-import { numbered } from "./ui.ts";
+import { numbered, urlOf } from "./ui.ts";
 
 const FATES = { serve: "", drop: "dropped", refuse: "refused", lost: "another's" } as const;
 /** Beyond so many, endpoints are drawn and summed up by node, and listed in pages. */
@@ -55,7 +55,7 @@ export function servicePicture(
 }
 
 /** The texts of the box of a node or zone, or of the only endpoint. */
-function wordsOf(own: readonly ExplainedEndpoint[], by: Grouping | undefined): Pick<Box, "title" | "note"> {
+function wordsOf(own: readonly ExplainedEndpoint[], by: Grouping | undefined): Pick<Box, "title" | "note" | "href"> {
   const [first] = own;
   const used = own.filter(isUsed).length;
   if (first === undefined || by !== undefined) {
@@ -63,10 +63,12 @@ function wordsOf(own: readonly ExplainedEndpoint[], by: Grouping | undefined): P
     return { title: first?.[by ?? "node"] || "not said", note };
   }
   const { address, pod, node, state, cluster, local } = first;
-  const place = [pod?.replace(/^.*\//, "") ?? "", node, state].filter((part) => part !== "").join(", ");
+  const name = pod?.replace(/^.*\//, "") ?? "";
+  const place = [name, node, state].filter((part) => part !== "").join(", ");
   const refusal = used > 0 ? undefined : (cluster ?? local)?.why;
   const note = refusal === undefined || refusal === state ? place : `${place}: ${refusal}`;
-  return { title: address, note: joined([note, countedText(first)]) };
+  const href = urlOf("services", { search: name || address });
+  return { title: address, note: joined([note, countedText(first)]), href };
 }
 
 const joined = (parts: readonly string[]): string => parts.filter((part) => part !== "").join(", ");

@@ -2,9 +2,9 @@
 import { useRef } from "preact/hooks";
 import type { TraceAnswer, TraceStep, TraceSteps } from "../answers.ts";
 import { type Arrow, type Box, type Picture, pictureOf } from "./picture.ts";
-import { html, itemsOf, scrolling, urlOf, useQuestion, type ViewProps, waiting } from "./ui.ts";
+import { html, itemsOf, linked, scrolling, urlOf, useQuestion, type ViewProps, waiting } from "./ui.ts";
 
-export function TraceView({ query }: ViewProps) {
+export function TraceView({ query, state }: ViewProps) {
   const form = useRef<HTMLFormElement>(null);
   const asked = { from: "pod", to: "", port: "", protocol: "tcp", ...Object.fromEntries(query) };
   const question = useQuestion<TraceAnswer>("api/trace", asked.to === "" ? undefined : asked);
@@ -35,19 +35,20 @@ export function TraceView({ query }: ViewProps) {
       <p><button type="submit" class="main">Follow it</button></p>
     </form>
     <p class="facts">From: an address, the name of a pod, or pod, node, outside. To: a Service, its DNS name, a URL, a pod, this node or an address; the port may be part of it, by number or name.</p>
-    <div aria-live="polite">${asked.to !== "" && (waiting(question) ?? (answer !== undefined && answerParts(answer, asked.from)))}</div>`;
+    <div aria-live="polite">${asked.to !== "" && (waiting(question) ?? (answer !== undefined && answerParts(answer, asked.from, state.known?.answer.status.node)))}</div>`;
 }
 
-function answerParts(answer: TraceAnswer, from: string) {
+function answerParts(answer: TraceAnswer, from: string, here: string | undefined) {
   const { packet, rules, notes, outcomes, steps } = answer;
+  const names = new Map(answer.names);
   return html`
     <h2>What becomes of it</h2>
-    <p class="facts">${`${packet}; ${rules}`}</p>
+    <p class="facts">${linked(`${packet}; ${rules}`, names, here)}</p>
     <ul class="outcomes">${outcomes.map(outcomeItem)}</ul>
     ${scrolling("Picture of the way", pictureOf(wayOf(answer, from)))}
     <h2>Step by step</h2>
     ${stepList(steps)}
-    <ul class="facts">${itemsOf(notes)}</ul>`;
+    <ul class="facts">${itemsOf(notes.map((note) => linked(note, names, here)))}</ul>`;
 }
 
 /** The way as a picture: the client, the destination and whose it is, each end and the rule that decides it. */
