@@ -4,6 +4,8 @@ import type { SyncInput } from "../../contract/backend.ts";
 import { restAfterLook } from "../shared/look-rest.ts";
 import type { RefusedPorts } from "../shared/refused-ports.ts";
 
+type Changes = Pick<SyncInput, "changedPorts"> & { readonly services: Pick<SyncInput["services"], "has"> };
+
 /** A try takes a comparison of everything: when a rejected port goes, soon after one changes, and otherwise in a twentieth of the time. */
 export class Retries {
   readonly #refused: RefusedPorts;
@@ -28,20 +30,25 @@ export class Retries {
   }
 
   /** Ask only while there are any. */
-  areDue({ changedPorts, services }: SyncInput): boolean {
+  areDue({ changedPorts, services }: Changes): boolean {
     const changed = [...changedPorts].filter((key) => this.#refused.has(key));
     const isNews = changed.length > 0 && !this.#isWanted;
     this.#isWanted ||= isNews;
-    const restMs = restAfterLook(this.#elapsedMs, this.#isWanted ? 0 : Number.POSITIVE_INFINITY);
-    const leftMs = this.#endMs + restMs - this.#clock.monotonicMs();
+    const leftMs = this.#leftMs();
     if (leftMs <= 0 || changed.some((key) => !services.has(key))) return true;
     // Nothing else may change by then.
-    if (isNews && this.watch !== undefined) void this.#requestSync(leftMs, this.watch);
+    if (isNews && this.watch !== undefined) void this.#requestSync(this.watch);
     return false;
   }
 
-  async #requestSync(delayMs: number, { signal, requestSync }: NonNullable<Retries["watch"]>): Promise<void> {
-    await this.#clock.sleep(delayMs, signal);
-    if (!signal.aborted) requestSync();
+  #leftMs(): number {
+    const restMs = restAfterLook(this.#elapsedMs, this.#isWanted ? 0 : Number.POSITIVE_INFINITY);
+    return this.#endMs + restMs - this.#clock.monotonicMs();
+  }
+
+  async #requestSync({ signal, requestSync }: NonNullable<Retries["watch"]>): Promise<void> {
+    // A timer may fire a millisecond early, and a sync that comes too early is no try.
+    while (this.#isWanted && !signal.aborted && this.#leftMs() > 0) await this.#clock.sleep(this.#leftMs(), signal);
+    if (this.#isWanted && !signal.aborted) requestSync();
   }
 }
