@@ -19,7 +19,7 @@ import { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { FAMILIES, type Family } from "./cluster-objects.ts";
 
-const CLIENTS = 300;
+const CLIENTS = 1000;
 /** Standard deviations of the binomial distribution: 99.99 % of samples are within. */
 const WITHIN = 4;
 const NETWORKS: Readonly<Record<Family, Readonly<Record<"clients" | "pods" | "services", string>>>> = {
