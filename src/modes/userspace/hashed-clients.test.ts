@@ -46,11 +46,11 @@ function rigs(protocol: "TCP" | "UDP", balancing: Hashing, sticky = false): read
 }
 
 for (const protocol of ["TCP", "UDP"] as const) {
-  test(`${protocol}: 500 clients meet the same pod through two proxies and at both ports of a Service`, async () => {
+  test(`${protocol}: 1,000 clients meet the same pod through two proxies and at both ports of a Service`, async () => {
     const [a, b] = rigs(protocol, "SourceHash");
     await Promise.all([a.sync(), b.sync()]);
     const counts = new Map<string, number>();
-    for (let client = 0; client < 500; client++) {
+    for (let client = 0; client < 1000; client++) {
       const from = `172.16.${client >> 8}.${client & 255}`;
       const pod = a.connect(protocol, VIP, 80, from, 1024 + client) ?? "none";
       for (const rig of [a, b]) {
@@ -59,7 +59,7 @@ for (const protocol of ["TCP", "UDP"] as const) {
       counts.set(pod, (counts.get(pod) ?? 0) + 1);
     }
     // 99.9 % of samples are within.
-    for (const pod of PODS) assert.ok(Math.abs((counts.get(pod) ?? 0) - 125) < 3.29 * Math.sqrt(500 * 0.1875), pod);
+    for (const pod of PODS) assert.ok(Math.abs((counts.get(pod) ?? 0) - 250) < 3.29 * Math.sqrt(1000 * 0.1875), pod);
   });
 }
 

@@ -11,12 +11,14 @@ import { ProxyDaemon } from "../../../testkit/support/proxy-daemon.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
 import { FAMILIES, type Family } from "./cluster-objects.ts";
 
-const CLIENTS = 60;
+const CLIENTS = 1000;
 const FIRST_PORT = 10_000;
 const NETWORKS = {
-  IPv4: { clients: "10.77.0.", pods: "10.180.0.", services: "10.96.0." },
-  IPv6: { clients: "fd00:77::", pods: "fd00:180::", services: "fd00:96::" },
+  IPv4: { pods: "10.180.0.", services: "10.96.0." },
+  IPv6: { pods: "fd00:180::", services: "fd00:96::" },
 } as const;
+const clientAt = (family: Family, number: number): string =>
+  family === "IPv4" ? `10.77.${number >> 8}.${number & 255}` : `fd00:77::${number.toString(16)}`;
 const BALANCINGS = ["SourceHash", "FlowHash"] as const;
 /** By the number of a pod. */
 const WEIGHTS = new Map([
@@ -61,7 +63,7 @@ function expected(family: Family, service: number, number: number): string {
     weight === 0 ? [] : [makeEndpoint(`${NETWORKS[family].pods}${pod}`, targetPort(service, 0), { weight })],
   );
   const isFlow = BALANCINGS[service] === "FlowHash";
-  const client = ip(`${NETWORKS[family].clients}${number}`);
+  const client = ip(clientAt(family, number));
   const port = FIRST_PORT + number;
   const turn = hashTurns(endpoints, DEFAULT_HASH_SEED).find(
     ({ seed, below }) => (clientHash({ isFlow, seed }, client, port) ?? Number.NaN) < below,
@@ -127,9 +129,9 @@ test("two nodes lead each client to the endpoint that the order names", { skip: 
     });
     t.after(() => daemon.dispose());
     for (const family of FAMILIES) {
-      const { clients, services, pods } = NETWORKS[family];
+      const { services, pods } = NETWORKS[family];
       const destinations = BALANCINGS.flatMap((_, index) => [80, 81].map((port) => [`${services}${index + 1}`, port]));
-      const sources = Array.from({ length: CLIENTS }, (_, index) => `${clients}${index + 1}`);
+      const sources = Array.from({ length: CLIENTS }, (_, index) => clientAt(family, index + 1));
       await namespace.exec([process.execPath, "-e", SENDER, JSON.stringify([FIRST_PORT, sources, destinations])]);
       const table = family === "IPv4" ? "ip" : "ip6";
       const { stdout } = await namespace.exec(["nft", "-j", "list", "set", table, "seen", "seen"]);
