@@ -152,7 +152,7 @@ test("Ctrl-C leaves a clean line, and what is no terminal gets none", { skip }, 
   const file = join(folder(t), "many.json");
   writeFileSync(file, cluster(4_000, 3));
   const seen = await interrupted(file);
-  assert.match(seen, /\rnftables on node-1, IPv4: \d+ of 4,000 Services/);
+  assert.match(seen, /\rnftables on node-1, IPv4: [\d,]+ of 4,000 Services/);
   assert.ok(seen.endsWith(WIPED), JSON.stringify(seen.slice(-300)));
   const small = join(folder(t), "few.json");
   writeFileSync(small, cluster(400, 3));

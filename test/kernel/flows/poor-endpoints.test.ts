@@ -9,7 +9,7 @@ import { clusterOf, type ServingPod, servingPods, TARGET_PORTS } from "./cluster
 import { addressOf, type FlowNetwork, flowNetwork } from "./flow-network.ts";
 
 const web = { name: "web", number: 1, endpoints: Object.keys(servingPods) as ServingPod[] } as const;
-/** A SYN is sent again after a second, and after three: who waits longer than this has met nobody twice. */
+/** A SYN is sent again after a second: a client that waits for so long has had no answer to both. */
 const PATIENCE_MS = 2_500;
 const LEAVES = { "kube-proxy-ts/leave-unanswered": "true" };
 const port = TARGET_PORTS.TCP;
@@ -96,9 +96,9 @@ test("a node full of dead pods: half of the endpoints are left out, and fewer cl
   const network = await flowNetwork(t, "nftables", [web]);
   const { daemon, topology } = network;
   await topology.namespace(servingPods["remote-1"].name).exec(["ip", "link", "set", "eth0", "down"]);
-  // Nobody has these addresses.
+  // No pod has these addresses.
   const dead = [101, 102, 103, 104, 105].map((host) => ({ address: `10.180.1.${host}`, node: nodeB.name }));
-  // As upstream: nobody is left out.
+  // With upstream's rules: no endpoint is left out.
   daemon.writeObjects(clusterWith(dead, false));
   await daemon.until("all endpoints", async () => /10\.180\.1\.105/.test(await rulesOf(network)));
   const before = await failing(network);
