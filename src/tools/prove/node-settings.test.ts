@@ -79,7 +79,7 @@ test("pods of one bridge need its packets to pass the rules, unless they are mas
   assert.equal(ended(off, pod, { isSourceTranslated: true }), undefined);
 });
 
-test("a pod that is led to itself needs a port that sends back", () => {
+test("a pod reaches itself through a bridge port only in hairpin mode", () => {
   const self = { inInterface: "cni0", source: ip("10.244.0.2"), bridgePort: "veth1" };
   assert.match(ended({}, self) ?? "", /^veth1, which sends nothing back to its pod/);
   assert.equal(ended({}, { ...self, bridgePort: "veth2" }), undefined);

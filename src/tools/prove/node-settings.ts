@@ -106,7 +106,7 @@ function ofDevice(settings: NodeSettings, asked: Packet, after: Packet, ask: Ask
   return `${set(conf("ipv4", device, "rp_filter"), 1, 2)}: the way back to its source is by ${back}`;
 }
 
-/** A process asks for a route before it meets a rule, and what is led elsewhere for another; so does the answer. */
+/** The kernel looks up a route for a process before the rules, and again if they translate the destination; for the answer, too. */
 function ofRoutes({ routes }: NodeSettings, asked: Packet, after: Packet, isLocal: boolean, ask: Ask) {
   const { inInterface, source } = asked;
   const device = inInterface === "" ? "lo" : (inInterface ?? "");

@@ -36,8 +36,7 @@ import { fateOfLeaving, firstHook, whyNotAsked, withTranslation, withTranslation
 
 const LIMIT = 100_000;
 const NO_CHAINS = programOf([]);
-/** Behind a base chain. */
-const LEFT: Partial<Walk> = { step: 0, frame: undefined };
+const LEFT: Partial<Walk> = { step: 0, frame: undefined }; // behind a base chain
 
 /** Walks a packet along every path that it may take. @throws TooManyWaysError */
 export function walk(program: Program, packet: Packet, facts: NodeFacts, options: WalkOptions = {}): TraceNode {
