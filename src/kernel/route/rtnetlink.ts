@@ -28,7 +28,7 @@ const IFF_UP = 1;
 /** Omits counters from answers about devices. */
 const RTEXT_FILTER_SKIP_STATS = 8;
 /** u8 family · u8 padding · u16 type · i32 index · u32 flags · u32 mask of changed flags */
-const IFINFOMSG_BYTES = 16;
+export const IFINFOMSG_BYTES = 16;
 /** u8 family · u8 prefix length · u8 flags · u8 scope · u32 interface index */
 const IFADDRMSG_BYTES = 8;
 /** u8 family · u8 destination length · u8 source length · u8 tos · u8 table · u8 protocol · u8 scope · u8 type · u32 flags */

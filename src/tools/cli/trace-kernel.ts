@@ -12,6 +12,7 @@ import { NetlinkError } from "../../kernel/netlink/errors.ts";
 import { dormantTables } from "../../kernel/nftables/dormant-tables.ts";
 import { isObject, listOf, numberOf, textOf } from "../../kernel/nftables/json.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
+import { filtersAtDevices } from "../../kernel/route/device-filters.ts";
 import { MODES } from "../../modes/registry.ts";
 import { cidrContains, familyOf, type IpAddress, type IpFamily, parseCidr, parseIpAddress } from "../../net/ip.ts";
 import { type Dump, recogniseDump } from "../../trace/dump/recognise.ts";
@@ -166,42 +167,15 @@ export async function kernelHooks(): Promise<Dump | undefined> {
 
 /** Programs and filters at devices, which packets meet before and behind all rules: they are there, and what they do is not read. */
 export async function programsAtDevices(hooks: Dump | undefined): Promise<readonly Dump[]> {
-  const found: string[] = [];
-  const links = await ipJson("link", "show");
-  for (const link of links.filter(isObject)) {
-    const program = isObject(link.xdp) && isObject(link.xdp.prog) ? ` ${numberOf(link.xdp.prog.id)}` : "";
-    if (link.xdp !== undefined) found.push(`XDP program${program} at ${link.ifname}`);
-  }
-  const notes: string[] = [];
-  const asked = async (...args: readonly string[]) => {
-    const text = await outputOf({ file: "tc", args: ["-j", ...args] }, notes);
-    return text === undefined || text.trim() === "" ? [] : listOf(JSON.parse(text)).filter(isObject);
-  };
-  const places = (await asked("qdisc", "show")).filter(({ kind }) => kind === "clsact" || kind === "ingress");
-  for (const device of new Set(places.map(({ dev }) => String(dev)))) {
-    for (const direction of ["ingress", "egress"]) {
-      if (found.length >= NAMED) break;
-      const [filter] = await asked("filter", "show", "dev", device, direction);
-      if (filter !== undefined) found.push(`tc filter ${filter.kind} at ${device} ${direction}`);
-    }
-  }
-  const unread = found.slice(0, NAMED).map((what) => `${what}: its content is not read`);
-  unread.push(...foreignPrograms(namesByIndex(links), hooks?.kind === "hooks" ? hooks.entries : undefined));
-  if (notes[0] !== undefined) unread.push(`tc filters at devices were not read: ${notes[0]}`);
+  const { names, found } = await filtersAtDevices(NAMED);
+  const unread = found.map((what) => `${what}: its content is not read`);
+  unread.push(...foreignPrograms(names, hooks?.kind === "hooks" ? hooks.entries : undefined));
   return unread.map((what) => ({ kind: "unread", what }));
 }
 
 /** Names of the node's interfaces by index. */
 export async function interfaceNames(): Promise<ReadonlyMap<number, string>> {
-  return namesByIndex(await ipJson("link", "show"));
-}
-
-function namesByIndex(links: readonly unknown[]): ReadonlyMap<number, string> {
-  const named = links.flatMap((link): (readonly [number, string])[] => {
-    const [index, name] = isObject(link) ? [numberOf(link.ifindex), textOf(link.ifname)] : [];
-    return index === undefined || name === undefined ? [] : [[index, name]];
-  });
-  return new Map(named);
+  return (await filtersAtDevices(0)).names;
 }
 
 async function routes(family: IpFamily, addresses: readonly IpAddress[]): Promise<KnownRoute[]> {
