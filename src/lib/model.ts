@@ -32,7 +32,6 @@ import { IP_FAMILIES, type IpFamily } from "../net/ip.ts";
 import { type Cluster, invalidInput, requireCluster, requireKnown, requireObject } from "./cluster.ts";
 
 export type { Endpoint } from "../model/endpoint.ts";
-export type { EndpointCategories } from "../model/endpoint-categories.ts";
 export type { Frontend, FrontendKind } from "../model/frontend.ts";
 export { frontendKey } from "../model/frontend.ts";
 export type {
@@ -44,7 +43,7 @@ export type {
 export type { FrontendConflict } from "../model/owned-services.ts";
 export type { ServicePort } from "../model/service-port.ts";
 export type { ServicePortName } from "../model/service-port-name.ts";
-export type { ServicePortRouting } from "../model/service-port-routing.ts";
+export type { EndpointCategories, ServicePortRouting } from "../model/service-port-routing.ts";
 export { type Cidr, type IpAddress, type IpFamily, parseCidr, parseIpAddress } from "../net/ip.ts";
 export type { Protocol } from "../net/protocol.ts";
 export {

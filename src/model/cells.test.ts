@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../testkit/support/fast-check.ts";
 import { cellsOf, inCells, MOST_CELLS, sharesOf } from "./cells.ts";
-import { categorizeEndpoints } from "./endpoint-categories.ts";
 import { EndpointsChangeTracker } from "./endpoints-change-tracker.ts";
+import { categorizeEndpoints } from "./service-port-routing.ts";
 import { makeEndpoint, makeEndpointRecord, makeServicePort, makeSlice } from "./testing/records.ts";
 
 const weighted = (...weights: (number | undefined)[]) =>

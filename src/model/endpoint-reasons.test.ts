@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Endpoint } from "./endpoint.ts";
-import { categorizeEndpoints } from "./endpoint-categories.ts";
 import { endpointReasons, topologyReason } from "./endpoint-reasons.ts";
+import { categorizeEndpoints } from "./service-port-routing.ts";
 import { makeEndpoint, makeServicePort } from "./testing/records.ts";
 
 const NODE = { nodeName: "me", zone: "zone-a" };

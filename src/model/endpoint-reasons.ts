@@ -1,10 +1,10 @@
 /**
  * Why an endpoint of a service port is used or left out on this node: reason codes for the decisions of
- * `endpoint-categories.ts`. They are never decided a second time here; this file only finds the reasons.
+ * `service-port-routing.ts`. They are never decided a second time here; this file only finds the reasons.
  */
 import { isDrained, undrained } from "./cells.ts";
 import type { Endpoint } from "./endpoint.ts";
-import { type EndpointCategories, type NodeTopology, type TopologyMode, topologyMode } from "./endpoint-categories.ts";
+import { type EndpointCategories, type NodeTopology, type TopologyMode, topologyMode } from "./service-port-routing.ts";
 
 /** Why an endpoint is in the set of a policy, or not (reference endpoints.md §7). */
 export type EndpointReason =

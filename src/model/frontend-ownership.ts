@@ -3,38 +3,8 @@
  * unique, but not external and load-balancer IPs, and a folder of manifests keeps nothing unique. Without precedence,
  * any user who may write `externalIPs` could take over another Service's cluster IP.
  */
-import { declaredFrontends, type FrontendAddress, type FrontendKind, frontendKey } from "./frontend.ts";
+import { comparePrecedence, declaredFrontends, type FrontendKind, frontendKey, onePerDestination } from "./frontend.ts";
 import type { ServicePort } from "./service-port.ts";
-
-/** The lowest rank wins; within a rank, the first key in sort order. */
-const PRECEDENCE: Readonly<Record<FrontendKind, number>> = {
-  "cluster-ip": 0,
-  "load-balancer": 1,
-  "external-ip": 2,
-  "node-port": 3,
-};
-
-/** Negative if `a` takes precedence over `b` at the same destination. */
-export function comparePrecedence(a: FrontendKind, b: FrontendKind): number {
-  return PRECEDENCE[a] - PRECEDENCE[b];
-}
-
-/**
- * Removes duplicate destinations, for kernel tables with one value for each. A Service may declare an address twice,
- * for example its cluster IP as an external IP; the kind with precedence wins, as between Services.
- *
- * @param frontends those of `port`.
- */
-export function onePerDestination<F extends FrontendAddress>(port: ServicePort, frontends: readonly F[]): readonly F[] {
-  if (port.externalIPs.length + port.loadBalancerVIPs.length === 0) return frontends;
-  const chosen = new Map<string, F>();
-  for (const frontend of frontends) {
-    const key = frontendKey(port.protocol, frontend);
-    const known = chosen.get(key);
-    if (known === undefined || comparePrecedence(frontend.kind, known.kind) < 0) chosen.set(key, frontend);
-  }
-  return chosen.size === frontends.length ? frontends : [...chosen.values()];
-}
 
 /** A service port that declares a frontend, and the kind of that frontend. */
 export interface Candidate {

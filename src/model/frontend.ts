@@ -73,3 +73,33 @@ export function frontendsOf(port: ServicePort, routing: ServicePortRouting): Fro
     };
   });
 }
+
+/** The lowest rank wins; within a rank, the first key in sort order. */
+const PRECEDENCE: Readonly<Record<FrontendKind, number>> = {
+  "cluster-ip": 0,
+  "load-balancer": 1,
+  "external-ip": 2,
+  "node-port": 3,
+};
+
+/** Negative if `a` takes precedence over `b` at the same destination. */
+export function comparePrecedence(a: FrontendKind, b: FrontendKind): number {
+  return PRECEDENCE[a] - PRECEDENCE[b];
+}
+
+/**
+ * Removes duplicate destinations, for kernel tables with one value for each. A Service may declare an address twice,
+ * for example its cluster IP as an external IP; the kind with precedence wins, as between Services.
+ *
+ * @param frontends those of `port`.
+ */
+export function onePerDestination<F extends FrontendAddress>(port: ServicePort, frontends: readonly F[]): readonly F[] {
+  if (port.externalIPs.length + port.loadBalancerVIPs.length === 0) return frontends;
+  const chosen = new Map<string, F>();
+  for (const frontend of frontends) {
+    const key = frontendKey(port.protocol, frontend);
+    const known = chosen.get(key);
+    if (known === undefined || comparePrecedence(frontend.kind, known.kind) < 0) chosen.set(key, frontend);
+  }
+  return chosen.size === frontends.length ? frontends : [...chosen.values()];
+}

@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { silentLogger } from "../logging/logger.ts";
 import type { Endpoint } from "./endpoint.ts";
-import { categorizeEndpoints } from "./endpoint-categories.ts";
 import { endpointReasons, topologyReason } from "./endpoint-reasons.ts";
 import { ProxyState } from "./proxy-state.ts";
+import { categorizeEndpoints } from "./service-port-routing.ts";
 import { makeEndpoint, makeEndpointRecord, makeService, makeServicePort, makeSlice } from "./testing/records.ts";
 
 const NODE = { nodeName: "me", zone: "zone-a" };

@@ -180,14 +180,15 @@ export function equalEndpointRecords(a: EndpointRecord, b: EndpointRecord): bool
       a.pod === b.pod &&
       a.zone === b.zone &&
       a.unused?.join() === b.unused?.join() &&
-      equalHints(a.zoneHints, b.zoneHints) &&
-      equalHints(a.nodeHints, b.nodeHints))
+      equalLists(a.zoneHints, b.zoneHints) &&
+      equalLists(a.nodeHints, b.nodeHints))
   );
 }
 
-export function equalHints(a: readonly string[] | undefined, b: readonly string[] | undefined): boolean {
-  if (a === undefined || b === undefined) return a === b;
-  return a.length === b.length && a.every((hint, index) => hint === b[index]);
+/** Whether both lists hold the same elements (`===`) in the same order, or there are none. */
+export function equalLists(a: readonly unknown[] | undefined, b: readonly unknown[] | undefined): boolean {
+  if (a === b || a === undefined || b === undefined) return a === b;
+  return a.length === b.length && a.every((item, index) => item === b[index]);
 }
 
 /** The records of a cluster, in manifest order. */

@@ -6,7 +6,7 @@ import type { Hashing } from "../net/balancing.ts";
 import type { EndTcp } from "../net/flow.ts";
 import { type Cidr, type IpAddress, joinHostPort } from "../net/ip.ts";
 import type { Protocol } from "../net/protocol.ts";
-import { equalLists } from "./equal-lists.ts";
+import { equalLists } from "./objects.ts";
 import type { ServicePortName } from "./service-port-name.ts";
 
 /** Immutable, and compared by content. */
@@ -41,16 +41,6 @@ export interface ServicePort {
   readonly leaveUnanswered?: boolean;
   /** Keys of frontends (`frontend.ts`) that another service port owns; absent if there are none, the usual case. */
   readonly lostFrontends?: ReadonlySet<string>;
-}
-
-/** Whether the Cluster endpoint set is needed (services.md §3.4). */
-export function usesClusterEndpoints(port: ServicePort): boolean {
-  return !port.internalPolicyLocal || port.isExternallyAccessible;
-}
-
-/** Whether the Local endpoint set is needed (services.md §3.4). */
-export function usesLocalEndpoints(port: ServicePort): boolean {
-  return port.internalPolicyLocal || (port.externalPolicyLocal && port.isExternallyAccessible);
 }
 
 /** Whether two ports are equal in every field; lists compare element by element (endpoints.md §6.1). */

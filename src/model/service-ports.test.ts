@@ -2,13 +2,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { IpFamily } from "../net/ip.ts";
 import type { ServiceRecord } from "./objects.ts";
-import {
-  equalServicePorts,
-  type ServicePort,
-  servicePortText,
-  usesClusterEndpoints,
-  usesLocalEndpoints,
-} from "./service-port.ts";
+import { equalServicePorts, type ServicePort, servicePortText } from "./service-port.ts";
+import { usesClusterEndpoints, usesLocalEndpoints } from "./service-port-routing.ts";
 import { servicePortsOf } from "./service-ports.ts";
 import { makeService } from "./testing/records.ts";
 

@@ -7,7 +7,7 @@ import { exactList } from "../net/compact.ts";
 import { joinHostPort } from "../net/ip.ts";
 import { DEFAULT_WEIGHT } from "./cells.ts";
 import type { Endpoint } from "./endpoint.ts";
-import { type EndpointRecord, type EndpointSliceRecord, equalHints, objectKeyText } from "./objects.ts";
+import { type EndpointRecord, type EndpointSliceRecord, equalLists, objectKeyText } from "./objects.ts";
 import { servicePortKey } from "./service-port-name.ts";
 import type { OnProblem } from "./service-ports.ts";
 
@@ -50,7 +50,7 @@ export function readSlice(record: EndpointSliceRecord, reader: SliceReader, befo
       target.endpoints.push(endpointOf(endpoint, port, record.weight, reader.nodeName, knownByText));
     }
   }
-  const ports = [...found.values()].filter(({ endpoints }) => endpoints.length > 0);
+  const ports = record.endpoints.length === 0 ? [] : [...found.values()];
   for (const port of ports) port.endpoints = sortedAndMerged(port.endpoints);
   return { record, ports: exactList(ports) };
 }
@@ -62,15 +62,17 @@ export function readSlice(record: EndpointSliceRecord, reader: SliceReader, befo
  */
 export function joinSlices(slices: readonly ReadSlice[]): Map<string, readonly Endpoint[]> {
   const joined = new Map<string, readonly Endpoint[]>();
-  const byKey = Map.groupBy(
-    slices.flatMap(({ ports }) => ports),
-    ({ key }) => key,
-  );
-  for (const [key, ports] of byKey) {
-    const [first] = ports;
-    const isOne = first !== undefined && ports.length === 1;
-    joined.set(key, isOne ? first.endpoints : sortedAndMerged(ports.flatMap(({ endpoints }) => endpoints)));
+  const several = new Map<string, Endpoint[]>();
+  for (const { ports } of slices) {
+    for (const { key, endpoints } of ports) {
+      const first = joined.get(key);
+      const all = several.get(key);
+      if (first === undefined) joined.set(key, endpoints);
+      else if (all === undefined) several.set(key, [...first, ...endpoints]);
+      else for (const endpoint of endpoints) all.push(endpoint);
+    }
   }
+  for (const [key, all] of several) joined.set(key, sortedAndMerged(all));
   return joined;
 }
 
@@ -107,8 +109,8 @@ function says(endpoint: Endpoint, { ready, serving, terminating, zoneHints, node
     endpoint.isReady === ready &&
     endpoint.isServing === serving &&
     endpoint.isTerminating === terminating &&
-    equalHints(endpoint.zoneHints, zoneHints) &&
-    equalHints(endpoint.nodeHints, nodeHints)
+    equalLists(endpoint.zoneHints, zoneHints) &&
+    equalLists(endpoint.nodeHints, nodeHints)
   );
 }
 

@@ -11,11 +11,10 @@ import { detectorFor, type LocalTrafficDetector } from "../../src/model/local-tr
 import { effectiveNodeAddresses, type NodeAddresses, nodeIPsOf, primaryCidrs } from "../../src/model/node-identity.ts";
 import { type NodePortAddresses, nodePortAddresses } from "../../src/model/node-port-addresses.ts";
 import type { NodeRecord } from "../../src/model/objects.ts";
-import { projectEndpointSlice } from "../../src/model/projection/endpoint-slice.ts";
+import { isEndpointSliceSelected, projectEndpointSlice } from "../../src/model/projection/endpoint-slice.ts";
 import type { Projection } from "../../src/model/projection/findings.ts";
 import { projectNode } from "../../src/model/projection/kinds.ts";
-import { isEndpointSliceSelected, isServiceSelected } from "../../src/model/projection/selectors.ts";
-import { projectService } from "../../src/model/projection/service.ts";
+import { isServiceSelected, projectService } from "../../src/model/projection/service.ts";
 import { ProxyState } from "../../src/model/proxy-state.ts";
 import { localhostServiceOf } from "../../src/modes/nftables/localhost-node-ports.ts";
 import type { IpFamily } from "../../src/net/ip.ts";

@@ -6,10 +6,9 @@
 
 import type { Clock } from "../../async/clock.ts";
 import type { Logger } from "../../logging/logger.ts";
-import { equalLists } from "../../model/equal-lists.ts";
 import { nodeIPsOf } from "../../model/node-identity.ts";
 import type { ObjectEvent } from "../../model/object-source.ts";
-import type { NodeRecord } from "../../model/objects.ts";
+import { equalLists, type NodeRecord } from "../../model/objects.ts";
 import type { IpAddress } from "../../net/ip.ts";
 
 const NODE_IPS_WAIT_MS = 30_000;

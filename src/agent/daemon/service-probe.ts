@@ -5,9 +5,9 @@
 import type { Clock } from "../../async/clock.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
-import type { NodeTopology } from "../../model/endpoint-categories.ts";
 import type { ProbeOutcome } from "../../model/left-endpoints.ts";
 import type { ProxyState } from "../../model/proxy-state.ts";
+import type { NodeTopology } from "../../model/service-port-routing.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
 import { type IpAddress, parseHostPort } from "../../net/ip.ts";
 import type { ProbeFinding } from "../server/health/proxy-health.ts";

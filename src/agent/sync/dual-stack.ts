@@ -5,11 +5,11 @@
  */
 
 import type { Logger } from "../../logging/logger.ts";
-import { equalLists } from "../../model/equal-lists.ts";
 import { addressesOf } from "../../model/node-identity.ts";
 import type { ObjectEvent, ObjectKind, ObjectKinds, ObjectSink } from "../../model/object-source.ts";
 import {
   type EndpointSliceRecord,
+  equalLists,
   type NodeRecord,
   objectKeyText,
   recordKey,

@@ -25,14 +25,16 @@ import {
   metadataEntry,
   readName,
   readNamespace,
+  readPortName,
   sharedDnsSubdomain,
   sharedNodeName,
   sharedStrings,
 } from "./metadata.ts";
 import { DNS_SUBDOMAIN_RULE, isDnsLabel, isLabelValue, LABEL_VALUE_RULE } from "./names.ts";
 import { podOfTargetRef } from "./pod.ts";
-import { readPortName } from "./service.ts";
 
+/** Marks slices of headless Services, with any value. */
+const HEADLESS_LABEL = "service.kubernetes.io/headless";
 const ADDRESS_TYPES = ["IPv4", "IPv6", "FQDN"] as const;
 const SERVICE_NAME_LABEL = "kubernetes.io/service-name";
 const TRIGGER_TIME_ANNOTATION = "endpoints.kubernetes.io/last-change-trigger-time";
@@ -42,6 +44,11 @@ const WEIGHT_ANNOTATIONS = ["kube-proxy-ts/weight", "service.cilium.io/weight"] 
 const MOST_WEIGHT = 65_535;
 const NO_PORTS: readonly EndpointSlicePort[] = Object.freeze([]);
 const NO_ENDPOINTS: readonly EndpointRecord[] = Object.freeze([]);
+
+/** Whether kube-proxy's watch includes this EndpointSlice (reference services.md §1). Accepts invalid objects. */
+export function isEndpointSliceSelected(raw: unknown): boolean {
+  return metadataEntry(raw, "labels", HEADLESS_LABEL) === undefined;
+}
 
 /**
  * Projects an EndpointSlice with the API server's defaults and the proxy's nil rules (reference endpoints.md §5).

@@ -2,13 +2,12 @@
 import { parseCidr } from "../../net/ip.ts";
 import type { ObjectKind, ObjectKinds } from "../object-source.ts";
 import type { NodeAddress, NodeRecord, ServiceCidrRecord } from "../objects.ts";
-import { projectEndpointSlice } from "./endpoint-slice.ts";
+import { isEndpointSliceSelected, projectEndpointSlice } from "./endpoint-slice.ts";
 import { isAbsent, type JsonObject, listField, objectField, stringField, stringListField } from "./fields.ts";
 import { conclude, type Findings, type Projection, refuse, warn } from "./findings.ts";
 import { beginObject, metadataEntry, readName } from "./metadata.ts";
 import { isLabelValue, LABEL_VALUE_RULE } from "./names.ts";
-import { isEndpointSliceSelected, isServiceSelected } from "./selectors.ts";
-import { projectService } from "./service.ts";
+import { isServiceSelected, projectService } from "./service.ts";
 
 export interface KindOfObject<K extends ObjectKind = ObjectKind> {
   readonly kind: K;

@@ -3,7 +3,7 @@ import { isAbsent, isJsonObject, type JsonObject, objectField } from "./fields.t
 import { type Findings, newFindings, refuse } from "./findings.ts";
 import { DNS_LABEL_RULE, DNS_SUBDOMAIN_RULE, isDnsLabel, isDnsSubdomain } from "./names.ts";
 
-export const sharedDnsLabel = sharedStrings(isDnsLabel);
+const sharedDnsLabel = sharedStrings(isDnsLabel);
 export const sharedDnsSubdomain = sharedStrings(isDnsSubdomain);
 const NAMESPACE_BY_DEFAULT = "default";
 
@@ -34,6 +34,14 @@ export function readNamespace(found: Findings, metadata: JsonObject): string {
   if (shared !== undefined) return shared;
   refuse(found, "metadata.namespace", DNS_LABEL_RULE, namespace);
   return NAMESPACE_BY_DEFAULT;
+}
+
+/** Reads a port's name as a shared DNS label; empty if absent. */
+export function readPortName(found: Findings, value: unknown, field: string): string {
+  if (isAbsent(value) || value === "") return "";
+  const shared = typeof value === "string" ? sharedDnsLabel(value) : undefined;
+  if (shared === undefined) refuse(found, field, DNS_LABEL_RULE, value);
+  return shared ?? "";
 }
 
 /** A node name as a shared string; empty if absent, undefined if invalid. */

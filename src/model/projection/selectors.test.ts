@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isEndpointSliceSelected, isServiceSelected } from "./selectors.ts";
+import { isEndpointSliceSelected } from "./endpoint-slice.ts";
+import { isServiceSelected } from "./service.ts";
 
 test("a Service with the proxy-name label is another proxy's, with any value", () => {
   const withLabels = (labels: unknown) => isServiceSelected({ metadata: { labels }, spec: { clusterIP: "10.0.0.1" } });

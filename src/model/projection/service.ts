@@ -17,10 +17,10 @@ import {
   stringListField,
 } from "./fields.ts";
 import { conclude, type Findings, type Projection, refuse, warn } from "./findings.ts";
-import { beginObject, metadataEntry, readName, readNamespace, sharedDnsLabel } from "./metadata.ts";
-import { DNS_LABEL_RULE } from "./names.ts";
-import { isHeadlessService, PROXY_NAME_LABEL } from "./selectors.ts";
+import { beginObject, metadataEntry, readName, readNamespace, readPortName } from "./metadata.ts";
 
+/** Another proxy serves a Service with this label, with any value. */
+export const PROXY_NAME_LABEL = "service.kubernetes.io/service-proxy-name";
 const TYPES = ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"] as const;
 const AFFINITIES = ["None", "ClientIP"] as const;
 const POLICIES = ["Cluster", "Local"] as const;
@@ -40,6 +40,24 @@ const BALANCING_ANNOTATIONS: readonly (readonly [name: string, values: Readonly<
 ];
 const NO_PORTS: readonly ServicePortSpec[] = Object.freeze([]);
 const NO_INGRESS: readonly LoadBalancerIngress[] = Object.freeze([]);
+
+/**
+ * Whether kube-proxy's watch includes this Service (reference services.md §1): no proxy-name label, and not headless.
+ * Accepts invalid objects: the projection validates them.
+ */
+export function isServiceSelected(raw: unknown): boolean {
+  return metadataEntry(raw, "labels", PROXY_NAME_LABEL) === undefined && !isHeadlessService(raw);
+}
+
+/** Whether `spec.clusterIP` is `None`, or would default to it from `spec.clusterIPs`. */
+function isHeadlessService(raw: unknown): boolean {
+  if (!isJsonObject(raw) || !isJsonObject(raw.spec)) return false;
+  const { clusterIP, clusterIPs } = raw.spec;
+  if (clusterIP === undefined || clusterIP === null || clusterIP === "") {
+    return Array.isArray(clusterIPs) && clusterIPs[0] === "None";
+  }
+  return clusterIP === "None";
+}
 
 /**
  * Projects a Service and applies the API server's defaults (reference services.md §3).
@@ -137,14 +155,6 @@ function readPort(found: Findings, item: unknown, path: string): ServicePortSpec
     port: portField(found, port.port, `${path}.port`, false),
     nodePort: portField(found, port.nodePort, `${path}.nodePort`, true),
   });
-}
-
-/** Reads a port's name as a shared DNS label; empty if absent. */
-export function readPortName(found: Findings, value: unknown, field: string): string {
-  if (isAbsent(value) || value === "") return "";
-  const shared = typeof value === "string" ? sharedDnsLabel(value) : undefined;
-  if (shared === undefined) refuse(found, field, DNS_LABEL_RULE, value);
-  return shared ?? "";
 }
 
 /** Two ports with one name would be one service port, and two with one number one address: the API rejects both. */

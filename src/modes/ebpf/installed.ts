@@ -1,7 +1,6 @@
 /** What the maps hold for a service port, and the values of its frontends. */
 
-import { type FrontendAddress, ownedFrontends } from "../../model/frontend.ts";
-import { onePerDestination } from "../../model/frontend-ownership.ts";
+import { type FrontendAddress, onePerDestination, ownedFrontends } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { EndpointList } from "./socket-balancer/endpoint-lists.ts";
 import { frontendValue, HOST_ONLY, LEFT_ALONE, NO_ENDPOINTS } from "./socket-balancer/maps.ts";

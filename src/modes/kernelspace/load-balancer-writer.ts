@@ -4,7 +4,7 @@
  */
 
 import { isDeepStrictEqual } from "../../async/node-util.ts";
-import { equalLists } from "../../model/equal-lists.ts";
+import { equalLists } from "../../model/objects.ts";
 import type { SyncNotes } from "../shared/reconciler.ts";
 import {
   type HcnLoadBalancer,

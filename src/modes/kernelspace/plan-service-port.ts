@@ -5,8 +5,7 @@
 
 import { isWeighted } from "../../model/cells.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
-import { type Frontend, type FrontendKind, frontendKey, frontendsOf } from "../../model/frontend.ts";
-import { onePerDestination } from "../../model/frontend-ownership.ts";
+import { type Frontend, type FrontendKind, frontendKey, frontendsOf, onePerDestination } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
 import { cidrContains, type IpAddress, type IpFamily } from "../../net/ip.ts";

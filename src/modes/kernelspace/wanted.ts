@@ -1,6 +1,6 @@
 /** The wanted state of the kernelspace mode: what service ports need in HNS, by kind and key. */
 
-import { comparePrecedence } from "../../model/frontend-ownership.ts";
+import { comparePrecedence } from "../../model/frontend.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { KeyOwners } from "../shared/key-owners.ts";
 import { type LocalKinds, type Parts, WantedParts } from "../shared/wanted-parts.ts";

@@ -3,7 +3,7 @@
  * keys have at most one owner and are not tracked: {@link ElementOwners.replace} receives what the owner wanted before.
  */
 import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
-import { equalLists } from "../../model/equal-lists.ts";
+import { equalLists } from "../../model/objects.ts";
 import { KeyOwners } from "../shared/key-owners.ts";
 import { sameElement } from "./draft.ts";
 import type { ElementChange, SharedElement } from "./table-plan.ts";

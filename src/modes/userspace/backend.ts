@@ -19,8 +19,13 @@ import type { Logger } from "../../logging/logger.ts";
 import { inCells } from "../../model/cells.ts";
 import { type Endpoint, keepsFlows } from "../../model/endpoint.ts";
 import { type NodePortAddresses, nodePortIPs } from "../../model/node-port-addresses.ts";
-import { type ServicePort, usesClusterEndpoints, usesLocalEndpoints } from "../../model/service-port.ts";
-import { routeServicePort, type ServicePortRouting } from "../../model/service-port-routing.ts";
+import type { ServicePort } from "../../model/service-port.ts";
+import {
+  routeServicePort,
+  type ServicePortRouting,
+  usesClusterEndpoints,
+  usesLocalEndpoints,
+} from "../../model/service-port-routing.ts";
 import { type Chooser, chooserOf } from "../../model/sparse-tables.ts";
 import type { Flow } from "../../net/flow.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";

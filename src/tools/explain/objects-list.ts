@@ -6,7 +6,7 @@ import {
   type ServiceNotes,
   type ServiceRecord,
 } from "../../model/objects.ts";
-import { PROXY_NAME_LABEL } from "../../model/projection/selectors.ts";
+import { PROXY_NAME_LABEL } from "../../model/projection/service.ts";
 import type { Objects } from "./part-of-cluster.ts";
 
 /** A `List` of all objects. */

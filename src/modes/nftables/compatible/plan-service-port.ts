@@ -14,8 +14,7 @@ import type {
 } from "../../../kernel/nftables/ruleset.ts";
 import { inCells } from "../../../model/cells.ts";
 import type { Endpoint } from "../../../model/endpoint.ts";
-import { frontendsOf } from "../../../model/frontend.ts";
-import { onePerDestination } from "../../../model/frontend-ownership.ts";
+import { frontendsOf, onePerDestination } from "../../../model/frontend.ts";
 import type { ServicePort } from "../../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../../model/service-port-routing.ts";
 import { type Protocol, type ProtocolName, protocolName } from "../../../net/protocol.ts";

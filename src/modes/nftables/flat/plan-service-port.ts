@@ -5,8 +5,7 @@
  */
 import type { NftElement, NftTarget, NftValue } from "../../../kernel/nftables/ruleset.ts";
 import type { Endpoint } from "../../../model/endpoint.ts";
-import { type Frontend, frontendsOf } from "../../../model/frontend.ts";
-import { onePerDestination } from "../../../model/frontend-ownership.ts";
+import { type Frontend, frontendsOf, onePerDestination } from "../../../model/frontend.ts";
 import type { ServicePort } from "../../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../../model/service-port-routing.ts";
 import { sparseTables } from "../../../model/sparse-tables.ts";

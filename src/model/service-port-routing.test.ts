@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "../../testkit/support/fast-check.ts";
 import type { Endpoint } from "./endpoint.ts";
-import { categorizeEndpoints } from "./endpoint-categories.ts";
-import { type ServicePort, usesClusterEndpoints, usesLocalEndpoints } from "./service-port.ts";
+import type { ServicePort } from "./service-port.ts";
+import { categorizeEndpoints, usesClusterEndpoints, usesLocalEndpoints } from "./service-port-routing.ts";
 import { makeEndpoint, makeServicePort } from "./testing/records.ts";
 
 const NODE = { nodeName: "me", zone: "zone-a" };
