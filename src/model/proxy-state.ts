@@ -34,6 +34,12 @@ export interface AppliedChanges {
   readonly conflicts: readonly FrontendConflict[];
 }
 
+/** The part of it that Services have. */
+interface AppliedServices
+  extends Pick<AppliedChanges, "updatedServices" | "changedPorts" | "goneFrontends" | "conflicts"> {
+  readonly hasNewFrontends: boolean;
+}
+
 export interface ProxyStateOptions {
   readonly family: IpFamily;
   /** Empty if unknown; then no endpoint is local. */
@@ -67,6 +73,8 @@ export class ProxyState implements Served {
   /** `namespace/name` → number of local ready endpoint IPs, unless it is 0; live. */
   readonly localReadyCounts: ReadonlyMap<string, number>;
   readonly #portCounts: Record<Protocol, number> = { TCP: 0, UDP: 0, SCTP: 0 };
+  /** Most changes are of endpoints alone, and do not pass the Services. */
+  #hasServiceChanges = false;
   #endpointCount = 0;
   #changeCount = 0;
   #leaving: ReadonlyMap<string, ReadonlyMap<string, string>> | undefined;
@@ -115,14 +123,10 @@ export class ProxyState implements Served {
 
   /** @returns whether any service change is pending, even if this event changed nothing (endpoints.md §6.1). */
   onService(event: ObjectEvent<ServiceRecord>): boolean {
-    switch (event.kind) {
-      case "add":
-        return this.#serviceChanges.update(undefined, event.object);
-      case "update":
-        return this.#serviceChanges.update(event.old, event.object);
-      case "delete":
-        return this.#serviceChanges.update(event.object, undefined);
-    }
+    const { kind, object } = event;
+    const before = kind === "add" ? undefined : kind === "update" ? event.old : object;
+    this.#hasServiceChanges = this.#serviceChanges.update(before, kind === "delete" ? undefined : object);
+    return this.#hasServiceChanges;
   }
 
   /** @returns whether the slice belongs to this family, and whether this event changed anything (endpoints.md §6.2). */
@@ -146,26 +150,14 @@ export class ProxyState implements Served {
    * the last step; events between two steps may have to wait for the next call.
    */
   *applyingChanges(): Steps<AppliedChanges> {
-    const services = yield* this.#serviceChanges.apply(this.#declared, (key, before, after) => {
-      const endpoints = this.#endpoints.get(key)?.length ?? 0;
-      if (before === undefined) this.#endpointCount += endpoints;
-      if (after === undefined) this.#endpointCount -= endpoints;
-      this.#logReplaced(before, after);
-    });
-    const goneFrontends = new Set<string>();
-    let hasNewFrontends = false;
-    const owned = yield* this.#owned.update(services.changedPorts, this.#declared, (_key, before, after) => {
-      if (before !== undefined) this.#portCounts[before.protocol] -= 1;
-      if (after !== undefined) this.#portCounts[after.protocol] += 1;
-      const [had, has] = [endingFrontends(before), endingFrontends(after)];
-      for (const frontend of had) if (!has.has(frontend)) goneFrontends.add(frontend);
-      hasNewFrontends ||= !has.isSubsetOf(had);
-    });
+    const services = this.#hasServiceChanges ? yield* this.#applyServices() : NO_SERVICE_CHANGES;
     const endpoints = yield* this.#endpointsChanges.apply(this.#endpoints, (key, before, after) => {
       if (this.#declared.has(key)) this.#endpointCount += (after?.length ?? 0) - (before?.length ?? 0);
     });
-    const changedPorts = owned.changedPorts.union(endpoints.changedPorts).union(this.#applyLeft());
+    const left = this.#leaving === undefined ? NOTHING : this.#applyLeft(this.#leaving);
+    const changedPorts = services.changedPorts.union(endpoints.changedPorts).union(left);
     if (changedPorts.size > 0) this.#changeCount += 1;
+    const { hasNewFrontends, goneFrontends, conflicts } = services;
     return {
       updatedServices: services.updatedServices.union(endpoints.updatedServices),
       changedPorts,
@@ -173,8 +165,31 @@ export class ProxyState implements Served {
       conntrackCleanupRequired: endpoints.conntrackCleanupRequired || hasNewFrontends || goneFrontends.size > 0,
       goneFrontends,
       triggerTimesMs: [...endpoints.lastChangeTriggerTimes].map(([service, timesMs]) => ({ service, timesMs })),
-      conflicts: owned.conflicts,
+      conflicts,
     };
+  }
+
+  *#applyServices(): Steps<AppliedServices> {
+    this.#hasServiceChanges = false;
+    const { updatedServices, changedPorts } = yield* this.#serviceChanges.apply(
+      this.#declared,
+      (key, before, after) => {
+        const endpoints = this.#endpoints.get(key)?.length ?? 0;
+        if (before === undefined) this.#endpointCount += endpoints;
+        if (after === undefined) this.#endpointCount -= endpoints;
+        this.#logReplaced(before, after);
+      },
+    );
+    const goneFrontends = new Set<string>();
+    let hasNewFrontends = false;
+    const owned = yield* this.#owned.update(changedPorts, this.#declared, (_key, before, after) => {
+      if (before !== undefined) this.#portCounts[before.protocol] -= 1;
+      if (after !== undefined) this.#portCounts[after.protocol] += 1;
+      const [had, has] = [endingFrontends(before), endingFrontends(after)];
+      for (const frontend of had) if (!has.has(frontend)) goneFrontends.add(frontend);
+      hasNewFrontends ||= !has.isSubsetOf(had);
+    });
+    return { updatedServices, ...owned, goneFrontends, hasNewFrontends };
   }
 
   /** The endpoints that this node leaves out, by key and text: why. */
@@ -200,10 +215,8 @@ export class ProxyState implements Served {
   }
 
   /** @returns the keys of the service ports that differ. */
-  #applyLeft(): ReadonlySet<string> {
+  #applyLeft(left: ReadonlyMap<string, ReadonlyMap<string, string>>): ReadonlySet<string> {
     const changed = new Set<string>();
-    const left = this.#leaving;
-    if (left === undefined) return changed;
     this.#leaving = undefined;
     for (const key of new Set([...this.#left, ...left.keys()])) {
       const before = this.#endpoints.get(key) ?? [];
@@ -233,10 +246,14 @@ function hasMoved(old: EndpointSliceRecord, current: EndpointSliceRecord): boole
   return old.serviceName !== current.serviceName || old.addressType !== current.addressType;
 }
 
-const NO_FRONTENDS: ReadonlySet<string> = new Set();
+const NOTHING: ReadonlySet<string> = new Set();
+const NO_SERVICE_CHANGES: AppliedServices = {
+  ...{ updatedServices: NOTHING, changedPorts: NOTHING, goneFrontends: NOTHING },
+  ...{ hasNewFrontends: false, conflicts: [] },
+};
 
 /** The owned frontends of a service port whose flows end with it. */
 function endingFrontends(port: ServicePort | undefined): ReadonlySet<string> {
-  if (port === undefined || port.protocol === "TCP") return NO_FRONTENDS;
+  if (port === undefined || port.protocol === "TCP") return NOTHING;
   return new Set(ownedFrontends(port).map((frontend) => frontendKey(port.protocol, frontend)));
 }
