@@ -49,6 +49,8 @@ export class ChangeCostSubject {
   readonly #running: Promise<unknown>[] = [];
   readonly #metrics = createMetrics();
   #version = 0;
+  /** The backend has programmed the running sync. */
+  #isProgrammed = false;
   #synced = Promise.withResolvers<void>();
   /** What the caches hold. */
   #taken = 0;
@@ -60,15 +62,23 @@ export class ChangeCostSubject {
     const watched: Partial<Backend> = {
       sync: async (...args) => {
         const outcome = await sync(...args);
-        this.#onSynced();
+        this.#isProgrammed = true;
         return outcome;
       },
     };
+    const metrics = this.#metrics.syncMetrics("IPv4");
     const health = new ProxyHealth({ clock: systemClock, syncPeriodMs: SYNC_PERIOD_MS });
     this.#proxier = new Proxier({
       nodeName: NODE_NAME,
       backend: Object.assign(backend, watched),
-      metrics: this.#metrics.syncMetrics("IPv4"),
+      metrics: {
+        ...metrics,
+        // The last that a sync does, after health and all that follows the rules.
+        observeSync: (...args) => {
+          metrics.observeSync(...args);
+          if (this.#isProgrammed) setImmediate(() => this.#onSynced());
+        },
+      },
       health,
       serviceHealth: new ServiceHealth({
         family: "IPv4",
@@ -147,10 +157,9 @@ export class ChangeCostSubject {
 
   #onSynced(): void {
     const { resolve } = this.#synced;
+    this.#isProgrammed = false;
     this.#synced = Promise.withResolvers();
-    // Includes what follows the rules: health, metrics.
-    const settle = (): void => void (this.#proxier.status.isSyncing ? setImmediate(settle) : resolve());
-    settle();
+    resolve();
   }
 
   #line(type: string, kind: string, object: object): Buffer {

@@ -38,20 +38,22 @@ interface FunctionsTask {
 async function measure({ mode, isListing }: FunctionsTask): Promise<Figures> {
   const newBackend = await openMode(mode);
   const subject = new ChangeCostSubject(ENDPOINTS, newBackend());
-  const replace = async (index: number): Promise<void> => {
+  const replace = async (line: Buffer): Promise<void> => {
     const { synced } = subject;
-    subject.pushSlice(subject.replacedEndpoint(index, 1));
+    subject.pushSlice(line);
     await synced;
     await sleep(ANNOUNCED_MS);
   };
   await subject.load(SERVICES);
-  for (let index = 0; index < WARM_UP; index += 1) await replace(index);
+  for (let index = 0; index < WARM_UP; index += 1) await replace(subject.replacedEndpoint(index, 1));
+  // Addresses are made by functions that are counted.
+  const line = subject.replacedEndpoint(WARM_UP, 1);
   const session = new Session();
   session.connect();
   await session.post("Profiler.enable");
   await session.post("Profiler.startPreciseCoverage", { callCount: true, detailed: false });
   await session.post("Profiler.takePreciseCoverage");
-  await replace(WARM_UP);
+  await replace(line);
   const { result } = await session.post("Profiler.takePreciseCoverage");
   const called = result
     .filter(({ url }) => url.startsWith(SOURCES))
