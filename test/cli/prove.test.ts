@@ -165,6 +165,31 @@ describe("a dump", () => {
     assert.ok(classes < 2_000, `${classes} classes`);
   });
 
+  test("in JSON without nft's version: a table's flags are not believed", async () => {
+    const plan = file("plan.json", await saved("ipv4", "nftables", "json"));
+    const table = { family: "ip", table: "f", name: "c", type: "filter", hook: "forward", prio: 0, policy: "drop" };
+    const stated = async (...heads: object[]) => {
+      const objects = [...heads, { table: { family: "ip", name: "f", flags: "dormant" } }, { chain: table }];
+      return await onNode(
+        "--family",
+        "ipv4",
+        "--dump",
+        plan,
+        "--dump",
+        file("f.json", JSON.stringify({ nftables: objects })),
+      );
+    };
+    assert.equal((await stated({ metainfo: { version: "1.1.3" } })).status, 0);
+    for (const heads of [[], [{ metainfo: { version: "1.0.6" } }]]) {
+      const { status, out } = await stated(...heads);
+      assert.equal(status, 2, out);
+      assert.match(
+        out,
+        /the table ip f is awake \(nft before 1\.1\.3 prints its flags wrongly in JSON: nft list ruleset has them\)/,
+      );
+    }
+  });
+
   test("that differs before a rule is met that is not understood", async () => {
     const text = (await saved())
       .replace("--to-destination 10.180.1.11:8080", "--to-destination 10.180.1.99:8080")

@@ -17,7 +17,7 @@ export function gapsIn(dumps: readonly Dump[]): string[] {
   const saved = dumps.flatMap((dump) => (dump.kind === "iptables" ? [dump] : []));
   const listed = dumps.flatMap((dump) => (dump.kind === "nftables" ? [dump] : []));
   const unread = dumps.flatMap((dump) => (dump.kind === "unread" && dump.isOfRules ? [dump.what] : []));
-  const gaps = [...unread, ...listed.flatMap((dump) => dump.gaps ?? []), ...givenTwice(dumps)];
+  const gaps = [...unread, ...[...saved, ...listed].flatMap((dump) => dump.gaps ?? []), ...givenTwice(dumps)];
   for (const { text, isPart, family } of saved) {
     const others = saved.filter((other) => other.text !== text && other.family === family);
     if (LEGACY.test(text) && !others.some((other) => !LEGACY.test(other.text)))
@@ -48,11 +48,16 @@ function givenTwice(dumps: readonly Dump[]): string[] {
       const tool = ["iptables", backEndOf(dump.text), dump.family].filter((word) => word !== undefined).join(" ");
       return Array.from(dump.text.matchAll(/^\*(\S+)$/gm), ([, name]) => `the table ${name} of ${tool}`);
     }
-    return listedObjects([dump]).flatMap((object) =>
-      isObject(object) && isObject(object.table) ? `the table ${object.table.family} ${object.table.name}` : [],
-    );
+    return listedObjects([dump]).flatMap((object) => {
+      if (!isObject(object)) return [];
+      if (isObject(object.table)) return `the table ${object.table.family} ${object.table.name}`;
+      const [kind, body] = Object.entries(object)[0] ?? [];
+      const isOfTable = isObject(body) && kind !== "rule" && kind !== "element" && body.table !== undefined;
+      return isOfTable ? `the ${kind} ${body.name} of the table ${body.family} ${body.table}` : [];
+    });
   });
-  const twice = names.find((name, at) => names.indexOf(name) < at);
+  const seen = new Set<string>();
+  const twice = names.find((name) => seen.size === seen.add(name).size);
   return twice === undefined ? [] : [`${twice} is given twice, of two nodes or times: give the dumps of one`];
 }
 

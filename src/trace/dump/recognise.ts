@@ -2,8 +2,9 @@
 
 import { listedRules } from "../../kernel/iptables/parser/listed-rules.ts";
 import { savedFamily, savesIn, type TableTexts } from "../../kernel/iptables/parser/ruleset.ts";
+import { savedGaps } from "../../kernel/iptables/parser/saved-gaps.ts";
 import type { HookEntry } from "../../kernel/netfilter-hooks.ts";
-import { isObject, listOf, missingElements } from "../../kernel/nftables/json.ts";
+import { isObject, missingElements } from "../../kernel/nftables/json.ts";
 import { isListing, type Listing, readListing } from "../../kernel/nftables/listing/listing.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
@@ -25,6 +26,8 @@ export type Dump =
       readonly family: IpFamily | undefined;
       readonly text: string;
       readonly isPart?: boolean;
+      /** What of it is cut, or is not of iptables-save. */
+      readonly gaps?: readonly string[];
     }
   /** The same, parsed: the text of a rule may be produced on demand. */
   | { readonly kind: "iptables-tables"; readonly tables: TableTexts }
@@ -81,7 +84,8 @@ export function recogniseDumps(given: string, name: string, readers: readonly Du
   if (dump.kind === "nftables") return [{ ...dump, gaps: [...(dump.gaps ?? []), ...missingElements(dump.objects)] }];
   if (dump.kind !== "iptables") return [dump];
   const { isPart = false } = dump;
-  return savesIn(dump.text).map((part) => ({ ...iptablesDump(part, name), isPart }));
+  const gaps = savedGaps(dump.text);
+  return savesIn(dump.text).map((part, at) => ({ ...iptablesDump(part, name), isPart, ...(at === 0 && { gaps }) }));
 }
 
 /** @param name of the file, for errors. @throws DumpError */
@@ -122,13 +126,16 @@ function nftablesObjects(text: string, name: string): readonly unknown[] {
   const list = isObject(json) ? json.nftables : undefined;
   if (!Array.isArray(list))
     throw new DumpError(`${name} is JSON, but not of nft -j list ruleset: it has no "nftables"`);
-  return listOf(list);
+  // Flags are believed of certain versions.
+  const isVersioned = list.some((object) => isObject(object) && object.metainfo !== undefined);
+  return isVersioned ? list : [{ metainfo: { version: "" } }, ...list];
 }
 
 const TABLE = /^\*(\S+)$/gm;
 const COMMIT = /^COMMIT$/gm;
 
-function iptablesDump(text: string, name: string): Dump & { readonly kind: "iptables" } {
+function iptablesDump(given: string, name: string): Dump & { readonly kind: "iptables" } {
+  const text = given.replaceAll(/^[ \t]+|[ \t]+$/gm, "");
   const tables = [...text.matchAll(TABLE)].map(([, table]) => table);
   const commits = [...text.matchAll(COMMIT)].length;
   if (commits < tables.length) {

@@ -123,6 +123,17 @@ test("wherever it is cut, this is said, what is there counts, and what may lack 
   }
 });
 
+test("a hook that is not understood, and a quote that does not end, are gaps", () => {
+  for (const [whole, damaged] of [
+    ["hook prerouting priority dstnat + 5; policy accept;", "hook prerou"],
+    ["priority dstnat + 5;", "priority later;"],
+    ['comment "a, { b"', 'comment "a, b'],
+  ] as const) {
+    const { gaps } = readListing(TABLE.replace(whole, damaged));
+    assert.match(gaps.join(), /^line \d+: .* is not understood, and something may be missing there$/, damaged);
+  }
+});
+
 test("a part that is missing in the middle is a gap", () => {
   const lines = TABLE.split("\n");
   const { gaps } = readListing([...lines.slice(0, 5), "...", ...lines.slice(8)].join("\n"));

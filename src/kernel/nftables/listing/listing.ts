@@ -27,7 +27,7 @@ const KINDS =
 const BLOCK = new RegExp(`^(${KINDS}) (\\S+) \\{(?:\\s*\\})?$`);
 const OF_IPTABLES = /^# Warning: table (\S+) (\S+) is managed by iptables-nft/;
 /** A shell's prompt, with or without a command, and the fence of a code block. */
-const AROUND = /^(?:\S*[#$>%]|\[[^\]]*\]\S*)(?: |$)|^\S*(?:[:@~]\S*)?[#$%] |\bnft\b.* list\b|^```|^~~~/;
+export const AROUND = /^(?:\S*[#$>%]|\[[^\]]*\]\S*)(?: |$)|^\S*(?:[:@~]\S*)?[#$%] |\bnft\b.* list\b|^```|^~~~/;
 
 interface Block {
   readonly kind: string;
@@ -126,7 +126,14 @@ class ListingReader {
     this.#open.depth += bracesIn(line);
     if (this.#open.depth > 0) return;
     this.#open = undefined;
-    this.#complete(lines.join(" "), first);
+    const text = lines.join(" ");
+    this.#complete(text, first);
+    const { kind, body = {} } = this.#block ?? {};
+    // A chain whose hook is not known looks like one that nothing calls.
+    const isUnread = kind === "chain" && text.startsWith("type ") && body.hook === undefined;
+    const hasOpenQuote = text.split('"').length % 2 === 0;
+    if (isUnread || hasOpenQuote)
+      this.#gap(first, `${quoted(text)} is not understood, and something may be missing there`);
   }
 
   #complete(text: string, line: number): void {
