@@ -15,7 +15,11 @@ const BROKEN_ANSWERS: readonly (readonly [string, Fault, RegExp])[] = [
     /is not a list: is this an API server\?/,
   ],
   ["a web page", WEB_PAGE, /"text\/html" and not JSON: is this an API server\?/],
-  ["a list that ends early", { kind: "truncate", afterBytes: 3_000 }, /ends in the middle of the (?:JSON text|list)/],
+  [
+    "a list that ends early",
+    { kind: "truncate", afterBytes: 3_000 },
+    /ends in the middle of the list|not a whole JSON object/,
+  ],
   ["a list that is cut", { kind: "cut", afterBytes: 3_000 }, /the connection was cut/],
   ["status 500", { kind: "status", code: 500 }, /500 InternalError/],
   ["status 503 without a Status", { kind: "status", code: 503 }, /503 ServiceUnavailable/],
@@ -112,7 +116,7 @@ test("an object that cannot be used keeps its last good version, in watches and 
 
 for (const hasProtobuf of [false, true]) {
   const format = hasProtobuf ? "protobuf" : "JSON";
-  test(`an object of 40 MB in ${format} is left out of a watch and of a list without stopping anything else`, async (t) => {
+  test(`an object of 40 MB in ${format} is read in a watch and in a list without stopping anything else`, async (t) => {
     const source = await start(t, {
       times: TIMES_FOR_LARGE,
       prepare: (server) => {
@@ -122,21 +126,19 @@ for (const hasProtobuf of [false, true]) {
     });
     const { server, sink, log } = source;
     sink.take("services");
-    server.put("services", service(4, { externalName: "x".repeat(40 * 1_048_576) }), service(5, { type: "NodePort" }));
+    const large = { externalName: "x".repeat(40 * 1_048_576), type: "NodePort" };
+    server.put("services", service(4, large), service(5, { type: "NodePort" }));
     await settled(source, "services");
-    assert.deepEqual(sink.take("services"), ["update default/svc-5"]);
+    assert.deepEqual(sink.take("services"), ["update default/svc-4", "update default/svc-5"]);
     server.switches.hasWatchList = false;
     server.store.compact();
     cutServices(server);
     await settled(source, "services");
     assert.deepEqual(sink.take("services"), []);
-    const said = log
-      .errors()
-      .filter((line) => /has 4\d{7} bytes, more than 4194304: its last good version stays/.test(line));
-    assert.equal(said.length, 1, log.errors().join("\n"));
     server.delete("services", service(4));
     await settled(source, "services");
     assert.deepEqual(sink.take("services"), ["delete default/svc-4"]);
+    assert.deepEqual(log.errors(), []);
     assert.ok(
       server.requests.every(({ headers }) => headers.accept?.startsWith("application/vnd.kubernetes.protobuf")),
       "nothing was a reason to ask for JSON",

@@ -163,9 +163,9 @@ const TESTS = [
     "none is in a message or an archive",
   ],
   [
-    "objects of 5 MB whose names come late or are not found",
-    "test/apiserver/source-late-names.test.ts",
-    "each is skipped, by name where there is one, and its watch goes on",
+    "an object of 40 MB, and answers that are garbage",
+    "test/apiserver/source-bad-answers.test.ts",
+    "it is read, nothing else waits, and nothing is deleted for garbage",
   ],
   [
     "a nested cluster that uses the same addresses, and processes that make network namespaces",

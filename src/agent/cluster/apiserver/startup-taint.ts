@@ -5,7 +5,7 @@ import { messageOf } from "../../../logging/message-of.ts";
 import { isJsonObject } from "../../../model/projection/fields.ts";
 import type { Transport } from "./connection/transport.ts";
 import { readJson } from "./formats/json.ts";
-import { BoundedPiece, MAX_OBJECT_BYTES } from "./formats/pieces.ts";
+import { BoundedPiece } from "./formats/pieces.ts";
 
 const STAYS = "The start-up taint cannot be removed, trying again";
 
@@ -67,9 +67,9 @@ export async function removeStartupTaint(options: StartupTaintOptions, signal: A
 async function remove({ transport, nodeName, key }: StartupTaintOptions, signal: AbortSignal): Promise<boolean> {
   const request = { resource: "nodes", path: `/api/v1/nodes/${encodeURIComponent(nodeName)}`, idleMs: IDLE_MS };
   const { body } = await transport.send({ ...request, verb: "get", method: "GET" }, signal);
-  const answer = new BoundedPiece(MAX_OBJECT_BYTES);
+  const answer = new BoundedPiece();
   for await (const chunk of body) answer.add(chunk);
-  const node = readJson(answer.take(Buffer.alloc(0)).content);
+  const node = readJson(answer.take(Buffer.alloc(0)));
   const { metadata, spec } = isJsonObject(node) ? node : {};
   const taints = isJsonObject(spec) && Array.isArray(spec.taints) ? spec.taints : [];
   const left = taints.filter((taint) => !isJsonObject(taint) || taint.key !== key);

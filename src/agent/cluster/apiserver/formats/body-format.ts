@@ -1,16 +1,14 @@
 /** The response formats of the API server. Each yields the same objects, as `JSON.parse` would. */
 import type { JsonObject } from "../../../../model/projection/fields.ts";
-import { JsonLines, readJson } from "./json.ts";
-import { JsonList } from "./json-list.ts";
-import { type Item, itemOf, MAX_OBJECT_BYTES } from "./pieces.ts";
+import { JsonLines, JsonList, readJson } from "./json.ts";
 import { MESSAGES, MESSAGES_WITH_PODS, type Messages, ProtobufList, protobufEvents, readProtobuf } from "./protobuf.ts";
 
 /** All methods may throw a FormatError as soon as the bytes cannot be in the format. */
 export interface BodyFormat {
   read(content: Buffer): unknown;
-  /** Reads a list as it arrives. `end` returns everything but the items. */
-  list(onItem: (item: Item) => void): { push(chunk: Buffer): void; end(): JsonObject };
-  events(onEvent: (event: Item) => void): {
+  /** Reads a list. `end` returns it without the items that were passed on while it arrived. */
+  list(onItem: (item: unknown) => void): { push(chunk: Buffer): void; end(): JsonObject };
+  events(onEvent: (event: unknown) => void): {
     push(chunk: Buffer): void;
     /** Bytes of the current incomplete event. */
     readonly pendingBytes: number;
@@ -19,8 +17,8 @@ export interface BodyFormat {
 
 export const JSON_FORMAT: BodyFormat = {
   read: (content) => readJson(content),
-  list: (onItem) => new JsonList(MAX_OBJECT_BYTES, (piece) => onItem(itemOf(piece, readJson))),
-  events: (onEvent) => new JsonLines(MAX_OBJECT_BYTES, (piece) => onEvent(itemOf(piece, readJson))),
+  list: () => new JsonList(),
+  events: (onEvent) => new JsonLines((line) => onEvent(readJson(line))),
 };
 const protobufFormat = (messages: Messages): BodyFormat => ({
   read: (content) => readProtobuf(content),

@@ -32,20 +32,9 @@ const FIXED_64 = 1;
 const LENGTH_FIRST = 2;
 const FIXED_32 = 5;
 
-/**
- * Decodes a message. Omits empty strings, as the JSON does.
- *
- * @param isWhole false: the message is truncated, and the part before that is read.
- * @throws FormatError
- */
-export function decode(schema: Message, bytes: Buffer, isWhole = true): Record<string, unknown> {
-  const object = {};
-  try {
-    new Decoder(bytes).fields(schema, bytes.length, object);
-  } catch (error) {
-    if (isWhole || !(error instanceof FormatError)) throw error;
-  }
-  return object;
+/** Decodes a message. Omits empty strings, as the JSON does. @throws FormatError */
+export function decode(schema: Message, bytes: Buffer): Record<string, unknown> {
+  return new Decoder(bytes).fields(schema, bytes.length);
 }
 
 class Decoder {
@@ -56,8 +45,8 @@ class Decoder {
     this.#bytes = bytes;
   }
 
-  /** Reads fields into the object; after an error it contains the fields before it. */
-  fields(schema: Message, end: number, object: Record<string, unknown>): void {
+  fields(schema: Message, end: number): Record<string, unknown> {
+    const object: Record<string, unknown> = {};
     while (this.#at < end) {
       const tag = this.#varint();
       const field = schema[tag >>> 3];
@@ -72,8 +61,8 @@ class Decoder {
         }
         case LENGTH_FIRST: {
           const stop = (this.#varint() >>> 0) + this.#at;
-          if (field !== undefined) this.#field(field, stop, Math.min(stop, end), object);
           if (stop > end) throw new FormatError("a field is longer than its message");
+          if (field !== undefined) this.#field(field, stop, object);
           this.#at = stop;
           break;
         }
@@ -87,34 +76,25 @@ class Decoder {
       }
     }
     if (this.#at > end) throw new FormatError("a field is longer than its message");
+    return object;
   }
 
-  /** Reads a length-delimited field. @param end where its bytes end; less than `stop` if it is truncated. */
-  #field({ name, type, isList }: Field, stop: number, end: number, object: Record<string, unknown>): void {
+  /** Reads a length-delimited field. @param end where its bytes end. */
+  #field({ name, type, isList }: Field, end: number, object: Record<string, unknown>): void {
     if (type === "text") {
-      const value = end === stop ? this.#bytes.toString("utf8", this.#at, end) : "";
+      const value = this.#bytes.toString("utf8", this.#at, end);
       if (isList) append(object, name, value);
       else if (value !== "") object[name] = value;
     } else if (type === "map") {
-      const { key, value } = this.#message(MAP_ENTRY, end);
+      const { key, value } = this.fields(MAP_ENTRY, end);
       const known = object[name];
       const entries: Record<string, unknown> = isJsonObject(known) ? known : {};
       entries[String(key ?? "")] = value ?? "";
       object[name] = entries;
     } else if (type === "bytes") object[name] = this.#bytes.subarray(this.#at, end);
     else if (typeof type === "string") throw otherType(name);
-    else {
-      const inner = {};
-      if (isList) append(object, name, inner);
-      else object[name] = inner;
-      this.fields(type, end, inner);
-    }
-  }
-
-  #message(schema: Message, end: number): Record<string, unknown> {
-    const object = {};
-    this.fields(schema, end, object);
-    return object;
+    else if (isList) append(object, name, this.fields(type, end));
+    else object[name] = this.fields(type, end);
   }
 
   /** The low 32 bits: in the used fields, the higher bits only repeat the sign. */

@@ -2,27 +2,25 @@
 import { isJsonObject, type JsonObject } from "../../../../model/projection/fields.ts";
 import { describeValue } from "../../../../model/projection/findings.ts";
 import { decode, type Message, message } from "./decode.ts";
-import { BoundedPiece, CutError, FormatError, type Item, itemOf, MAX_OBJECT_BYTES, type Piece } from "./pieces.ts";
+import { CutError, FormatError, MAX_OBJECT_BYTES } from "./pieces.ts";
 
 const MAGIC = Buffer.from("k8s\0");
-/** A longer length means that the body is not protobuf. */
-const MAX_EVENT_BYTES = 64 * 1_048_576;
 
-/** Reads an object in its envelope. @param isWhole false: the object is truncated. @throws FormatError */
-export function readProtobuf(content: Buffer, isWhole = true, messages = MESSAGES): JsonObject {
+/** Reads an object in its envelope. @throws FormatError */
+export function readProtobuf(content: Buffer, messages = MESSAGES): JsonObject {
   if (!content.subarray(0, MAGIC.length).equals(MAGIC)) throw new FormatError("not an object in Kubernetes' protobuf");
-  const { typeMeta, raw, contentEncoding } = decode(ENVELOPE, content.subarray(MAGIC.length), isWhole);
+  const { typeMeta, raw, contentEncoding } = decode(ENVELOPE, content.subarray(MAGIC.length));
   if (contentEncoding !== undefined) throw encodedAs(contentEncoding);
   const kind = kindIn(typeMeta);
-  const object = decode(messageOf(kind, messages), Buffer.isBuffer(raw) ? raw : Buffer.alloc(0), isWhole);
+  const object = decode(messageOf(kind, messages), Buffer.isBuffer(raw) ? raw : Buffer.alloc(0));
   object.kind = kind;
   return object;
 }
 
-function readEvent(content: Buffer, isWhole: boolean, messages: Messages): JsonObject {
-  const { type, object } = decode(WATCH_EVENT, content, isWhole);
+function readEvent(content: Buffer, messages: Messages): JsonObject {
+  const { type, object } = decode(WATCH_EVENT, content);
   const raw = isJsonObject(object) ? object.raw : undefined;
-  return { type, object: Buffer.isBuffer(raw) ? readProtobuf(raw, isWhole, messages) : undefined };
+  return { type, object: Buffer.isBuffer(raw) ? readProtobuf(raw, messages) : undefined };
 }
 
 function kindIn(typeMeta: unknown): string {
@@ -42,14 +40,15 @@ function messageOf(kind: string, messages: Messages): Message {
 /** Splits a stream of length-prefixed pieces. */
 class LengthFirst {
   readonly #readByte: (byte: number) => number | undefined;
-  readonly #onPiece: (piece: Piece) => void;
-  readonly #piece = new BoundedPiece(MAX_OBJECT_BYTES);
+  readonly #onPiece: (piece: Buffer) => void;
+  /** The current piece, if it does not come in one part. */
+  #piece: Buffer | undefined;
   /** Missing bytes of the current piece; undefined before its length is known. */
   #left: number | undefined;
   pendingBytes = 0;
 
   /** @param readByte takes the bytes of a prefix one by one, and returns the length after the last of them. */
-  constructor(readByte: (byte: number) => number | undefined, onPiece: (piece: Piece) => void) {
+  constructor(readByte: (byte: number) => number | undefined, onPiece: (piece: Buffer) => void) {
     this.#readByte = readByte;
     this.#onPiece = onPiece;
   }
@@ -60,6 +59,8 @@ class LengthFirst {
       if (this.#left === undefined) {
         this.pendingBytes++;
         this.#left = this.#readByte(chunk[at++] ?? 0);
+        if ((this.#left ?? 0) > MAX_OBJECT_BYTES)
+          throw new FormatError(`no protobuf: a part of it would have ${this.#left} bytes`);
         // An empty piece is complete already.
         if (this.#left !== 0) continue;
       }
@@ -67,19 +68,19 @@ class LengthFirst {
       at += part.length;
       this.#left -= part.length;
       this.pendingBytes += part.length;
-      if (this.#left > 0) {
-        this.#piece.add(part);
-        continue;
-      }
-      this.#left = undefined;
+      if (this.#left > 0) this.#piece ??= Buffer.allocUnsafe(part.length + this.#left);
+      if (this.#piece !== undefined) part.copy(this.#piece, this.#piece.length - this.#left - part.length);
+      if (this.#left > 0) continue;
+      const piece = this.#piece ?? part;
+      this.#piece = this.#left = undefined;
       this.pendingBytes = 0;
-      this.#onPiece(this.#piece.take(part));
+      this.#onPiece(piece);
     }
   }
 }
 
 /** Reads the events of a watch: four bytes of length, then a message. */
-export function protobufEvents(onEvent: (event: Item) => void, messages: Messages) {
+export function protobufEvents(onEvent: (event: unknown) => void, messages: Messages) {
   let length = 0;
   let bytes = 0;
   const readByte = (byte: number): number | undefined => {
@@ -87,11 +88,9 @@ export function protobufEvents(onEvent: (event: Item) => void, messages: Message
     if (++bytes < 4) return undefined;
     const whole = length;
     length = bytes = 0;
-    if (whole > MAX_EVENT_BYTES) throw new FormatError(`not an event in protobuf: it would have ${whole} bytes`);
     return whole;
   };
-  const read = (content: Buffer, isWhole: boolean) => readEvent(content, isWhole, messages);
-  return new LengthFirst(readByte, (piece) => onEvent(itemOf(piece, read)));
+  return new LengthFirst(readByte, (piece) => onEvent(readEvent(piece, messages)));
 }
 
 // The tags before the length of a field. The first is the kind in the envelope and the metadata in the list, the second
@@ -100,9 +99,9 @@ const FIRST = 0x0a;
 const SECOND = 0x12;
 const CONTENT_ENCODING = 0x1a;
 
-/** Splits a list while it arrives, as JsonList does. */
+/** Splits a list while it arrives: passes on the items, and keeps the rest for the end. */
 export class ProtobufList {
-  readonly #onItem: (item: Item) => void;
+  readonly #onItem: (item: unknown) => void;
   readonly #messages: Messages;
   readonly #fields = new LengthFirst(
     (byte) => this.#readByte(byte),
@@ -115,12 +114,12 @@ export class ProtobufList {
   /** The tag whose length comes next. */
   #tag: number | undefined;
   #kind = "";
-  /** Reads an item; defined once the list has begun. */
-  #readItem: ((content: Buffer, isWhole: boolean) => unknown) | undefined;
+  /** Of an item; defined once the list has begun. */
+  #schema: Message | undefined;
   #metadata: unknown;
   #isOver = false;
 
-  constructor(onItem: (item: Item) => void, messages: Messages) {
+  constructor(onItem: (item: unknown) => void, messages: Messages) {
     this.#onItem = onItem;
     this.#messages = messages;
   }
@@ -154,22 +153,21 @@ export class ProtobufList {
       this.#tag = number;
       return undefined;
     }
-    if (this.#readItem !== undefined || this.#tag !== SECOND) return number;
+    if (this.#schema !== undefined || this.#tag !== SECOND) return number;
     this.#tag = undefined;
-    const schema = messageOf(this.#kind.replace(/List$/, ""), this.#messages);
-    this.#readItem = (content, isWhole) => decode(schema, content, isWhole);
+    this.#schema = messageOf(this.#kind.replace(/List$/, ""), this.#messages);
     return undefined;
   }
 
-  #take(piece: Piece): void {
+  #take(piece: Buffer): void {
     const tag = this.#tag;
     this.#tag = undefined;
     if (tag === CONTENT_ENCODING) {
-      if (piece.bytes > 0) throw encodedAs(piece.content.toString("utf8", 0, 80));
+      if (piece.length > 0) throw encodedAs(piece.toString("utf8", 0, 80));
       this.#isOver = true;
-    } else if (this.#readItem === undefined) this.#kind = kindIn(decode(TYPE_META, piece.content));
-    else if (tag === SECOND) this.#onItem(itemOf(piece, this.#readItem));
-    else if (tag === FIRST) this.#metadata = decode(LIST_META, piece.content);
+    } else if (this.#schema === undefined) this.#kind = kindIn(decode(TYPE_META, piece));
+    else if (tag === SECOND) this.#onItem(decode(this.#schema, piece));
+    else if (tag === FIRST) this.#metadata = decode(LIST_META, piece);
   }
 }
 

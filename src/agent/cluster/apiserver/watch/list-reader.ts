@@ -1,4 +1,4 @@
-/** One list request: a page of objects, delivered one by one while it arrives. */
+/** One list request: a page of objects, delivered one by one, in protobuf while it arrives. */
 import { giveTurn, isTurnDue } from "../../../../async/turns.ts";
 import type { ObjectKind } from "../../../../model/object-source.ts";
 import { isJsonObject } from "../../../../model/projection/fields.ts";
@@ -51,16 +51,22 @@ export async function readListPage<K extends ObjectKind>(
   const format = formatOrThrow(response.contentType, garbage, resource.keepsPods);
   onOpen(format);
   let strangers = 0;
-  const items = format.list(({ value, problem }) => {
-    if (cache.take("listed", value, problem) === undefined) strangers++;
-  });
+  const take = (item: unknown): void => {
+    if (cache.take("listed", item) === undefined) strangers++;
+  };
+  const list = format.list(take);
   try {
     for await (const chunk of response.body) {
       onProgress();
-      items.push(chunk);
+      list.push(chunk);
       if (isTurnDue()) await giveTurn();
     }
-    const head = readHead(items.end());
+    const { items, ...rest } = list.end();
+    const head = readHead(rest);
+    for (const item of head !== undefined && Array.isArray(items) ? items : []) {
+      take(item);
+      if (isTurnDue()) await giveTurn();
+    }
     if (head === undefined) throw garbage("the response is not a list: is this an API server?");
     if (strangers > 0) throw garbage(`${strangers} items of the list are not objects with a name`);
     return head;

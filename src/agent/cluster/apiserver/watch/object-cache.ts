@@ -40,8 +40,6 @@ export class ObjectCache<K extends ObjectKind> {
   /** Key → resource version whose refusal was logged. */
   readonly #refusals = new Map<string, string>();
   #generation = 0;
-  /** The running list contains an object of unknown name: it may be any that the list lacks. */
-  #hasNameless = false;
 
   constructor(resource: WatchedResource<K>, sink: ObjectSink, log: Logger) {
     this.#resource = resource;
@@ -61,12 +59,10 @@ export class ObjectCache<K extends ObjectKind> {
   /** Begins a list; discards one that was not ended. */
   beginList(): void {
     this.#generation++;
-    this.#hasNameless = false;
   }
 
   /** Ends a complete list: deletes the objects that it did not contain. */
   endList(): void {
-    if (this.#hasNameless) return;
     for (const [key, entry] of this.#entries) {
       if (entry.generation !== this.#generation) this.#remove(key, entry);
     }
@@ -75,20 +71,16 @@ export class ObjectCache<K extends ObjectKind> {
   /**
    * Applies an object from the running list or from a watch event.
    *
-   * @param problem why the object could not be read: the cache keeps its last good version.
    * @returns its resource version, empty if it has none; undefined if it cannot be identified and was ignored.
    */
-  take(how: "listed" | "changed" | "deleted", raw: unknown, problem?: string): string | undefined {
+  take(how: "listed" | "changed" | "deleted", raw: unknown): string | undefined {
     const identity = identityOf(raw, this.#resource.isNamespaced);
-    if (identity === undefined) return this.#skip(how, raw, problem);
+    if (identity === undefined) return undefined;
     const { key, resourceVersion } = identity;
     const entry = this.#entries.get(key);
     if (how === "deleted") {
       this.#refusals.delete(key);
       if (entry !== undefined) this.#remove(key, entry);
-    } else if (problem !== undefined) {
-      if (entry !== undefined) entry.generation = this.#generation;
-      this.#complain(identity, problem, entry !== undefined);
     } else this.#put(raw, identity, entry, how === "listed");
     return resourceVersion;
   }
@@ -150,31 +142,16 @@ export class ObjectCache<K extends ObjectKind> {
     this.#sink.onMisread?.(service, `${this.#resource.title} ${key}: ${problemsText(annotations)}`);
   }
 
-  /** Skips an object that is too large for its name to be found. @returns as {@link take} does. */
-  #skip(how: string, raw: unknown, problem: string | undefined): string | undefined {
-    if (problem === undefined || !isJsonObject(raw)) return undefined;
-    if (how === "listed") this.#hasNameless = true;
-    const version = isJsonObject(raw.metadata) ? raw.metadata.resourceVersion : undefined;
-    const resourceVersion = typeof version === "string" ? version : "";
-    const reason = `${problem}, and its name was not found`;
-    const key = `of the ${resourceVersion === "" ? "unknown version" : `version ${resourceVersion}`}`;
-    this.#refuse(key, problem, reason, "it is skipped, and its last good version stays in use");
-    return resourceVersion;
-  }
-
   #remove(key: string, entry: Entry<ObjectKinds[K]>): void {
     this.#entries.delete(key);
     this.#sink.onEvent(this.#resource.kind, { kind: "delete", object: entry.record });
   }
 
   #complain({ key, resourceVersion }: ObjectIdentity, reason: string, isKept: boolean): void {
-    this.#refuse(key, resourceVersion, reason, isKept ? "its last good version stays in use" : "it is left out");
-  }
-
-  #refuse(key: string, version: string, reason: string, outcome: string): void {
-    if (this.#refusals.get(key) === version) return;
+    if (this.#refusals.get(key) === resourceVersion) return;
     if (this.#refusals.size >= MAX_REMEMBERED_REFUSALS) this.#refusals.clear();
-    this.#refusals.set(key, version);
+    this.#refusals.set(key, resourceVersion);
+    const outcome = isKept ? "its last good version stays in use" : "it is left out";
     const message = "Cannot use an object from the API server";
     this.#log.error(message, new Error(`${reason}: ${outcome}`), { object: `${this.#resource.title} ${key}` });
   }

@@ -5,7 +5,7 @@ import { isJsonObject } from "../../../../model/projection/fields.ts";
 import { describeValue } from "../../../../model/projection/findings.ts";
 import type { ApiError } from "../connection/api-error.ts";
 import { statusError } from "../connection/status.ts";
-import { FormatError, type Item } from "../formats/pieces.ts";
+import { FormatError } from "../formats/pieces.ts";
 import { failing, formatOrThrow, pathOf, type ReadOptions } from "./list-reader.ts";
 
 const INITIAL_EVENTS_END = "k8s.io/initial-events-end";
@@ -41,9 +41,9 @@ export async function followWatch<K extends ObjectKind>(
   let isInitial = told.onInitialEnd !== undefined;
   let count = 0;
 
-  const takeObject = (type: string, object: unknown, problem: string | undefined): string => {
+  const takeObject = (type: string, object: unknown): string => {
     const how = type === "DELETED" ? "deleted" : type === "ADDED" && isInitial ? "listed" : "changed";
-    const version = cache.take(how, object, problem);
+    const version = cache.take(how, object);
     if (version !== undefined) return version;
     throw garbage(`the object of a ${type} event has no name: ${describeValue(object)}`);
   };
@@ -58,12 +58,12 @@ export async function followWatch<K extends ObjectKind>(
     }
     return version;
   };
-  const take = ({ value: event, problem }: Item): void => {
+  const take = (event: unknown): void => {
     count++;
-    if (!isJsonObject(event)) throw garbage(`an event is ${problem ?? `not an object: ${describeValue(event)}`}`);
+    if (!isJsonObject(event)) throw garbage(`an event is not an object: ${describeValue(event)}`);
     const { type, object } = event;
     let version: string;
-    if (type === "ADDED" || type === "MODIFIED" || type === "DELETED") version = takeObject(type, object, problem);
+    if (type === "ADDED" || type === "MODIFIED" || type === "DELETED") version = takeObject(type, object);
     else if (type === "BOOKMARK") version = takeBookmark(object);
     else if (type === "ERROR") throw statusError(title, isJsonObject(object) ? object : {}, 500);
     else throw garbage(`an event of the unknown type ${describeValue(type)}`);
