@@ -7,8 +7,6 @@ import { messageOf } from "../../../logging/message-of.ts";
 export interface ListedFile {
   /** Changes whenever the file is replaced or written to. */
   readonly stamp: string;
-  /** `device:inode` of the file; unchanged by writes in place. */
-  readonly inode: string;
   readonly modifiedMs: number;
 }
 
@@ -102,10 +100,8 @@ async function addFile(draft: Draft, file: string, stats: BigIntStats, isLink: b
     draft.unreadable.set(file, `is skipped: it is ${kindOf(stats)}; only regular files are read`);
     return;
   }
-  const inode = inodeOf(stats);
   draft.files.set(file, {
-    stamp: `${inode}:${stats.size}:${stats.mtimeNs}:${stats.ctimeNs}`,
-    inode,
+    stamp: `${inodeOf(stats)}:${stats.size}:${stats.mtimeNs}:${stats.ctimeNs}`,
     modifiedMs: Number(stats.mtimeMs),
   });
   if (isLink) {

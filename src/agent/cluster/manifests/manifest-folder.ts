@@ -15,13 +15,11 @@ const REST_MS = 20;
 /** A file written this recently before its first read may change again without a visible change of its times. */
 const RACY_MS = 100;
 const MAX_LOGGED_PER_FILE = 20;
-/** The most listings at the start, while files are replaced as they are read. */
-const MOST_LOOKS = 5;
 const UNMOUNTED =
   "the folder is empty, and on another file system than before, as if its volume had been unmounted (if this is meant, restart)";
 
-/** The effect of reading a file: `changed` if its objects may have changed, `replaced` if it must be read again. */
-type ReadEffect = "changed" | "same" | "replaced" | "unreadable";
+/** The effect of reading a file: `changed` if its objects may have changed. */
+type ReadEffect = "changed" | "same" | "gone" | "unreadable";
 
 interface Unsettled {
   /** Empty if the file is gone. */
@@ -63,17 +61,7 @@ export class ManifestFolder {
 
   /** Reads everything at once. Throws if the folder itself cannot be read. @returns whether all of it could be read. */
   async load(): Promise<boolean> {
-    for (let looks = 1; ; looks++) {
-      const listing = await this.#list(this.#root);
-      const { isReplaced, isWhole } = await this.#readAtStart(listing);
-      if (isReplaced && looks < MOST_LOOKS) continue;
-      this.#merge();
-      this.#noteListing(listing);
-      return isWhole;
-    }
-  }
-
-  async #readAtStart(listing: FolderListing): Promise<{ readonly isReplaced: boolean; readonly isWhole: boolean }> {
+    const listing = await this.#list(this.#root);
     const now = Date.now();
     const effects = new Set<ReadEffect>();
     for (const file of this.#files.keys()) if (!listing.files.has(file)) this.#files.delete(file);
@@ -82,7 +70,9 @@ export class ManifestFolder {
       const isRacy = Math.abs(now - listed.modifiedMs) < RACY_MS;
       effects.add(await this.#read(file, isRacy ? { ...listed, stamp: "" } : listed));
     }
-    return { isReplaced: effects.has("replaced"), isWhole: listing.isWhole && !effects.has("unreadable") };
+    this.#merge();
+    this.#noteListing(listing);
+    return listing.isWhole && !effects.has("unreadable") && !effects.has("gone");
   }
 
   /**
@@ -100,9 +90,9 @@ export class ManifestFolder {
     for (const [file, listed] of listing.files) {
       if (this.#files.get(file)?.listed.stamp === listed.stamp) continue;
       const rest = this.#restSince(file, listed.stamp, nowMs);
-      const effect = nowMs - rest.sinceMs < REST_MS ? "replaced" : await this.#read(file, listed);
+      const effect = nowMs - rest.sinceMs < REST_MS ? "gone" : await this.#read(file, listed);
       if (effect === "changed") isChanged = true;
-      else if (effect === "replaced") unsettled.set(file, rest);
+      else if (effect === "gone") unsettled.set(file, rest);
     }
     for (const file of this.#files.keys()) {
       if (listing.files.has(file) || isUnder(listing.unreadable, file)) continue;
@@ -145,10 +135,10 @@ export class ManifestFolder {
 
   async #read(file: string, listed: ListedFile): Promise<ReadEffect> {
     const before = this.#files.get(file);
-    const reading = await this.#reader.read({ file, inode: listed.inode, knownDigest: before?.digest });
+    const reading = await this.#reader.read(file, before?.digest);
     switch (reading.kind) {
-      case "replaced":
-        return "replaced";
+      case "gone":
+        return "gone";
       case "unchanged":
         if (before !== undefined) this.#files.set(file, { ...before, listed });
         return "same";

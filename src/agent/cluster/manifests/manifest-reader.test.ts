@@ -1,24 +1,15 @@
 import assert from "node:assert/strict";
-import { execFileSync, spawn } from "node:child_process";
-import { once } from "node:events";
-import { statSync } from "node:fs";
+import { execFileSync } from "node:child_process";
 import { open } from "node:fs/promises";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { stretched } from "../../../../testkit/support/patience.ts";
 import { BusyClock } from "../../../../testkit/support/processor-wait.ts";
-import { signalChild } from "../../../kernel/child-process.ts";
 import { ManifestFolder } from "./manifest-folder.ts";
-import { ManifestReader, type ReadLimits, type ReadRequest, readRegularFile } from "./manifest-reader.ts";
+import { ManifestReader, type ReadLimits, readRegularFile } from "./manifest-reader.ts";
 import { RecordingLogger, serviceYaml, TempFolder } from "./testing/manifest-bench.ts";
 
 function annotated(name: string, value: string, port = 80): string {
   return serviceYaml(name, port).replace("spec:", `  annotations:\n    note: "${value}"\nspec:`);
-}
-
-function requestFor(file: string): ReadRequest {
-  const { dev, ino } = statSync(file, { bigint: true });
-  return { file, inode: `${dev}:${ino}`, knownDigest: undefined };
 }
 
 /** A folder that is read once, and may be read again after a change. */
@@ -74,7 +65,7 @@ test("thousands of files, documents and items of lists are read with turns for e
   const items = names.map((name) => ({ apiVersion: "v1", kind: "Service", metadata: { name: `l${name}` }, spec }));
   it.temp.write("list.json", JSON.stringify({ apiVersion: "v1", kind: "List", items }));
   // The first read loads modules, which is not measured.
-  await new ManifestReader().read(requestFor(it.temp.at("s0.yaml")));
+  await new ManifestReader().read(it.temp.at("s0.yaml"));
   const heldMs = await longestTurnMs(() => it.folder.load());
   assert.equal(it.ports().length, 4_500);
   assert.ok(heldMs < stretched(150), `the event loop was held for ${Math.round(heldMs)} ms`);
@@ -89,54 +80,32 @@ test("a document that is too large is refused by its place", async () => {
   assert.equal(it.folder.problems()[0]?.line, 9);
 });
 
-test("a file that is another by now is not read", async () => {
+test("a file that is gone or a pipe by now is not read", async () => {
   using temp = new TempFolder();
   const reader = new ManifestReader();
-  temp.write("a.yaml", serviceYaml("a"));
-  const request = requestFor(temp.at("a.yaml"));
-  temp.replace("a.yaml", serviceYaml("a", 81));
-  assert.deepEqual(await reader.read(request), { kind: "replaced" });
-  temp.remove("a.yaml");
-  assert.deepEqual(await reader.read(request), { kind: "replaced" });
+  const file = temp.at("a.yaml");
+  assert.deepEqual(await reader.read(file), { kind: "gone" });
   // A plain open of a pipe would wait for a writer.
-  execFileSync("mkfifo", [temp.at("a.yaml")]);
-  assert.deepEqual(await reader.read(requestFor(temp.at("a.yaml"))), { kind: "replaced" });
+  execFileSync("mkfifo", [file]);
+  assert.deepEqual(await reader.read(file), { kind: "unreadable", reason: "it is not a regular file" });
 });
 
 test("a text that is known is not parsed again", async () => {
   using temp = new TempFolder();
   const reader = new ManifestReader();
   temp.write("a.json", "{}");
-  const first = await reader.read(requestFor(temp.at("a.json")));
+  const first = await reader.read(temp.at("a.json"));
   assert.ok(first.kind === "read");
-  const again = { ...requestFor(temp.at("a.json")), knownDigest: first.digest };
-  assert.deepEqual(await reader.read(again), { kind: "unchanged" });
+  assert.deepEqual(await reader.read(temp.at("a.json"), first.digest), { kind: "unchanged" });
 });
 
 test("a file that is too large is not read, for it would be with every look", async (t) => {
   using temp = new TempFolder();
   temp.write("a.yaml", "# 9 bytes");
-  const { file, inode } = requestFor(temp.at("a.yaml"));
+  const file = temp.at("a.yaml");
   await using handle = await open(file);
   const reads = t.mock.method(Object.getPrototypeOf(handle), "read");
-  await assert.rejects(readRegularFile(file, inode, 8), /^Error: it is larger than 8 bytes; split it$/);
+  await assert.rejects(readRegularFile(file, 8), /^Error: it is larger than 8 bytes; split it$/);
   assert.equal(reads.mock.callCount(), 0);
-  assert.equal((await readRegularFile(file, inode, 9))?.length, 9);
+  assert.equal((await readRegularFile(file, 9)).length, 9);
 });
-
-for (const which of ["read", "list"]) {
-  test(`SIGTERM ends the program while the ${which} of a file server hangs`, async () => {
-    using temp = new TempFolder();
-    temp.write("hang.yaml", serviceYaml("h"));
-    execFileSync("mkfifo", [temp.at("hang.yaml.pipe")]);
-    const program = fileURLToPath(new URL("testing/hanging-source-process.ts", import.meta.url));
-    const child = spawn(process.execPath, [program, which, temp.path], { stdio: ["ignore", "pipe", "inherit"] });
-    const ended = once(child, "exit");
-    // The process keeps running while the call hangs.
-    for (let ticks = 0; ticks < 5; ticks++) await once(child.stdout, "data");
-    signalChild(child, "SIGTERM");
-    const patience = setTimeout(() => signalChild(child, "SIGKILL"), 15_000);
-    assert.deepEqual(await ended, [0, null]);
-    clearTimeout(patience);
-  });
-}

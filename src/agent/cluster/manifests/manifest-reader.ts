@@ -18,18 +18,9 @@ export type ReadLimits = Readonly<typeof READ_LIMITS>;
 /** Opening never blocks, not even on a pipe without a writer. Windows has neither flag. */
 const FLAGS = constants.O_RDONLY | (constants.O_NONBLOCK ?? 0) | (constants.O_NOCTTY ?? 0);
 
-export interface ReadRequest {
-  readonly file: string;
-  /** `device:inode` of the listed file. */
-  readonly inode: string;
-  /** Digest of the known text; the same text is not parsed again. */
-  readonly knownDigest: string | undefined;
-}
-
 export type FileReading =
   | { readonly kind: "unchanged" }
-  /** Another file has replaced it: list the folder again. */
-  | { readonly kind: "replaced" }
+  | { readonly kind: "gone" }
   | { readonly kind: "unreadable"; readonly reason: string }
   | { readonly kind: "read"; readonly digest: string; readonly parsed: ParsedManifest };
 
@@ -52,15 +43,13 @@ export class ManifestReader {
     this.#readFile = readFile;
   }
 
-  /** Reads one file. Never rejects: the result contains any errors. */
-  async read({ file, inode, knownDigest }: ReadRequest): Promise<FileReading> {
+  /** Reads one file. Never rejects: the result contains any errors. @param knownDigest of the known text, which is not parsed again. */
+  async read(file: string, knownDigest?: string): Promise<FileReading> {
     let text: string;
     try {
-      const bytes = await this.#readFile(file, inode, this.#limits.fileBytes);
-      if (bytes === undefined) return { kind: "replaced" };
-      text = textOf(bytes);
+      text = textOf(await this.#readFile(file, this.#limits.fileBytes));
     } catch (error) {
-      if (error instanceof Error && "code" in error && error.code === "ENOENT") return { kind: "replaced" };
+      if (error instanceof Error && "code" in error && error.code === "ENOENT") return { kind: "gone" };
       return { kind: "unreadable", reason: messageOf(error) };
     }
     const digest = contentDigest(text);
@@ -79,21 +68,16 @@ export class ManifestReader {
   }
 }
 
-/**
- * Reads a regular file.
- *
- * @param inode the expected `device:inode`.
- * @returns `undefined` if something else is there now. Rejects if it is too large or cannot be read.
- */
-export async function readRegularFile(file: string, inode: string, mostBytes: number): Promise<Buffer | undefined> {
+/** Reads a regular file. Rejects if it is something else, too large, or cannot be read. */
+export async function readRegularFile(file: string, mostBytes: number): Promise<Buffer> {
   await using handle = await open(file, FLAGS);
-  const stats = await handle.stat({ bigint: true });
-  if (!stats.isFile() || `${stats.dev}:${stats.ino}` !== inode) return undefined;
+  const stats = await handle.stat();
+  if (!stats.isFile()) throw new Error("it is not a regular file");
   const tooLarge = () => new Error(`it is larger than ${mostBytes} bytes; split it`);
   // Checked before reading, because the file is tried again at every refresh.
   if (stats.size > mostBytes) throw tooLarge();
   // A file may grow while it is read.
-  const portion = Buffer.allocUnsafe(Math.min(Number(stats.size), mostBytes) + 1);
+  const portion = Buffer.allocUnsafe(Math.min(stats.size, mostBytes) + 1);
   const portions: Buffer[] = [];
   let total = 0;
   for (;;) {

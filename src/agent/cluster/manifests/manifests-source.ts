@@ -1,9 +1,7 @@
 /** A source of cluster objects: a folder of ordinary Kubernetes manifests. */
-import { once } from "node:events";
 import { type FSWatcher, watch } from "node:fs";
 import { basename } from "node:path";
 import { systemClock } from "../../../async/clock.ts";
-import { mayHang } from "../../../kernel/hanging-calls.ts";
 import type { Logger } from "../../../logging/logger.ts";
 import { messageOf } from "../../../logging/message-of.ts";
 import type { ManifestProblem } from "../../../model/manifest-problem.ts";
@@ -38,8 +36,6 @@ export interface ManifestsSource extends ObjectSource {
   problems(): readonly ManifestProblem[];
 }
 
-/** A look at the folder that takes longer is logged. */
-const SLOW_LOOK_MS = 10_000;
 /** The interval while the folder is gone or cannot be watched, and at the start while part of it is unreadable. */
 const BLIND_RESCAN_MS = 500;
 
@@ -53,18 +49,8 @@ export function createManifestsSource(options: ManifestsSourceOptions): Manifest
   const folder = new ManifestFolder(dir, log, reader, list);
   return {
     problems: () => folder.problems(),
-    async run(sink, signal) {
-      // Stopping must not wait for a file system that hangs.
-      await Promise.race([
-        follow(folder, { dir, log, debounceMs, rescanMs, startWaitMs }, sink, signal),
-        aborted(signal),
-      ]);
-    },
+    run: (sink, signal) => follow(folder, { dir, log, debounceMs, rescanMs, startWaitMs }, sink, signal),
   };
-}
-
-async function aborted(signal: AbortSignal): Promise<void> {
-  if (!signal.aborted) await once(signal, "abort");
 }
 
 async function follow(
@@ -75,7 +61,7 @@ async function follow(
 ): Promise<void> {
   try {
     const endMs = systemClock.monotonicMs() + startWaitMs;
-    while (!(await answered(folder.load(), dir, log)) && !signal.aborted) {
+    while (!(await folder.load()) && !signal.aborted) {
       const leftMs = endMs - systemClock.monotonicMs();
       if (leftMs <= 0) break;
       await systemClock.sleep(Math.min(BLIND_RESCAN_MS, leftMs), signal);
@@ -122,31 +108,12 @@ async function tryRefresh(
   wasLost: boolean,
 ): Promise<Refresh | undefined> {
   try {
-    const refresh = await answered(folder.refresh(performance.now()), dir, log);
+    const refresh = await folder.refresh(performance.now());
     if (wasLost) log.info("The manifests can be read again", { dir, solves: UNREADABLE });
     return refresh;
   } catch (error) {
     if (!wasLost) log.error(UNREADABLE, error, { dir });
     return undefined;
-  }
-}
-
-/** Waits for a file system that hangs, and logs that. */
-async function answered<T>(look: Promise<T>, dir: string, log: Logger): Promise<T> {
-  const hanging = mayHang();
-  let isSlow = false;
-  const timer = setTimeout(() => {
-    isSlow = true;
-    const message = `the folder has not answered for ${SLOW_LOOK_MS / 1000} s; check whether its file system responds`;
-    log.error(UNREADABLE, new Error(message), { dir });
-  }, SLOW_LOOK_MS);
-  timer.unref();
-  try {
-    return await look;
-  } finally {
-    clearTimeout(timer);
-    hanging.end();
-    if (isSlow) log.info("The manifests can be read again", { dir, solves: UNREADABLE });
   }
 }
 
