@@ -1,11 +1,13 @@
 /**
- * The service ports for the proxy modes: as declared, except that each frontend belongs to only one of them
- * (`frontend-ownership.ts`). The owners depend only on the declarations, not on the order of events.
+ * The service ports for the proxy modes: as declared, except that each frontend belongs to only one of them. The owners depend
+ * only on the declarations, not on the order of events. The API server keeps cluster IPs and node ports unique, but not external
+ * and load-balancer IPs, and a folder of manifests keeps nothing unique. Without precedence, any user who may write `externalIPs`
+ * could take over another Service's cluster IP.
  */
 import type { Steps } from "../async/turns.ts";
 import type { Logger } from "../logging/logger.ts";
-import { declaredFrontends, type FrontendKind, frontendKey } from "./frontend.ts";
-import { type Candidate, FrontendOwnership } from "./frontend-ownership.ts";
+import { comparePrecedence, declaredFrontends, type FrontendKind, frontendKey, onePerDestination } from "./frontend.ts";
+import { type Candidate, KeyOwners } from "./key-owners.ts";
 import type { OnReplaced } from "./service-change-tracker.ts";
 import { equalServicePorts, type ServicePort } from "./service-port.ts";
 import type { ServicePortName } from "./service-port-name.ts";
@@ -24,11 +26,11 @@ export class OwnedServices {
   readonly #services = new Map<string, ServicePort>();
   /** By {@link ServicePortName.key}; live. */
   readonly services: ReadonlyMap<string, ServicePort> = this.#services;
-  readonly #ownership = new FrontendOwnership();
+  readonly #owners = new KeyOwners<FrontendKind>(comparePrecedence);
 
   /** {@link ServicePortName.key} of a frontend's owner. @param frontend a {@link frontendKey}. */
   ownerOf(frontend: string): string | undefined {
-    return this.#ownership.ownerOf(frontend)?.key;
+    return this.#owners.effective(frontend)?.owner;
   }
 
   /**
@@ -50,7 +52,7 @@ export class OwnedServices {
   }> {
     const affected = new Set(changed);
     for (const key of [...affected]) {
-      for (const other of this.#ownership.replace(key, this.#services.get(key), declared.get(key))) affected.add(other);
+      for (const other of this.#declare(key, declared.get(key))) affected.add(other);
       yield;
     }
     const changedPorts = new Set<string>();
@@ -65,7 +67,7 @@ export class OwnedServices {
         onReplaced?.(key, before, undefined);
         continue;
       }
-      const losses = this.#ownership.lossesOf(key, port);
+      const losses = this.#lossesOf(key, port);
       const after = losses === undefined ? port : { ...port, lostFrontends: new Set(losses.keys()) };
       if (before !== undefined && equalServicePorts(before, after)) continue;
       this.#services.set(key, after);
@@ -79,12 +81,46 @@ export class OwnedServices {
     }
     return { changedPorts, conflicts };
   }
+
+  /** Replaces a service port's declaration. @returns the keys of other service ports that gained or lost a frontend. */
+  #declare(key: string, after: ServicePort | undefined): ReadonlySet<string> {
+    const [old, current] = [kindsOf(this.#services.get(key)), kindsOf(after)];
+    const others = new Set<string>();
+    for (const frontend of old.size === 0 ? current.keys() : new Set([...old.keys(), ...current.keys()])) {
+      const [had, has] = [old.get(frontend), current.get(frontend)];
+      if (had === has) continue;
+      const before = this.ownerOf(frontend);
+      this.#owners.change(key, frontend, had, has);
+      const now = this.ownerOf(frontend);
+      for (const one of before === now ? [] : [before, now]) if (one !== undefined && one !== key) others.add(one);
+    }
+    return others;
+  }
+
+  /** The owners of frontends that a service port declares but does not own; undefined if it owns all (usual). */
+  #lossesOf(key: string, port: ServicePort): ReadonlyMap<string, Candidate<FrontendKind>> | undefined {
+    let losses: Map<string, Candidate<FrontendKind>> | undefined;
+    for (const declared of declaredFrontends(port)) {
+      const frontend = frontendKey(port.protocol, declared);
+      const owner = this.#owners.effective(frontend);
+      if (owner === undefined || owner.owner === key) continue;
+      losses ??= new Map();
+      losses.set(frontend, owner);
+    }
+    return losses;
+  }
+}
+
+function kindsOf(port: ServicePort | undefined): ReadonlyMap<string, FrontendKind> {
+  if (port === undefined) return new Map();
+  const declared = onePerDestination(port, declaredFrontends(port));
+  return new Map(declared.map((frontend) => [frontendKey(port.protocol, frontend), frontend.kind]));
 }
 
 function conflictOf(
   port: ServicePort,
   frontend: string,
-  { key, kind }: Candidate,
+  { owner: key, value: kind }: Candidate<FrontendKind>,
   declared: ReadonlyMap<string, ServicePort>,
 ): FrontendConflict | undefined {
   const owner = declared.get(key)?.name;

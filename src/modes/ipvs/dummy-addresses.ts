@@ -1,9 +1,9 @@
 /** Compares and reconciles the addresses of one family on kube-ipvs0. */
 import type { LinkAddress, LinkAddressFailure, Links } from "../../kernel/route/links.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
+import type { KeyOwners } from "../../model/key-owners.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { type Cidr, cidrContains, familyOf, type IpAddress } from "../../net/ip.ts";
-import type { KeyOwners } from "../shared/key-owners.ts";
 import type { PortWarning } from "../shared/port-warnings.ts";
 import { DUMMY_DEVICE } from "./names.ts";
 import type { IpvsFacts, NodeState } from "./node-facts.ts";

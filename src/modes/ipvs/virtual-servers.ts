@@ -1,8 +1,8 @@
 /** Compares and reconciles the virtual servers of one family in the kernel. */
 
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
+import type { KeyOwners } from "../../model/key-owners.ts";
 import { cidrContains } from "../../net/ip.ts";
-import type { KeyOwners } from "../shared/key-owners.ts";
 import type { GracefulTermination } from "./graceful-termination.ts";
 import {
   type IpvsFailure,

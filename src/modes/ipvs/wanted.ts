@@ -1,8 +1,8 @@
 /** The wanted state of the ipvs mode: what service ports need in the kernel, by kind and key. */
 
 import { comparePrecedence } from "../../model/frontend.ts";
+import { KeyOwners } from "../../model/key-owners.ts";
 import type { IpAddress } from "../../net/ip.ts";
-import { KeyOwners } from "../shared/key-owners.ts";
 import { type LocalKinds, type Parts, WantedParts } from "../shared/wanted-parts.ts";
 import { type IpsetEntry, ipsetEntryText } from "./ipset/ipset.ts";
 import { virtualServerText } from "./kernel/ipvs.ts";

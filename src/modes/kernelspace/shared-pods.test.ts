@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { port, remote } from "../../../testkit/dataplane/test-cluster.ts";
+import { KeyOwners } from "../../model/key-owners.ts";
 import { ip } from "../../model/testing/records.ts";
-import { KeyOwners } from "../shared/key-owners.ts";
 import { newModel } from "./testing/kernelspace-rig.ts";
 
 const PODS = [remote("10.180.1.1"), remote("10.180.1.2")];

@@ -1,8 +1,8 @@
 /** The wanted state of the kernelspace mode: what service ports need in HNS, by kind and key. */
 
 import { comparePrecedence } from "../../model/frontend.ts";
+import { KeyOwners } from "../../model/key-owners.ts";
 import type { IpAddress } from "../../net/ip.ts";
-import { KeyOwners } from "../shared/key-owners.ts";
 import { type LocalKinds, type Parts, WantedParts } from "../shared/wanted-parts.ts";
 import { LB_DSR } from "./hcn/documents.ts";
 import type { LoadBalancerKind, PlannedLoadBalancer, ServicePortPlan } from "./plan-service-port.ts";

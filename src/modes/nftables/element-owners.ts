@@ -3,8 +3,8 @@
  * keys have at most one owner and are not tracked: {@link ElementOwners.replace} receives what the owner wanted before.
  */
 import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
+import { KeyOwners } from "../../model/key-owners.ts";
 import { equalLists } from "../../model/objects.ts";
-import { KeyOwners } from "../shared/key-owners.ts";
 import { sameElement } from "./draft.ts";
 import type { ElementChange, SharedElement } from "./table-plan.ts";
 
@@ -106,7 +106,7 @@ export class ElementOwners {
     const owners = this.#sets.get(set) ?? new KeyOwners<NftElement>();
     this.#sets.set(set, owners);
     const before = owners.get(key);
-    owners.replace(owner, had === undefined ? [] : [[key, had]], has === undefined ? [] : [[key, has]]);
+    owners.change(owner, key, had, has);
     return { set, before, after: owners.get(key) };
   }
 

@@ -3,8 +3,8 @@ import { test } from "node:test";
 import { FakeClock } from "../../agent/sync/testing/fake-clock.ts";
 import { KernelWaits } from "../../kernel/kernel-waits.ts";
 import { silentLogger } from "../../logging/logger.ts";
+import { KeyOwners } from "../../model/key-owners.ts";
 import { makeServicePort } from "../../model/testing/records.ts";
-import { KeyOwners } from "./key-owners.ts";
 import { Reconciler, type Target } from "./reconciler.ts";
 import { type LocalKinds, WantedParts } from "./wanted-parts.ts";
 

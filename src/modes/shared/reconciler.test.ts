@@ -7,9 +7,9 @@ import { turnPolicy } from "../../async/turns.ts";
 import type { SyncInput, SyncOutcome } from "../../contract/backend.ts";
 import { KernelWaits } from "../../kernel/kernel-waits.ts";
 import { silentLogger } from "../../logging/logger.ts";
+import { KeyOwners } from "../../model/key-owners.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { makeServicePort } from "../../model/testing/records.ts";
-import { KeyOwners } from "./key-owners.ts";
 import { Reconciler, type Target, type Work } from "./reconciler.ts";
 import { type LocalKinds, type Parts, WantedParts } from "./wanted-parts.ts";
 

@@ -2,7 +2,7 @@
  * What all service ports together want in the kernel, as parts of several kinds (virtual servers, addresses, load
  * balancers). Each part has a key and the service ports that want it; updated port by port. No I/O.
  */
-import { KeyOwners } from "./key-owners.ts";
+import { KeyOwners } from "../../model/key-owners.ts";
 
 /** What one service port wants, by kind. */
 export type Parts<Kinds> = { readonly [K in keyof Kinds]?: readonly (readonly [key: string, value: Kinds[K]])[] };

@@ -1,11 +1,11 @@
 /**
- * The candidates for each key of the kernel's tables. Several service ports may share a key, such as the cluster IP of
- * all ports of a Service; frontends already have one owner (`model/frontend-ownership.ts`). The first candidate by
- * precedence and name decides the value, so that the result never depends on history.
+ * The candidates for each key of a table: frontends, or keys of the kernel's tables, which several service ports may share,
+ * such as the cluster IP of all ports of a Service. The first candidate by precedence and name decides the value, so that the
+ * result never depends on history.
  */
 
 /** A value, and the key of the service port that wants it. */
-interface Candidate<T> {
+export interface Candidate<T> {
   readonly owner: string;
   readonly value: T;
 }
@@ -82,14 +82,15 @@ export class KeyOwners<T> {
     before: Iterable<readonly [key: string, value: T]>,
     after: Iterable<readonly [key: string, value: T]>,
   ): void {
-    for (const [key, value] of new Map(before)) {
-      this.#touch(key);
-      this.#remove(key, { owner, value });
-    }
-    for (const [key, value] of new Map(after)) {
-      this.#touch(key);
-      this.#add(key, { owner, value });
-    }
+    for (const [key, value] of new Map(before)) this.change(owner, key, value, undefined);
+    for (const [key, value] of new Map(after)) this.change(owner, key, undefined, value);
+  }
+
+  /** The same at one key. */
+  change(owner: string, key: string, before: T | undefined, after: T | undefined): void {
+    this.#touch(key);
+    if (before !== undefined) this.#remove(key, { owner, value: before });
+    if (after !== undefined) this.#add(key, { owner, value: after });
   }
 
   #touch(key: string): void {
@@ -97,7 +98,12 @@ export class KeyOwners<T> {
   }
 
   #add(key: string, candidate: Candidate<T>): void {
-    const list = listOf(this.#candidates.get(key) ?? []);
+    const present = this.#candidates.get(key);
+    if (present === undefined) {
+      this.#candidates.set(key, candidate);
+      return;
+    }
+    const list = listOf(present);
     const at = this.#placeOf(list, candidate);
     list.splice(at, list[at]?.owner === candidate.owner ? 1 : 0, candidate);
     this.#candidates.set(key, list.length === 1 ? candidate : list);
