@@ -87,8 +87,9 @@ function withFolder<T>(path: string | undefined, work: (fd: number) => readonly 
   }
 }
 
-/** As the first process sees it: `ip netns exec` hides the mounts below /sys. */
-function nodeCgroup(): string | undefined {
-  const mounts = cgroup2Mounts(attempt(() => readFileSync("/proc/1/mountinfo", "utf8")) ?? "");
-  return rootAmong(mounts.map((path) => `/proc/1/root${path}`));
+/** As this process sees it, or the first one: `ip netns exec` hides the mounts below /sys. @returns undefined if neither does */
+export function nodeCgroup(): string | undefined {
+  const mounts = (process: "self" | 1) =>
+    cgroup2Mounts(attempt(() => readFileSync(`/proc/${process}/mountinfo`, "utf8")) ?? "");
+  return rootAmong([...mounts("self"), ...mounts(1).map((path) => `/proc/1/root${path}`)]);
 }

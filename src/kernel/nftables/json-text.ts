@@ -49,7 +49,7 @@ export function statementText(json: unknown): string {
     case "limit":
       return `limit rate ${body.inv === true ? "over " : ""}${body.rate}/${body.per}`;
     case "xt":
-      return `xt ${textOf(body.type) ?? ""} "${textOf(body.name) ?? ""}"`;
+      return textOf(body.options) ?? `xt ${textOf(body.type) ?? ""} "${textOf(body.name) ?? ""}"`;
     default:
       return expressionText(json);
   }

@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { isObject, textOf } from "../../kernel/nftables/json.ts";
+import { devicesHere } from "../../kernel/route/devices.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { IpRules, type SetRule } from "../prove/ip-rules.ts";
 import type { NodeSettings, XfrmPolicy } from "../prove/node-settings.ts";
@@ -14,17 +15,7 @@ const UPLINKS = new Set([undefined, "vlan", "bond", "team", "macvlan", "ipvlan"]
 /** @throws UsageError */
 export async function nodeSettings(family: IpFamily): Promise<NodeSettings> {
   const version = family === "IPv4" ? "-4" : "-6";
-  const links = (await ipJson("-d", "link", "show")).filter(isObject).flatMap((link) => {
-    const {
-      info_kind: kind,
-      info_slave_kind: port,
-      info_slave_data: data,
-    } = isObject(link.linkinfo) ? link.linkinfo : {};
-    const [name, master = ""] = [textOf(link.ifname), textOf(link.master)];
-    const lacksHairpin = port === "bridge" && isObject(data) && data.hairpin === false;
-    const isLoopback = link.link_type === "loopback";
-    return name === undefined ? [] : [{ name, kind: textOf(kind), isLoopback, port, master, lacksHairpin }];
-  });
+  const links = await devicesHere();
   // A kernel may be built without rules.
   const rules = await ipJson(version, "rule", "show").catch((): readonly unknown[] => USUAL_RULES);
   const listed = (await ipJson(version, "route", "show", "table", "all")).filter(isObject).map((route) => {
@@ -49,7 +40,7 @@ export async function nodeSettings(family: IpFamily): Promise<NodeSettings> {
       family,
     ),
     withoutHairpin: links.flatMap(({ name, lacksHairpin }) => (lacksHairpin ? [name] : [])),
-    vrfs: new Map(links.flatMap(({ name, port, master }) => (port === "vrf" ? [[name, master]] : []))),
+    vrfs: new Map(links.flatMap(({ name, portOf, master = "" }) => (portOf === "vrf" ? [[name, master]] : []))),
     policies: await xfrmPolicies(version),
     read(name) {
       if (!known.has(name)) known.set(name, parameterAt(name));

@@ -1,6 +1,7 @@
 /** The sources of rules that `kube-proxy prove` does not plan itself: dumps, read once for both families, and this node's kernel. */
 import type { KubeProxyConfig } from "../../contract/config/config.ts";
 import type { ProvedVariant } from "../../contract/dataplane.ts";
+import { nodeCgroup } from "../../kernel/bpf/foreign-programs.ts";
 import { isObject, textOf } from "../../kernel/nftables/json.ts";
 import { MODES } from "../../modes/registry.ts";
 import { familyOf, IP_FAMILIES, type IpAddress, type IpFamily } from "../../net/ip.ts";
@@ -61,7 +62,8 @@ export async function foundInDumps(paths: readonly string[], input: NodeJS.Reada
 export async function shownInKernel(families: readonly IpFamily[]) {
   const { kernelDumps } = await import("./trace-kernel.ts");
   const read = [];
-  for (const family of families) read.push(await kernelDumps(family));
+  const shared = {};
+  for (const family of families) read.push(await kernelDumps(family, shared));
   const dumps = read.flatMap((one) => one.dumps);
   const unread = dumps.flatMap((dump) => (dump.kind === "unread" ? [dump.what] : []));
   return { shown: shownBy(dumps), unread: [...new Set([...read.flatMap(({ notes }) => notes), ...unread])] };
@@ -76,8 +78,9 @@ export async function foundInKernel(families: readonly IpFamily[], config: KubeP
   const { nodeSettings, notExamined } = await import("./node-settings.ts");
   const read = new Map<IpFamily, Awaited<ReturnType<typeof kernelRules>>>();
   const settings = new Map<IpFamily, NodeSettings>();
+  const shared = {};
   for (const family of families) {
-    const rules = await kernelRules(family, []);
+    const rules = await kernelRules(family, [], shared);
     const { notes, dumps } = await withLiveSockets(rules, family, config);
     const isLed = dumps.length > rules.dumps.length;
     read.set(family, { ...rules, notes: isLed ? [...notes, `${SOCKETS} (${family})`] : notes });
@@ -94,6 +97,9 @@ export async function foundInKernel(families: readonly IpFamily[], config: KubeP
     notes: [
       ...[...read.values()].flatMap(({ notes }) => notes),
       ...[...settings.values()].flatMap(notExamined),
+      ...(nodeCgroup() === undefined
+        ? ["the node's cgroup cannot be seen from here: programs at it are not known"]
+        : []),
       ...(hooks === undefined ? ["this kernel does not list its hooks: what else is called at them is not known"] : []),
     ],
     addresses: (family) => addresses.filter((own) => familyOf(own) === family),

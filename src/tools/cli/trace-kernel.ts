@@ -9,17 +9,17 @@ import { foreignPrograms, NAMED } from "../../kernel/bpf/foreign-programs.ts";
 import { legacyTables } from "../../kernel/iptables/legacy-tables.ts";
 import { netfilterHooks } from "../../kernel/netfilter-hooks.ts";
 import { NetlinkError } from "../../kernel/netlink/errors.ts";
-import { dormantTables } from "../../kernel/nftables/dormant-tables.ts";
+import { completedListing, nftablesGeneration } from "../../kernel/nftables/completed-listing.ts";
 import { isObject, listOf, numberOf, textOf } from "../../kernel/nftables/json.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
-import { filtersAtDevices } from "../../kernel/route/device-filters.ts";
+import { devicesHere, filtersAt } from "../../kernel/route/devices.ts";
 import { MODES } from "../../modes/registry.ts";
 import { cidrContains, familyOf, type IpAddress, type IpFamily, parseCidr, parseIpAddress } from "../../net/ip.ts";
 import { type Dump, recogniseDump } from "../../trace/dump/recognise.ts";
 import type { KnownRoute } from "../../trace/facts.ts";
 import type { ListedClients } from "../../trace/iptables/surroundings.ts";
 import { UsageError } from "./output.ts";
-import { toolText } from "./tool-text.ts";
+import { toolOutput, toolText } from "./tool-text.ts";
 import { dumpReaders, placeInDump, type TracedRules } from "./trace-rules.ts";
 
 interface Tool {
@@ -39,8 +39,12 @@ const SHARED_TOOLS: readonly Tool[] = [
 ];
 
 /** Reads the kernel. @param local addresses given in addition to the node's own. @throws UsageError */
-export async function kernelRules(family: IpFamily, local: readonly IpAddress[]): Promise<TracedRules> {
-  const { dumps, notes } = await kernelDumps(family);
+export async function kernelRules(
+  family: IpFamily,
+  local: readonly IpAddress[],
+  shared?: SharedReading,
+): Promise<TracedRules> {
+  const { dumps, notes } = await kernelDumps(family, shared);
   const lists = await recentLists();
   const addresses = [...(await localAddresses(family)), ...local];
   return {
@@ -60,24 +64,55 @@ export async function kernelRules(family: IpFamily, local: readonly IpAddress[])
   };
 }
 
-/** What the tools print of this kernel's rules. @throws UsageError */
-export async function kernelDumps(family: IpFamily): Promise<Pick<TracedRules, "dumps" | "notes">> {
+/** So often the rules are read, if another program changes them meanwhile. */
+const READINGS = 3;
+
+type Printed = Pick<TracedRules, "dumps" | "notes">;
+
+/** What both families have together, as it was read for one of them. */
+export interface SharedReading {
+  generation?: number | undefined;
+  printed?: Printed;
+}
+
+/** What the tools print of this kernel's rules at one time. @throws UsageError */
+export async function kernelDumps(family: IpFamily, shared: SharedReading = {}): Promise<Printed> {
   needRoot("reading the rules of this node's kernel");
+  for (let reading = 1; ; reading += 1) {
+    const generation = await nftablesGeneration();
+    const saved = await printedBy([{ file: `${IPTABLES[family]}-save`, args: [] }]);
+    if (shared.printed === undefined || generation === undefined || generation !== shared.generation) {
+      shared.printed = await printedBy(SHARED_TOOLS);
+      shared.generation = generation;
+    }
+    const isReadAlready = saved.dumps.some((dump) => dump.kind === "iptables" && isLegacy(dump.text));
+    const legacy = await printedBy(isReadAlready ? [] : await legacyTool(family));
+    const all = [saved, shared.printed, legacy];
+    const dumps = all.flatMap((one) =>
+      one.dumps.map((dump) => (dump.kind === "iptables" ? { ...dump, family } : dump)),
+    );
+    const notes = all.flatMap((one) => one.notes);
+    if ((await nftablesGeneration()) === generation) return { dumps, notes };
+    if (reading < READINGS) continue;
+    const what = `other programs changed the rules each of the ${READINGS} times that they were read: ask again`;
+    return { dumps: [...dumps, { kind: "unread", what, isOfRules: true }], notes };
+  }
+}
+
+async function printedBy(tools: readonly Tool[]): Promise<Printed> {
   const notes: string[] = [];
   const dumps: Dump[] = [];
   const readers = await dumpReaders();
-  for (const tool of [{ file: `${IPTABLES[family]}-save`, args: [] }, ...SHARED_TOOLS, ...(await legacyTool(family))]) {
-    const isReadAlready = dumps.some((dump) => dump.kind === "iptables" && isLegacy(dump.text));
-    if (tool.file.endsWith("-legacy-save") && isReadAlready) continue;
-    const text = await outputOf(tool, notes);
-    if (text?.trim()) dumps.push(await withKernelFlags(recogniseDump(text, tool.file, readers)));
+  for (const tool of tools) {
+    const { stdout: text, stderr = "" } = (await outputOf(tool, notes)) ?? { stdout: undefined };
+    if (text?.trim()) dumps.push(...(await withKernel(recogniseDump(text, tool.file, readers), stderr)));
     if (text === undefined && tool.alone !== undefined)
       dumps.push({ kind: "unread", what: `${tool.alone} were not read: ${notes.pop()}`, isOfRules: true });
     // No virtual servers, which is an answer.
     if (text?.trim() === "" && tool.file === "ipvsadm")
       dumps.push({ kind: "chains", tool: tool.file, chains: () => [] });
   }
-  return { dumps: dumps.map((dump) => (dump.kind === "iptables" ? { ...dump, family } : dump)), notes };
+  return { dumps, notes };
 }
 
 /** Adds the socket step before this kernel's rules if maps are pinned. */
@@ -124,24 +159,17 @@ async function legacyTool(family: IpFamily): Promise<readonly Tool[]> {
 
 const isLegacy = (saved: string): boolean => !/^# Generated by \S+ v\S+ \(nf_tables\)/m.test(saved);
 
-/** The kernel's own word on which tables are dormant, in the place of nft's. */
-async function withKernelFlags(dump: Dump): Promise<Dump> {
-  if (dump.kind !== "nftables") return dump;
-  const dormant = await dormantTables();
-  const objects = dump.objects.flatMap((object): unknown[] => {
-    const { table, metainfo } = isObject(object) ? object : {};
-    if (metainfo !== undefined) return [];
-    if (!isObject(table)) return [object];
-    const { flags: _, ...rest } = table;
-    return [{ table: { ...rest, ...(dormant.has(`${table.family} ${table.name}`) && { flags: ["dormant"] }) } }];
-  });
-  return { ...dump, objects };
+/** Adds the kernel's own words to what nft lists. @param said by nft, beside it. */
+async function withKernel(dump: Dump, said: string): Promise<readonly Dump[]> {
+  if (dump.kind !== "nftables") return [dump];
+  const { objects, unread } = await completedListing(dump.objects, said);
+  return [{ ...dump, objects }, ...unread.map((what) => ({ kind: "unread", what, isOfRules: true }) as const)];
 }
 
 /** @returns undefined if the tool fails: the last note says why */
-async function outputOf({ file, args, of: source }: Tool, notes: string[]): Promise<string | undefined> {
-  if (source !== undefined && !existsSync(source)) return "";
-  return await toolText([file, ...args]).catch((error: unknown) => {
+async function outputOf({ file, args, of: source }: Tool, notes: string[]) {
+  if (source !== undefined && !existsSync(source)) return { stdout: "", stderr: "" };
+  return await toolOutput([file, ...args]).catch((error: unknown) => {
     if (!(error instanceof UsageError)) throw error;
     notes.push(error.message.split("\n", 1).join());
     return undefined;
@@ -157,7 +185,7 @@ export async function ipJson(...args: readonly string[]): Promise<readonly unkno
 /** What the kernel calls for packets in this network namespace. @returns undefined if this kernel does not list it */
 export async function kernelHooks(): Promise<Dump | undefined> {
   try {
-    const entries = await netfilterHooks([...(await interfaceNames()).values()]);
+    const entries = await netfilterHooks((await devicesHere()).map(({ name }) => name));
     return entries && { kind: "hooks", entries };
   } catch (error) {
     if (!(error instanceof NetlinkError)) throw error;
@@ -167,15 +195,11 @@ export async function kernelHooks(): Promise<Dump | undefined> {
 
 /** Programs and filters at devices, which packets meet before and behind all rules: they are there, and what they do is not read. */
 export async function programsAtDevices(hooks: Dump | undefined): Promise<readonly Dump[]> {
-  const { names, found } = await filtersAtDevices(NAMED);
-  const unread = found.map((what) => `${what}: its content is not read`);
+  const devices = await devicesHere();
+  const unread = (await filtersAt(devices, NAMED)).map((what) => `${what}: its content is not read`);
+  const names = new Map(devices.map(({ index, name }) => [index, name]));
   unread.push(...foreignPrograms(names, hooks?.kind === "hooks" ? hooks.entries : undefined));
   return unread.map((what) => ({ kind: "unread", what }));
-}
-
-/** Names of the node's interfaces by index. */
-export async function interfaceNames(): Promise<ReadonlyMap<number, string>> {
-  return (await filtersAtDevices(0)).names;
 }
 
 async function routes(family: IpFamily, addresses: readonly IpAddress[]): Promise<KnownRoute[]> {

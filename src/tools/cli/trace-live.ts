@@ -10,6 +10,7 @@ import { TRACE_TABLE, type TraceFilter } from "../../kernel/nftables/tracing/tra
 import { NF_INET_HOOKS } from "../../kernel/nftables/wire/constants.ts";
 import { execProcess } from "../../kernel/process.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
+import { devicesHere } from "../../kernel/route/devices.ts";
 import { programOfDumps } from "../../trace/dump/program.ts";
 import { nodeFacts } from "../../trace/facts.ts";
 import { judge } from "../../trace/live/judge.ts";
@@ -19,7 +20,7 @@ import { HOOKS } from "../../trace/netfilter/program.ts";
 import { type LiveReport, liveData, liveText } from "../../trace/report/live-text.ts";
 import { jsonText } from "../explain/safe-text.ts";
 import { EXIT_FAILURE, EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
-import { interfaceNames, kernelRules, needRoot } from "./trace-kernel.ts";
+import { kernelRules, needRoot } from "./trace-kernel.ts";
 import { type PacketFlags, type ParsedTarget, trafficOf } from "./trace-packet.ts";
 import type { TracedRules } from "./trace-rules.ts";
 
@@ -216,7 +217,7 @@ async function rulePlaces(tracer: PacketTracer, { visits }: ObservedPacket): Pro
       }
     }
   }
-  const names = await interfaceNames();
+  const names = new Map((await devicesHere()).map(({ index, name }) => [index, name]));
   return {
     hookOf(family, table, chain) {
       const found = tables.get(`${family} ${table}`)?.get(chain);

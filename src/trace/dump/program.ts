@@ -32,7 +32,8 @@ export function programOfDumps(dumps: readonly Dump[], options: DumpOptions) {
   const listings = dumps.flatMap((dump) => (dump.kind === "nftables" ? [dump.objects] : []));
   const judged = listings.map((objects) => judgeSaved(saved, objects, family));
   const rulesets = listings.map((objects, at) => {
-    return readNftRuleset(objects, { family, facts, knowsDynamicSets, without: judged[at]?.ofIptables ?? new Set() });
+    const without = judged[at]?.ofIptables ?? new Set();
+    return readNftRuleset(objects, { family, facts, knowsDynamicSets, without, iptables: { sets, recent } });
   });
   const trusted = saved.filter((table) => !judged.some(({ mistrusted }) => mistrusted.has(table)));
   const places = placesOf(dumps, family);

@@ -1,11 +1,11 @@
 /** The output of iptables-save as chains to walk. Rules are parsed when a packet meets them. */
-import { parseLoosely } from "../../kernel/iptables/parser/loose-rule.ts";
+import { type LooseRule, parseLoosely } from "../../kernel/iptables/parser/loose-rule.ts";
 import { RuleSyntaxError } from "../../kernel/iptables/parser/rule-options.ts";
 import { commentOf, withoutQuoted } from "../../kernel/iptables/parser/rule-parts.ts";
 import { type ChainTexts, NOWHERE, type TableTexts } from "../../kernel/iptables/parser/ruleset.ts";
 import { attempt } from "../../logging/attempt.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import type { BaseChain, Chain, Hook, Rule } from "../netfilter/program.ts";
+import type { BaseChain, Chain, Hook, Rule, Step } from "../netfilter/program.ts";
 import { basicSteps } from "./basic-match.ts";
 import { foreignStep } from "./foreign-match.ts";
 import { matchStep } from "./match.ts";
@@ -104,16 +104,25 @@ function compileRule(text: string, context: RuleContext): Rule {
   if (rule === undefined) {
     return { text, comment, steps: [{ text, run: () => ({ kind: "lost", because: `"${text}" is not understood` }) }] };
   }
-  const matches = rule.matches.map((match) => matchStep(match, context.surroundings));
   const action = targetStep(rule, context);
-  const steps = [
-    ...basicSteps(rule),
-    ...rule.foreign.map((part) => foreignStep(part, text)),
-    ...matches.filter((step) => step !== undefined),
-    ...(action === undefined ? [] : [action]),
-  ];
+  const steps = [...basicSteps(rule), ...matchSteps(rule, text, context), ...(action === undefined ? [] : [action])];
   return { text, comment, isIdle: action === undefined && !WRITES.test(withoutQuoted(text)), steps };
 }
 
+function matchSteps(rule: LooseRule, text: string, { surroundings }: RuleContext): Step[] {
+  const matches = rule.matches.map((match) => matchStep(match, surroundings));
+  return [...rule.foreign.map((part) => foreignStep(part, text)), ...matches.filter((step) => step !== undefined)];
+}
+
+/** A match or a target of a rule that nft lists. @param text `-m …` or `-j …`. */
+export function extensionSteps(text: string, context: Omit<RuleContext, "hasChain">): Step[] {
+  const [, name = ""] = /^-m (tcp|udp|sctp) /.exec(text) ?? [];
+  const around = { ...context, hasChain: () => false };
+  // Statements before it compare the protocol; a port of a target needs one of these.
+  const rule = parseLoosely(`-p ${name || "tcp"} ${text}`, context.family);
+  const action = targetStep(rule, around);
+  return [...matchSteps(rule, text, around), ...(action === undefined ? [] : [action])];
+}
+
 /** Matches that write: what they leave is seen by later rules. */
-const WRITES = /(?<!\S)-m (?:recent|connlabel|cluster|socket) /;
+export const WRITES = /(?<!\S)-m (?:recent|connlabel|cluster|socket) /;

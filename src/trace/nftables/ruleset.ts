@@ -1,9 +1,11 @@
 /** libnftables' JSON, or a listing read as such, as chains and sets to walk. */
 
-import { isObject, type JsonObject, listOf, numberOf, textOf } from "../../kernel/nftables/json.ts";
+import { isObject, type JsonObject, listOf, named, numberOf, textOf } from "../../kernel/nftables/json.ts";
 import { ruleText } from "../../kernel/nftables/json-text.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
+import { extensionSteps } from "../iptables/ruleset.ts";
+import { type IpSets, type Surroundings as IptablesSurroundings, UNKNOWN_LISTS } from "../iptables/surroundings.ts";
 import { type BaseChain, type Chain, type Entry, HOOKS, type Hook, type Rule } from "../netfilter/program.ts";
 import { limitAddedKeys } from "./added-keys.ts";
 import { NAMES } from "./constant.ts";
@@ -16,6 +18,8 @@ interface NftRulesetOptions {
   readonly facts: NodeFacts;
   /** Whether the listed elements of sets that packets fill are complete. @default true */
   readonly knowsDynamicSets?: boolean;
+  /** Of matches and targets of iptables. @default nothing is known */
+  readonly iptables?: Omit<IptablesSurroundings, "facts">;
   /** Tables to leave out, as `family name`. @default none */
   readonly without?: ReadonlySet<string>;
 }
@@ -65,7 +69,7 @@ export function readNftRuleset(objects: readonly unknown[], options: NftRulesetO
     }
   }
   return {
-    chains: [...tables].flatMap(([label, table]) => (switchedOff.has(label) ? [] : baseChainsOf(table, options.facts))),
+    chains: [...tables].flatMap(([label, table]) => (switchedOff.has(label) ? [] : baseChainsOf(table, options))),
     remember({ set, key, data }) {
       for (const { sets } of tables.values())
         sets.get(set)?.remember(key, data === undefined ? undefined : { concat: data });
@@ -104,12 +108,21 @@ function addObject(table: OpenTable, kind: string, body: JsonObject, options: Nf
   }
 }
 
-function baseChainsOf({ label, sets, chains, onlyIf }: OpenTable, facts: NodeFacts): BaseChain[] {
+interface RuleSurroundings extends Surroundings {
+  readonly family: IpFamily;
+  readonly iptables: IptablesSurroundings;
+}
+
+const NO_SETS: IpSets = { has: () => undefined, asks: () => undefined };
+
+function baseChainsOf({ label, sets, chains, onlyIf }: OpenTable, options: NftRulesetOptions): BaseChain[] {
   limitAddedKeys(
     [...chains.values()].flatMap(({ rules }) => rules),
     sets,
   );
-  const surroundings: Surroundings = { facts, setNamed: (name) => sets.get(name) };
+  const { facts, family, iptables = { sets: NO_SETS, recent: UNKNOWN_LISTS } } = options;
+  const ofIptables = { ...iptables, facts };
+  const surroundings: RuleSurroundings = { facts, setNamed: (name) => sets.get(name), family, iptables: ofIptables };
   const compiled = new Map<string, Chain>();
   for (const [name, { rules }] of chains) compiled.set(name, compileChain(name, rules, surroundings));
   const found: BaseChain[] = [];
@@ -132,7 +145,7 @@ function baseChainsOf({ label, sets, chains, onlyIf }: OpenTable, facts: NodeFac
   return found;
 }
 
-function compileChain(name: string, rules: readonly JsonObject[], surroundings: Surroundings): Chain {
+function compileChain(name: string, rules: readonly JsonObject[], surroundings: RuleSurroundings): Chain {
   const compiled: Rule[] = [];
   return {
     name,
@@ -146,7 +159,7 @@ function compileChain(name: string, rules: readonly JsonObject[], surroundings: 
   };
 }
 
-function compileRule(json: JsonObject, surroundings: Surroundings): Rule {
+function compileRule(json: JsonObject, surroundings: RuleSurroundings): Rule {
   const statements = listOf(json.expr);
   const comment = textOf(json.comment);
   return {
@@ -155,6 +168,12 @@ function compileRule(json: JsonObject, surroundings: Surroundings): Rule {
     },
     comment,
     isIdle: areIdle(statements),
-    steps: statements.map((statement) => compileStatement(statement, surroundings)),
+    steps: statements.flatMap((statement) => {
+      const { name, fields } = named(statement);
+      const options = name === "xt" ? textOf(fields.options) : undefined;
+      return options === undefined
+        ? compileStatement(statement, surroundings)
+        : extensionSteps(options, { family: surroundings.family, surroundings: surroundings.iptables });
+    }),
   };
 }

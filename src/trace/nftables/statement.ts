@@ -5,6 +5,7 @@ import { statementText } from "../../kernel/nftables/json-text.ts";
 import { readRule } from "../../kernel/nftables/listing/statements.ts";
 import { WordReader } from "../../kernel/nftables/listing/words.ts";
 import { type IpFamily, parseIpAddress } from "../../net/ip.ts";
+import { WRITES } from "../iptables/ruleset.ts";
 import { type Action, iptablesAction, nftablesAction } from "../netfilter/actions.ts";
 import { GO_ON, NO_CONNECTION, NO_MATCH, type Step, type StepResult, type Verdict } from "../netfilter/program.ts";
 import { masquerade, redirect, translated } from "../netfilter/translations.ts";
@@ -87,7 +88,7 @@ export function areIdle(statements: readonly unknown[]): boolean {
   return statements.every((json) => {
     const { name, fields } = named(json);
     if (name === "mangle") return mangleAction(fields)?.kind === "none";
-    if (name === "xt") return fields.type === "match" || isIdleXt(fields);
+    if (name === "xt") return fields.type === "match" ? !WRITES.test(`-m ${fields.name} `) : isIdleXt(fields);
     return IDLE.has(name) || nftablesAction(name)?.kind === "none";
   });
 }

@@ -120,6 +120,9 @@ function readersOf(socket: NetlinkSocket) {
     ruleHeads: (family: number, tableName: string, chainName?: string) =>
       dump(family, nft.NFT_MSG_GETRULE, codecs.ruleHead, { table: tableName, chain: chainName }),
 
+    /** The rules of all tables of a family. */
+    ruleOutlines: (family: number) => dump(family, nft.NFT_MSG_GETRULE, codecs.ruleOutline, {}),
+
     /** Named and anonymous sets; the latter have the flag NFT_SET_ANONYMOUS. */
     sets: (family: number, tableName: string) => dump(family, nft.NFT_MSG_GETSET, codecs.set, { table: tableName }),
 

@@ -62,6 +62,14 @@ export const rule = attributes(RULE);
 /** A rule without its expressions, except for the chain to which it finally goes. */
 export const ruleHead = attributes({ ...some(RULE, "table", "chain", "handle", "userdata"), target: [4, jumpTarget] });
 
+/** A rule with what no listing needs to know of its expressions: their names, and the data of iptables' own. */
+export const ruleOutline = attributes({
+  ...some(RULE, "table", "chain", "handle"),
+  expressions: [4, list(1, attributes({ name: [1, zstring], data: [2, binary] }))],
+});
+/** A match or a target of iptables (NFTA_MATCH_*, NFTA_TARGET_*). */
+export const extension = attributes({ name: [1, zstring], revision: [2, u32be], data: [3, binary] });
+
 const description = attributes({
   size: [1, u32be],
   concat: [2, list(1, attributes({ length: [1, u32be] }))],

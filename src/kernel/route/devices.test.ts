@@ -8,7 +8,8 @@ import { encode } from "../bpf/layout.ts";
 import { addressOf, fixedCopy, tryBpf } from "../bpf/system-call.ts";
 import { byteReader } from "../netlink/attributes.ts";
 import { NetlinkError } from "../netlink/errors.ts";
-import { filtersAtDevices, filtersBy } from "./device-filters.ts";
+import type { NetlinkSocket } from "../netlink/socket.ts";
+import { devicesBy, devicesHere, filtersAt, filtersBy } from "./devices.ts";
 
 /** Attaches a program that lets everything pass. @returns its link; undefined where this kernel has no such links */
 function xdpProgram(targetFd: number): number | undefined {
@@ -35,38 +36,58 @@ inNetns(import.meta.url, { name: "devfilters" }, () => {
     tc("qdisc add dev df0 clsact");
     tc("qdisc add dev df1 ingress");
     tc("qdisc add dev lo root pfifo");
-    const { names, found } = await filtersAtDevices(3);
-    assert.deepEqual(found, []);
-    const [index] = [...names].find(([, name]) => name === "df0") ?? [0];
+    const all = async (most: number) => await filtersAt(await devicesHere(), most);
+    assert.deepEqual(await all(3), []);
+    const { index = 0 } = (await devicesHere()).find(({ name }) => name === "df0") ?? {};
     const match = "protocol ip u32 match ip dst 10.0.0.1/32 flowid 1:1";
     tc("filter add dev df0 egress", match);
     tc("filter add dev df1 parent ffff:", match);
-    const both = (await filtersAtDevices(3)).found.sort();
+    const both = [...(await all(3))].sort();
     assert.deepEqual(both, ["tc filter u32 at df0 egress", "tc filter u32 at df1 ingress"]);
-    assert.equal((await filtersAtDevices(1)).found.length, 1, "no more than asked for");
+    assert.equal((await all(1)).length, 1, "no more than asked for");
     const link = xdpProgram(index);
     if (link === undefined) return;
-    const [first, ...rest] = (await filtersAtDevices(9)).found;
+    const [first, ...rest] = await all(9);
     closeSync(link);
     assert.match(first ?? "", /^XDP program \d+ at df0$/);
     assert.deepEqual(rest.sort(), both);
   });
+
+  test("ports know their bridge or VRF, and whether they send back", async () => {
+    const ip = (words: string) => execFileSync("ip", words.split(" "));
+    ip("link add dbr0 type bridge");
+    ip("link add dp0 type veth peer name dp1");
+    for (const name of ["dp0", "dp1"]) ip(`link set ${name} master dbr0`);
+    ip("link set dp1 type bridge_slave hairpin on");
+    const of = new Map((await devicesHere()).map((device) => [device.name, device]));
+    const words = ["lo", "dbr0", "dp0", "dp1"].map((name) => {
+      const { kind, isLoopback, master, portOf, lacksHairpin } = of.get(name) ?? {};
+      return [name, kind, isLoopback, master, portOf, lacksHairpin].join(" ");
+    });
+    assert.deepEqual(words, [
+      "lo  true   false",
+      "dbr0 bridge false   false",
+      "dp0 veth false dbr0 bridge true",
+      "dp1 veth false dbr0 bridge false",
+    ]);
+  });
 });
 
 test("a kernel without traffic control has no filters; other errors are thrown", async () => {
-  const refusing = (code: "EOPNOTSUPP" | "EPERM") =>
-    filtersBy(
-      {
-        async dump({ bytes }, onReply) {
-          const type = bytes.readUInt16LE(4);
-          if (type === 38) throw new NetlinkError(code, code);
-          // ifinfomsg of the device 7, and its name.
-          const device = Buffer.from("0000000007000000000000000000000007000300646f0000", "hex");
-          onReply({ type: 16, flags: 2, sequence: 1, portId: 1, input: byteReader(device), start: 0, end: 24 });
-        },
-      },
-      3,
-    );
-  assert.deepEqual(await refusing("EOPNOTSUPP"), { names: new Map([[7, "do"]]), found: [] });
-  await assert.rejects(refusing("EPERM"), { code: "EPERM" });
+  const kernel = (code: "EOPNOTSUPP" | "EPERM"): Pick<NetlinkSocket, "dump"> => ({
+    async dump({ bytes }, onReply) {
+      const type = bytes.readUInt16LE(4);
+      if (type === 38) throw new NetlinkError(code, code);
+      // ifinfomsg of the device 7, and its name.
+      const device = Buffer.from("0000000007000000000000000000000007000300646f0000", "hex");
+      onReply({ type: 16, flags: 2, sequence: 1, portId: 1, input: byteReader(device), start: 0, end: 24 });
+    },
+  });
+  const devices = await devicesBy(kernel("EPERM"));
+  assert.deepEqual(
+    devices.map(({ index, name, xdp }) => [index, name, xdp]),
+    [[7, "do", []]],
+  );
+  assert.deepEqual(await filtersBy(kernel("EOPNOTSUPP"), devices, 3), []);
+  await assert.rejects(filtersBy(kernel("EPERM"), devices, 3), { code: "EPERM" });
 });

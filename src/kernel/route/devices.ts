@@ -1,0 +1,105 @@
+/**
+ * Devices as packets meet them: how they are joined, and what is there beside netfilter, XDP programs and filters of traffic control
+ * (linux/if_link.h, pkt_sched.h).
+ */
+import { attributes, u8, u32host, zstring } from "../netlink/attributes.ts";
+import { HOST_IS_LITTLE_ENDIAN, NETLINK_ROUTE, NLM_F_DUMP } from "../netlink/constants.ts";
+import { collectDump } from "../netlink/dump-retry.ts";
+import { NetlinkError } from "../netlink/errors.ts";
+import type { Reply } from "../netlink/frames.ts";
+import { MessageBuffer } from "../netlink/message-buffer.ts";
+import { NetlinkSocket } from "../netlink/socket.ts";
+import { IFINFOMSG_BYTES, readLink, writeLinkDump } from "./rtnetlink.ts";
+
+const RTM_GETQDISC = 38;
+const RTM_GETTFILTER = 46;
+/** u32 family · i32 interface index · u32 handle · u32 parent · u32 info */
+const TCMSG_BYTES = 20;
+/** TC_H_MAKE(TC_H_CLSACT, …): where filters hang. */
+const PARENTS = { ingress: 0xffff_fff2, egress: 0xffff_fff3 } as const;
+/** Directions by the kind of the queue that has them. */
+const FILTERED: ReadonlyMap<string | undefined, readonly (keyof typeof PARENTS)[]> = new Map(
+  Object.entries({ clsact: ["ingress", "egress"] as const, ingress: ["ingress"] as const }),
+);
+/** This kernel has no traffic control, or the device is gone. */
+const NOT_HERE = new Set(["EOPNOTSUPP", "EINVAL", "ENODEV"]);
+
+const traffic = attributes({ kind: [1, zstring] });
+/** The first is the only one; the others are named by how they are attached. */
+const xdp = attributes({ id: [4, u32host], native: [5, u32host], generic: [6, u32host], offloaded: [7, u32host] });
+/** Of a port of a bridge (IFLA_BRPORT_MODE). */
+const port = attributes({ hairpin: [4, u8] });
+const link = attributes({
+  master: [10, u32host],
+  info: [18, attributes({ portOf: [4, zstring], port: [5, port] })],
+  xdp: [43, xdp],
+});
+const ARPHRD_LOOPBACK = 772;
+
+/** All devices of this network namespace. */
+export async function devicesHere() {
+  await using socket = NetlinkSocket.open(NETLINK_ROUTE);
+  return await devicesBy(socket);
+}
+
+export type Device = Awaited<ReturnType<typeof devicesHere>>[number];
+type Kernel = Pick<NetlinkSocket, "dump">;
+
+/** {@link devicesHere} by a given socket. */
+export async function devicesBy(socket: Kernel) {
+  const request = new MessageBuffer(64);
+  writeLinkDump(request);
+  const links = await collectDump(socket, request, (reply) => {
+    const found = readLink(reply);
+    const isLoopback = reply.input.view.getUint16(reply.start + 2, HOST_IS_LITTLE_ENDIAN) === ARPHRD_LOOPBACK;
+    return found && { ...found, isLoopback, ...link.read(reply.input, reply.start + IFINFOMSG_BYTES, reply.end) };
+  });
+  const names = new Map(links.map(({ index, name }) => [index, name]));
+  return links.map(({ name, index, kind, isLoopback, master = 0, info, xdp: programs = {} }) => ({
+    ...{ name, index, kind, isLoopback },
+    /** The device that it is a port of, and that device's kind. */
+    master: names.get(master),
+    portOf: info?.portOf,
+    /** Whether it is a port of a bridge that sends nothing back to where it came from. */
+    lacksHairpin: info?.portOf === "bridge" && info.port?.hairpin === 0,
+    /** Ids of XDP programs. */
+    xdp: [...new Set(Object.values(programs))].filter((id) => id !== undefined && id !== 0),
+  }));
+}
+
+/** In words, what is at these devices. @param most so many are named. */
+export async function filtersAt(devices: readonly Device[], most: number): Promise<readonly string[]> {
+  await using socket = NetlinkSocket.open(NETLINK_ROUTE);
+  return await filtersBy(socket, devices, most);
+}
+
+/** {@link filtersAt} by a given socket. */
+export async function filtersBy(socket: Kernel, devices: readonly Device[], most: number): Promise<readonly string[]> {
+  const names = new Map(devices.map(({ index, name }) => [index, name]));
+  const found = devices.flatMap(({ name, xdp: ids }) => ids.map((id) => `XDP program ${id} at ${name}`));
+  for (const { index, kind } of await dumpTraffic(socket, RTM_GETQDISC, 0, 0)) {
+    for (const direction of FILTERED.get(kind) ?? []) {
+      if (found.length >= most) break;
+      const [filter] = await dumpTraffic(socket, RTM_GETTFILTER, index, PARENTS[direction]);
+      if (filter !== undefined) found.push(`tc filter ${filter.kind} at ${names.get(index)} ${direction}`);
+    }
+  }
+  return found.slice(0, most);
+}
+
+async function dumpTraffic(socket: Kernel, type: number, device: number, parent: number) {
+  const messages = new MessageBuffer(64);
+  messages.put(type, NLM_F_DUMP, (out) => {
+    for (const value of [0, device, 0, parent, 0]) out.u32(value, HOST_IS_LITTLE_ENDIAN);
+  });
+  return await collectDump(socket, messages, readTraffic).catch((error: unknown) => {
+    if (error instanceof NetlinkError && NOT_HERE.has(error.code)) return [];
+    throw error;
+  });
+}
+
+function readTraffic({ input, start, end }: Reply) {
+  if (end - start < TCMSG_BYTES) return undefined;
+  const { kind } = traffic.read(input, start + TCMSG_BYTES, end);
+  return { index: input.view.getInt32(start + 4, HOST_IS_LITTLE_ENDIAN), kind };
+}
