@@ -2,7 +2,7 @@
  * What a rule compares in a packet. The questions that a packet meets tell which other packets take the same path: `prove` divides
  * all packets into classes by them (src/tools/prove/). It cannot do so at a step whose questions are unknown.
  */
-import type { Packet } from "./packet.ts";
+import type { Flow, Packet } from "./packet.ts";
 import type { Parts, Pattern } from "./value.ts";
 
 /** The fields that a sender can choose freely. */
@@ -48,6 +48,18 @@ export function fieldsQuestion(fields: readonly PacketField[], keys: readonly Ke
       const parts = fields.map((field) => packet[field]);
       const known = parts.flatMap((part) => (part === undefined ? [] : [part]));
       return known.length === parts.length ? known : undefined;
+    },
+  };
+}
+
+/** Asks which of these keys the connection's field before any translation matches. */
+export function ofOriginal(field: keyof Flow, keys: readonly Key[]): Question {
+  return {
+    fields: [`original ${field}`],
+    keys,
+    values({ original }) {
+      const value = original[field];
+      return value === undefined ? undefined : [value];
     },
   };
 }

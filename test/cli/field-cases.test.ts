@@ -142,12 +142,14 @@ test("tables of iptables-legacy beside the dump are missing, and no rule for Ser
 });
 
 test("a table that iptables cannot print is missing", async () => {
-  const text = "# Table `nat' is incompatible, use 'nft' tool.\n*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n";
-  const { notes } = await traced("--from 10.0.0.9 --to 10.96.0.1:80 --local 10.0.0.1", ["-"], text);
-  assert.match(
-    notes[0] ?? "",
-    /^the table nat is not in the dump, for it was made by nft: give what nft list ruleset prints, too$/,
-  );
+  const text = "# Table `nat' is incompatible, use 'nft' tool.\n";
+  for (const rest of ["*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n", "# Table `raw' is incompatible, use 'nft' tool.\n"]) {
+    const { notes } = await traced("--from 10.0.0.9 --to 10.96.0.1:80 --local 10.0.0.1", ["-"], `${text}${rest}`);
+    assert.match(
+      notes[0] ?? "",
+      /^the table nat is not in the dump, for it was made by nft: give what nft list ruleset prints, too$/,
+    );
+  }
 });
 
 test("a listing of nftables mode with handles, cut at its end", async () => {

@@ -76,6 +76,8 @@ export function clusterOf(family: IpFamily, seed: number): ClusterRecords {
 export interface Planned {
   readonly dumps: readonly Dump[];
   readonly rules: LoadedRules;
+  readonly node: OfflineNode;
+  readonly config: KubeProxyConfig;
 }
 
 export async function planned(
@@ -102,10 +104,11 @@ export async function planned(
   const dumps = (await dumpsOf(traceForms, rendered)).map((dump) =>
     dump.kind === "iptables" ? { ...dump, family } : dump,
   );
-  if (mode === "ipvs") return { dumps, rules: { kind: "ipvs", dumps } };
-  if (mode === "nftables") return { dumps, rules: await sentByProgram(node, config) };
+  const plan = (rules: LoadedRules): Planned => ({ dumps, rules, node, config });
+  if (mode === "ipvs") return plan({ kind: "ipvs", dumps });
+  if (mode === "nftables") return plan(await sentByProgram(node, config));
   const saved = await rendered("iptables-save");
-  return { dumps, rules: { kind: "iptables-restore", text: saved.kind === "text" ? saved.text : "" } };
+  return plan({ kind: "iptables-restore", text: saved.kind === "text" ? saved.text : "" });
 }
 
 /** What the program sends, and no tool: nft 1.0.6 cannot read every table that the kernel takes. */
@@ -196,13 +199,13 @@ export function clientsOf(family: IpFamily) {
 export type Misreading = (text: string) => string;
 
 /** The evaluator's own view of rules, with a fault in it. */
-function misread({ dumps, rules }: Planned, family: IpFamily, change: Misreading): Planned {
+function misread({ dumps, rules, ...rest }: Planned, family: IpFamily, change: Misreading): Planned {
   const changed = dumps.map((dump): Dump => {
     if (dump.kind === "nftables") return { ...dump, objects: JSON.parse(change(JSON.stringify(dump.objects))) };
     if (dump.kind !== "iptables-tables" || rules.kind !== "iptables-restore") return dump;
     return { kind: "iptables", family, text: change(rules.text) };
   });
-  return { dumps: changed, rules };
+  return { ...rest, dumps: changed, rules };
 }
 
 /**
@@ -247,7 +250,7 @@ export function isUnicast(address: IpAddress): boolean {
 /** Each must meet a fate that its trace has. @returns how many. */
 async function sendAll(
   lab: PacketLab,
-  { dumps, rules }: Planned,
+  { dumps, rules }: Pick<Planned, "dumps" | "rules">,
   packets: readonly PacketQuestion[],
   seed: number,
 ): Promise<number> {

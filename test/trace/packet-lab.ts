@@ -3,7 +3,7 @@
  * tracking, so that no endpoint has to exist. What gets through leaves an entry that says where it was led and with which
  * source; what is refused comes back as an error of the socket; what is dropped leaves nothing.
  */
-import { execFileSync, spawnSync } from "node:child_process";
+import { type ChildProcess, execFileSync, fork, spawnSync } from "node:child_process";
 import { closeSync, mkdtempSync, rmSync, writeFileSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -59,22 +59,25 @@ const SOCK_NONBLOCK = 0o4000;
 const SOCK_CLOEXEC = 0o2000000;
 const SOL_SOCKET = 1;
 const SO_ERROR = 4;
-const ECONNREFUSED = 111;
 /** Both ends of a pair without ARP have one hardware address, so that each takes what the other sends. */
 const HARDWARE = { cni0: "02:00:00:00:00:01", eth0: "02:00:00:00:00:02", out: "02:00:00:00:00:03" } as const;
+const NAMES: Readonly<Record<string, string>> = { 6: "tcp", 17: "udp", 132: "sctp" };
+const IPPROTO_SCTP = 132;
+/** Errors of ICMP count for SCTP only with this option: its level and number for each family. */
+const RECEIVE_ERRORS = { IPv4: [0, 11], IPv6: [41, 25] } as const;
 const FIRST_PORT = 20_000;
 const LIMIT_MS = 2_000;
 const GRACE_MS = 20;
 const ENTRY =
-  /^(tcp|udp)\s.*?src=(\S+) dst=(\S+) sport=(\d+) dport=(\d+).*?src=(\S+) dst=(\S+) sport=(\d+) dport=(\d+)/;
+  /^(tcp|udp|sctp)\s.*?src=(\S+) dst=(\S+) sport=(\d+) dport=(\d+).*?src=(\S+) dst=(\S+) sport=(\d+) dport=(\d+)/;
 
 /** A reset that answers a connection's first packet takes its entry away before it is listed. For `sh`, in a namespace without other rules. */
 const WITHOUT_RESETS = ["iptables", "ip6tables"]
   .map((tool) => `${tool} -t raw -F; ${tool} -t raw -A OUTPUT -p tcp --tcp-flags RST RST -j DROP`)
   .join("\n");
 /** The same before the rules of any program, which could let it pass. User-mode Linux has no nftables for it. */
-const WITHOUT_RESETS_FIRST = `iptables -t raw -F; ip6tables -t raw -F
-nft 'add table inet lab; flush table inet lab; add chain inet lab output { type filter hook output priority -500; }; add rule inet lab output tcp flags & rst == rst drop'`;
+const WITHOUT_RESETS_FIRST = `flush ruleset
+table inet lab { chain output { type filter hook output priority -500; tcp flags & rst == rst drop; }; }`;
 
 export class PacketLab {
   readonly #node: NetworkNamespace;
@@ -127,6 +130,9 @@ export class PacketLab {
       ),
       "route add default dev out",
       "route add ::/0 dev out",
+      // Copies of packets end there.
+      "route add blackhole 192.0.2.99",
+      "route add blackhole 2001:db8:9::9",
       ...addresses.pods.map((ip) => `route add ${ip} dev cni0`),
       ...addresses.outside.map((ip) => `route add ${ip} dev eth0`),
     ]);
@@ -181,12 +187,9 @@ export class PacketLab {
   async load(rules: LoadedRules, family: IpFamily, beside?: Record<"before" | "after", () => void>): Promise<void> {
     this.#hasMarker = beside === undefined;
     const run = (tool: string, ...args: string[]) =>
-      execFileSync("ip", ["netns", "exec", this.#node.name, tool, ...args], { stdio: ["ignore", "ignore", "pipe"] });
+      inNetworkNamespace(this.#node.path, () => execFileSync(tool, args, { stdio: ["ignore", "ignore", "pipe"] }));
     if (rules.kind === "ipvs") this.#loadIpvs(rules.dumps, family);
-    else {
-      run("nft", "flush", "ruleset");
-      run("sh", "-ec", WITHOUT_RESETS_FIRST);
-    }
+    else run("nft", WITHOUT_RESETS_FIRST);
     if (beside !== undefined) this.#forget();
     beside?.before();
     if (rules.kind === "netlink") {
@@ -212,44 +215,45 @@ export class PacketLab {
   #forget(): void {
     this.#close();
     this.tool(["conntrack", "-F"]);
-    for (const family of ["ip", "ip6"])
-      execFileSync("ip", ["netns", "exec", this.#clients.name, "nft", "flush", "set", family, "seen", "s"]);
+    this.#inClients("flush set ip seen s; flush set ip6 seen s");
     this.#nextPort = FIRST_PORT;
   }
 
   /** Runs a tool in the node's namespace. */
   tool([file = "", ...args]: readonly string[], input = "") {
-    const argv = ["netns", "exec", this.#node.name, file, ...args];
-    return spawnSync("ip", argv, { input, encoding: "utf8", maxBuffer: 2 ** 28 });
+    return inNetworkNamespace(this.#node.path, () =>
+      spawnSync(file, args, { input, encoding: "utf8", maxBuffer: 2 ** 28 }),
+    );
+  }
+
+  /** A process of this program's own kind in the node's namespace. */
+  fork(file: string): ChildProcess {
+    return inNetworkNamespace(this.#node.path, () => fork(file, { serialization: "advanced" }));
+  }
+
+  #inClients(command: string): string {
+    return inNetworkNamespace(this.#clients.path, () => execFileSync("nft", ["-nn", command], { encoding: "utf8" }));
   }
 
   /** Notes what comes out of the node, from now on: packets without a connection leave nothing else. */
   watchArrivals(): void {
     const table = (family: string, type: string) =>
       `table ${family} seen { set s { type ${type} . inet_proto . inet_service . ${type} . inet_service; flags dynamic; size 60000; }
-        chain c { type filter hook prerouting priority -450; meta l4proto { tcp, udp } update @s { ${family} saddr . meta l4proto . th sport . ${family} daddr . th dport }; }\n}`;
-    execFileSync("ip", ["netns", "exec", this.#clients.name, "nft", "-f", "-"], {
-      input: `${table("ip", "ipv4_addr")}\n${table("ip6", "ipv6_addr")}\n`,
-    });
+        chain c { type filter hook prerouting priority -450; meta l4proto { tcp, udp, sctp } update @s { ${family} saddr . meta l4proto . th sport . ${family} daddr . th dport }; }\n}`;
+    this.#inClients(`${table("ip", "ipv4_addr")}\n${table("ip6", "ipv6_addr")}\n`);
   }
 
   /** What came out, by protocol and source port. */
   arrivals(): ReadonlyMap<string, Observed> {
     const family = this.#family === "IPv6" ? "ip6" : "ip";
-    const text = execFileSync(
-      "ip",
-      ["netns", "exec", this.#clients.name, "nft", "-nn", "list", "set", family, "seen", "s"],
-      {
-        encoding: "utf8",
-      },
-    );
+    const text = this.#inClients(`list set ${family} seen s`);
     const found = new Map<string, Observed>();
     for (const [, from = "", number, sport, to = "", dport] of text.matchAll(
-      /(\S+) \. (6|17) \. (\d+) \. (\S+) \. (\d+)/g,
+      /(\S+) \. (6|17|132) \. (\d+) \. (\S+) \. (\d+)/g,
     )) {
       const [source, destination] = [parseIpAddress(from), parseIpAddress(to)];
       if (source === undefined || destination === undefined) continue;
-      const key = `${number === "6" ? "tcp" : "udp"} ${sport}`;
+      const key = `${NAMES[number ?? ""]} ${sport}`;
       found.set(key, { kind: "passed", source, destination, port: Number(dport), isRefused: false });
     }
     return found;
@@ -295,13 +299,28 @@ export class PacketLab {
     return this.#nextPort;
   }
 
+  /** Whether this kernel has sockets of the protocol. */
+  canSend(protocol: "sctp"): boolean {
+    spawnSync("modprobe", ["-q", protocol]);
+    const fd = libc().socket(ADDRESS_FAMILIES.IPv4, SOCK_STREAM, IPPROTO_SCTP);
+    if (fd >= 0) closeSync(fd);
+    return fd >= 0;
+  }
+
   /** Sends one packet. */
   send({ protocol, source, sourcePort = 0, destination, destinationPort = 0, inInterface }: PacketQuestion): void {
     const from = inInterface === "" ? this.#node : this.#clients;
-    const kind = protocol === "tcp" ? SOCK_STREAM : SOCK_DGRAM;
+    const kind = protocol === "udp" ? SOCK_DGRAM : SOCK_STREAM;
+    const isSctp = protocol === "sctp";
     const fd = inNetworkNamespace(from.path, () => {
       const calls = libc();
-      const opened = calls.socket(ADDRESS_FAMILIES[familyOf(source)], kind | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+      const opened = calls.socket(
+        ADDRESS_FAMILIES[familyOf(source)],
+        kind | SOCK_NONBLOCK | SOCK_CLOEXEC,
+        isSctp ? IPPROTO_SCTP : 0,
+      );
+      const [level, option] = RECEIVE_ERRORS[familyOf(source)];
+      if (isSctp) calls.setsockopt(opened, level, option, Buffer.from(new Uint32Array([1]).buffer), 4);
       const [own, other] = [
         { address: source, port: sourcePort },
         { address: destination, port: destinationPort },
@@ -320,10 +339,11 @@ export class PacketLab {
   /**
    * What became of everything that was sent since rules were loaded, once the kernel is through with it.
    * @param isSilent packets that are expected to leave nothing: they are not waited for.
+   * @param limitMs how long the others are, on an idle machine.
    */
-  async observed(isSilent: (key: string) => boolean): Promise<ReadonlyMap<string, Observed>> {
+  async observed(isSilent: (key: string) => boolean, limitMs = LIMIT_MS): Promise<ReadonlyMap<string, Observed>> {
     await this.#settled();
-    const end = performance.now() + stretched(LIMIT_MS);
+    const end = performance.now() + stretched(limitMs);
     while (!this.#lookForRefusals(isSilent) && performance.now() < end) {
       await sleep(2);
       await this.#lookForEntries();
@@ -352,7 +372,7 @@ export class PacketLab {
   #lookForRefusals(isSilent: (key: string) => boolean): boolean {
     let isComplete = true;
     for (const [key, packet] of this.#sent) {
-      if (errorOf(packet.fd) === ECONNREFUSED) packet.isRefused = true;
+      if (errorOf(packet.fd) !== 0) packet.isRefused = true;
       if (packet.entry === undefined && !packet.isRefused && !isSilent(key)) isComplete = false;
     }
     return isComplete;
@@ -396,13 +416,13 @@ function errorOf(fd: number): number {
   return value[0] ?? 0;
 }
 
+const SAID_AT_ONCE: ReadonlySet<unknown> = new Set(["EPERM", "ECONNREFUSED", "EHOSTUNREACH", "EACCES"]);
+
 /** The kernel says at once what it drops, or refuses, on its way out of the node itself. */
 function writeAtMost(fd: number): void {
   try {
     writeSync(fd, "?");
   } catch (error) {
-    const isRefusal =
-      error instanceof Error && "code" in error && (error.code === "EPERM" || error.code === "ECONNREFUSED");
-    if (!isRefusal) throw error;
+    if (!(error instanceof Error && "code" in error && SAID_AT_ONCE.has(error.code))) throw error;
   }
 }

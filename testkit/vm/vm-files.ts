@@ -22,13 +22,14 @@ const USUAL: Readonly<Record<MachineName, readonly string[]>> = {
     "test/conformance/ipvs-mode-switch.vm.test.ts",
     "test/kernel/flows/{features,matrix}.test.ts",
   ],
-  /** The kernel of Debian 13, with connection tracking as a module, and a list of its hooks. */
+  /** The kernel of Debian 13, with connection tracking as a module, a list of its hooks, queues, flow tables, SCTP and ipvs. */
   "qemu-6.12": [
     "src/kernel/bpf/bpf.test.ts",
     "src/modes/ebpf/socket-balancer/*.test.ts",
     "test/cli/prove-hooks.test.ts",
     "test/kernel/bpf/*.test.ts",
     "test/kernel/flows/matrix.test.ts",
+    "test/property/prove-fuzz.test.ts",
   ],
 };
 

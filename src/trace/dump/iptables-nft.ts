@@ -105,7 +105,10 @@ const OWN = new Set(["counter", "accept", "drop", "return", "jump", "goto", "xt"
 /** Whether iptables-save prints the statement as it is. @param saved the rule that it prints. */
 function isOfIptables(json: unknown, saved: string): boolean {
   const { name, fields: body } = named(json);
-  if (name === "mangle") return named(body.key).name === "meta" || saved.includes("-j CONNMARK ");
+  // As a text, nft prints targets like its own statements; of its own, iptables-save has no target.
+  if (name === "mangle")
+    return named(body.key).name === "meta" || / -j (?:CONNMARK|DSCP|TOS|ECN|TTL|HL|TCPMSS) /.test(saved);
+  if (name === "dup") return saved.includes(" -j TEE ");
   if (name !== "match") return OWN.has(name) || TRANSLATIONS.has(name);
   const [left, right, op] = [named(body.left), named(body.right), textOf(body.op) ?? ""];
   const { key, field } = left.fields;

@@ -5,8 +5,8 @@ import { type ForeignPart, foreignText } from "../../kernel/iptables/parser/loos
 import { parseCidr, parseIpAddress } from "../../net/ip.ts";
 import { PROTOCOL_NAMES, PROTOCOL_NUMBERS } from "../../net/protocol.ts";
 import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
-import { hasConnection, hasFlags, type Packet, tcpFlag } from "../packet.ts";
-import { fieldsQuestion, type PacketField, type Question, whichOf } from "../question.ts";
+import { type Flow, hasConnection, hasFlags, type Packet, tcpFlag } from "../packet.ts";
+import { fieldsQuestion, ofOriginal, type PacketField, type Question, whichOf } from "../question.ts";
 import { fits, orderOf, type Pattern, prefixRange, type Scalar } from "../value.ts";
 import { asked } from "./basic-match.ts";
 
@@ -81,7 +81,7 @@ function flagBits(words: string): number | undefined {
   const bits = words.split(",").map((word) => FLAG_SETS[word] ?? tcpFlag(word));
   return bits.reduce((all, one) => (all === undefined || one === undefined ? undefined : all | one), 0);
 }
-const ORIGINAL_FIELDS: Readonly<Record<string, keyof Packet["original"]>> = {
+const ORIGINAL_FIELDS: Readonly<Record<string, keyof Flow>> = {
   ...{ "--ctorigsrc": "source", "--ctorigdst": "destination" },
   ...{ "--ctorigsrcport": "sourcePort", "--ctorigdstport": "destinationPort" },
 };
@@ -137,22 +137,28 @@ const JUDGES: Readonly<Record<string, Judge>> = {
     },
   },
   conntrack: {
-    asks: () => undefined,
+    asks({ name, value }) {
+      const field = ORIGINAL_FIELDS[name];
+      if (field !== undefined) return [ofOriginal(field, keysOf(value, betweenOf(field)))];
+      return name === "--ctproto" ? [whichOf("protocol", [...Object.keys(NUMBERS), value])] : [];
+    },
     holds({ name, value, negated }, packet) {
       if (!hasConnection(packet)) return negated;
-      const { protocol, original, state } = packet;
-      const number = PROTOCOL_NAMES.find((known) => known === protocol);
-      if (name === "--ctproto" && number !== undefined)
-        return [protocol, `${PROTOCOL_NUMBERS[number]}`].includes(value);
-      if (name === "--ctdir" && state === "new") return value === "ORIGINAL";
+      const { protocol, original, state, isRefusal } = packet;
+      if (name === "--ctproto") return isRefusal ? undefined : [protocol, `${NUMBERS[protocol]}`].includes(value);
+      if (name === "--ctdir" && (state === "new" || isRefusal)) return value === (isRefusal ? "REPLY" : "ORIGINAL");
       const field = ORIGINAL_FIELDS[name];
       // It may be another's connection.
-      return field === undefined || state === "related"
+      return field === undefined || (state === "related" && !isRefusal)
         ? undefined
-        : isOneIn([original[field]], value, /[pP]ort$/.test(field) ? ":" : "-");
+        : isOneIn([original[field]], value, betweenOf(field));
     },
   },
 };
+
+const NUMBERS: Readonly<Record<string, number>> = { ...PROTOCOL_NUMBERS, icmp: 1, icmpv6: 58 };
+
+const betweenOf = (field: string) => (field.endsWith("Port") ? ":" : "-");
 
 function portFields(option: string): readonly PacketField[] {
   if (/^--(?:s|source-)ports?$/.test(option)) return ["sourcePort"];

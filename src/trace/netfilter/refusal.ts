@@ -38,7 +38,7 @@ export function fateOfRefusal(
 /** @param refused as the rule met it. @param text what the rule answers, as its tool prints it. */
 function answerTo(refused: Packet, text: string, facts: NodeFacts): Packet {
   const { family, source, sourcePort, destination, destinationPort } = refused;
-  const { connectionMark, isDestinationTranslated, isSourceTranslated } = refused;
+  const { connectionMark, isDestinationTranslated, isSourceTranslated, original } = refused;
   const isReset = /reset/.test(text);
   const isOwn = facts.addressType(destination) === "local";
   const answer = newPacket({
@@ -54,7 +54,7 @@ function answerTo(refused: Packet, text: string, facts: NodeFacts): Packet {
   });
   // It belongs to the refused connection (nf_conntrack_attach): no nat chain is asked (nf_nat_core.c, nf_nat_inet_fn).
   const decided = { isDestinationDecided: true, isSourceDecided: true, isRefusal: true };
-  return { ...answer, connectionMark, isDestinationTranslated, isSourceTranslated, ...decided };
+  return { ...answer, connectionMark, isDestinationTranslated, isSourceTranslated, original, ...decided };
 }
 
 const OPPOSITE: Readonly<Record<string, ComparedField>> = {
@@ -68,6 +68,8 @@ function observerOfAnswer(observer: WalkObserver, refused: Packet): WalkObserver
       const mirrored: Question = {
         ...question,
         fields: question.fields.map((field) => {
+          // The connection is the refused packet's.
+          if (field?.startsWith("original ")) return field;
           const from = field === undefined ? undefined : OPPOSITE[field];
           // An address of the node in the place of the packet's destination.
           return field === "source" && answer.source !== refused.destination ? undefined : from;

@@ -118,8 +118,9 @@ export function connection(packet: Packet, key: string, text: string, isReply: b
   const state = seenState(packet);
   if (key !== "state" && !hasConnection(packet)) return NONE;
   const field = CONNECTION_FIELDS[key];
-  // It may be another's connection.
-  if (state === "related" && (field !== undefined || key === "direction")) return { kind: "unknown", what: text };
+  // It may be another's connection. Of a refusal, it is the refused packet's.
+  const isKnown = packet.isRefusal ? !isReply : state !== "related";
+  if (!isKnown && (field !== undefined || key === "direction")) return { kind: "unknown", what: text };
   if (field !== undefined) return isReply ? fieldOf(packet, OTHER_END[field], field) : fieldOf(packet.original, field);
   switch (key) {
     case "state":
@@ -130,7 +131,7 @@ export function connection(packet: Packet, key: string, text: string, isReply: b
       return { kind: "value", parts: bits.filter((bit) => bit !== "") };
     }
     case "direction":
-      return value("original");
+      return value(packet.isRefusal ? "reply" : "original");
     case "protocol":
       return value(packet.protocol);
     case "mark": {
