@@ -24,7 +24,7 @@ case " $* " in *" --context=slow "*) kill -9 $$;; esac
 while [ $# -gt 0 ]; do
   case $1 in
     kube-proxy) shift; exec "$BIN/kubectl-kube_proxy" "$@" ;;
-    get) cat "$FOLDER/pods.json"; exit 0 ;;
+    get) cat "$FOLDER/pods"; exit 0 ;;
     exec) break ;;
     *) shift ;;
   esac
@@ -52,13 +52,8 @@ exec "$BIN/kube-proxy" "$command" --socket "$FOLDER/$pod.sock" "$@"
 function cluster(t: TestContext) {
   const folder = mkdtempSync(join(tmpdir(), "kpts-nodes-"));
   t.after(() => rmSync(folder, { recursive: true }));
-  const pod = (name: string, nodeName: string, phase = "Running") => ({
-    metadata: { name },
-    spec: { nodeName, containers: [{ name: "kube-proxy" }] },
-    status: { phase },
-  });
-  const items = [pod("kp-b", "node-b"), pod("kp-a", "node-a"), pod("kp-c", "node-c"), pod("kp-d", "node-d", "Pending")];
-  writeFileSync(join(folder, "pods.json"), JSON.stringify({ items }));
+  const pods = "node-b kp-b kube-proxy\nnode-a kp-a other kube-proxy\nnode-c kp-c kube-proxy\n";
+  writeFileSync(join(folder, "pods"), pods);
   writeFileSync(join(folder, "kubectl"), KUBECTL, { mode: 0o755 });
   symlinkSync(join(BIN, "kubectl-kube_proxy"), join(folder, "kubectl-kube_proxy"));
   daemonAt(t, join(folder, "kp-a.sock"));
@@ -86,9 +81,13 @@ test("one node's daemon is asked in its pod, with the command's own exit status"
 test("flags for kubectl go to kubectl, and all others to the command in the pod, in their order", async (t) => {
   const { folder, run } = cluster(t);
   await run("flows", "--state", "NONE", "shop/web", "--context", "lab", "-o", "json", "--node", "node-a", "--stale");
-  const exec = readFileSync(join(folder, "asked"), "utf8")
-    .split("\n")
-    .find((line) => line.includes(" exec "));
+  const asked = readFileSync(join(folder, "asked"), "utf8").split("\n");
+  const exec = asked.find((line) => line.includes(" exec "));
+  const get = asked.find((line) => line.includes(" get pods "));
+  assert.match(
+    get ?? "",
+    /^--context=lab get pods .* --field-selector status\.phase=Running --output jsonpath=\{range /,
+  );
   assert.match(exec ?? "", /^--context=lab exec --namespace kube-system kp-a --container kube-proxy -- /);
   assert.match(exec ?? "", / flows --state NONE shop\/web -o json --stale$/);
 });
@@ -186,19 +185,15 @@ test("flows --export adds lines to the file here, of one node or of all, not in 
   assert.deepEqual([refused.status, refused.stdout], [2, ""]);
   assert.match(refused.stderr, /^Error: cannot write to none\/flows\.jsonl: ENOENT/);
   assert.equal(existsSync(join(folder, "in-kp-a", "written-in-the-pod")), false);
-  const withFiles = await run("flows", "--all-nodes", "-f", "pods.json");
+  const withFiles = await run("flows", "--all-nodes", "-f", "pods");
   assert.equal(withFiles.status, 2);
   assert.match(withFiles.stderr, /^Error: -f reads files here, but flows runs in the pod: leave -f out\n$/);
 });
 
 test("flows --export of many nodes asks some at a time", async (t) => {
   const { folder, run } = cluster(t);
-  const items = Array.from({ length: 20 }, (_, at) => ({
-    metadata: { name: `kp-${at}` },
-    spec: { nodeName: `node-${at}`, containers: [{ name: "kube-proxy" }] },
-    status: { phase: "Running" },
-  }));
-  writeFileSync(join(folder, "pods.json"), JSON.stringify({ items }));
+  const pods = Array.from({ length: 20 }, (_, at) => `node-${at} kp-${at} helper kube-proxy\n`);
+  writeFileSync(join(folder, "pods"), pods.join(""));
   writeFileSync(join(folder, "at-once"), "");
   const { status } = await run("flows", "--all-nodes", "--export", "flows.jsonl");
   const read = (name: string) => readFileSync(join(folder, name), "utf8").trimEnd().split("\n");

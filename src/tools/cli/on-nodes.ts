@@ -54,41 +54,45 @@ export function isForNodes(command: string, argv: readonly string[], env: NodeJS
 }
 
 /** Takes `--node` (undefined: all), `--all-nodes` and kubectl's flags out of a command line. @throws UsageError */
-function takeNodes(argv: readonly string[]) {
+function takeNodes(command: string, argv: readonly string[]) {
   const { values, rest } = takeOptions(argv, OPTIONS);
   const { node, "all-nodes": isAll, ...own } = values;
   if (node !== undefined && isAll) throw new UsageError("--node and --all-nodes exclude each other");
-  return { node, kubectl: Object.entries(own).map(([name, value]) => `--${name}=${value}`), rest };
+  return { command, node, kubectl: Object.entries(own).map(([name, value]) => `--${name}=${value}`), rest };
 }
 
 /**
- * Runs a command in the pods of the daemons.
- *
- * @param command `status`, `services`, … @returns for one node the command's own exit status; for all nodes 0 if each returned 0, 1 if
+ * Runs a command in the pods of the daemons. @param command `status`, `services`, … @returns for one node the command's own exit status; for all nodes 0 if each returned 0, 1 if
  * any did not, and 2 if none could be queried.
  */
 export async function onNodes(command: string, argv: readonly string[], output: Output): Promise<number> {
   return await inspecting(output, async () => {
-    const asked = takeNodes(argv);
+    const asked = takeNodes(command, argv);
     if (command === "page") return await pageOf(asked, output);
     const pods = await podsOf(asked);
-    const [first] = pods;
     if (command === "sysdump") return await fetchArchives(asked, pods, output);
     const exported = command === "flows" ? await exportFlows(asked, pods, output) : undefined;
     if (exported !== undefined) return exported;
-    if (asked.node !== undefined) return await inPod(command, asked, first, output, "");
+    if (asked.node !== undefined) return await inPod(asked, pods[0], output);
     if (command === "monitor" || asked.rest.includes("--watch")) {
       const width = Math.max(...pods.map(({ node }) => node.length));
-      const ends = pods.map((pod) => inPod(command, asked, pod, output, `${pod.node.padEnd(width)}  `));
+      const ends = pods.map((pod) => inPod(asked, pod, output, `${pod.node.padEnd(width)}  `));
       return Math.max(...(await Promise.all(ends)));
     }
-    return command === "status" ? await allStates(asked, pods, output) : await allAnswers(command, asked, pods, output);
+    if (command === "status") return await allStates(asked, pods, output);
+    const all = await answers(asked, pods, output);
+    for (const { pod, text: answer, refusal } of all) {
+      output.out(safe(`${pod.node}:\n${answer}`));
+      if (refusal !== undefined) output.err(safe(`${pod.node}: ${refusal}\n`));
+    }
+    return statusOf(all, output);
   });
 }
 
 /** @throws UsageError if there is no such pod, with the nearest node name, or if kubectl fails. */
 async function podsOf({ node, kubectl }: NodesAsked): Promise<readonly [NodePod, ...NodePod[]]> {
-  const args = [...kubectl, "get", "pods", "--namespace", NAMESPACE, "--selector", SELECTOR, "--output", "json"];
+  const running = ["--selector", SELECTOR, "--field-selector", "status.phase=Running"];
+  const args = [...kubectl, "get", "pods", "--namespace", NAMESPACE, ...running, "--output", `jsonpath=${COLUMNS}`];
   const [status, stdout, stderr] = await runKubectl(args, text, text, LIMIT_MS);
   if (status !== 0) {
     const hint = isForbidden(stderr) ? RIGHTS : undefined;
@@ -103,24 +107,15 @@ async function podsOf({ node, kubectl }: NodesAsked): Promise<readonly [NodePod,
   throw new UsageError(`no pod of kube-proxy runs on node "${node}" (${SELECTOR} in ${NAMESPACE})`, hint);
 }
 
-function readPods(json: string) {
-  const list = jsonIn(json) as PodList | undefined;
-  if (list === undefined) throw new UsageError("kubectl get pods: the answer is not JSON");
-  return list.items
-    .flatMap(({ metadata, spec: { nodeName: node, containers }, status }) => {
-      const container = containers.find(({ name }) => name === "kube-proxy") ?? containers[0];
-      if (status?.phase !== "Running" || node === undefined || container === undefined) return [];
-      return [{ node, pod: metadata.name, container: container.name }];
-    })
-    .sort((a, b) => (a.node < b.node ? -1 : 1));
-}
+const COLUMNS = '{range .items[*]}{.spec.nodeName} {.metadata.name} {.spec.containers[*].name}{"\\n"}{end}';
 
-interface PodList {
-  readonly items: readonly {
-    readonly metadata: { readonly name: string };
-    readonly spec: { readonly nodeName?: string; readonly containers: readonly { readonly name: string }[] };
-    readonly status?: { readonly phase?: string };
-  }[];
+function readPods(lines: string) {
+  const pods = lines.split("\n").flatMap((line) => {
+    const [node, pod, ...containers] = line.split(" ");
+    const container = containers.find((name) => name === "kube-proxy") ?? containers[0];
+    return node === undefined || pod === undefined || container === undefined ? [] : [{ node, pod, container }];
+  });
+  return pods.sort((a, b) => (a.node < b.node ? -1 : 1));
 }
 
 /** Commands that look at the node from its pod, and the flags that each needs there. */
@@ -132,7 +127,7 @@ const WITH_CONTEXT: Readonly<Record<string, readonly string[]>> = {
 /** Where every deployment of this program mounts its configuration. */
 const IN_POD = ["--config=/var/lib/kube-proxy/config.conf", "--kubeconfig=/var/lib/kube-proxy/kubeconfig.conf"];
 
-function podCommand(command: string, { kubectl, rest }: NodesAsked, { node, pod, container }: NodePod) {
+function podCommand({ command, kubectl, rest }: NodesAsked, { node, pod, container }: NodePod) {
   const own = WITH_CONTEXT[command];
   const context = own === undefined ? [] : [...own, ...IN_POD, `--node=${node}`];
   const words = [PROGRAM, command, ...context, ...rest];
@@ -156,7 +151,7 @@ async function pageOf(asked: NodesAsked, output: Output): Promise<number> {
       });
       stream.destroy();
     };
-    const ending = runKubectl(podCommand("page", { ...asked, rest: [...words] }, pod), use, text);
+    const ending = runKubectl(podCommand({ ...asked, rest: [...words] }, pod), use, text);
     const ended = ending.then(
       ([status, , said]) => (status === EXIT_SUCCESS ? undefined : endOf(name, said)),
       () => undefined,
@@ -182,42 +177,27 @@ async function fetchArchives(asked: NodesAsked, pods: readonly NodePod[], output
   const { values, rest } = takeOptions(asked.rest, { "-o, --output FILE": "", "--force": "" });
   if (values.output !== undefined && asked.node === undefined)
     throw new UsageError("-o names one archive, and each node has its own", "Without it each is named for its node.");
-  const ends = await forPods(
-    pods,
-    1,
-    (pod) => {
-      const path = values.output ?? `kube-proxy-sysdump-${pod.node}.tar.gz`;
-      return inspecting(output, () => fetchArchive({ ...asked, rest }, pod, path, values.force, output));
-    },
-    output,
-  );
-  return Math.max(...ends);
-}
-
-/** Leaves no file for an incomplete archive. @throws UsageError if the file cannot be created or written */
-async function fetchArchive(
-  asked: NodesAsked,
-  pod: NodePod,
-  path: string,
-  replaces: boolean,
-  output: Output,
-): Promise<number> {
-  const file = path === "-" ? undefined : await openNew(path, replaces);
-  const target = file?.createWriteStream() ?? process.stdout;
-  let isWhole = false;
-  try {
-    const store = (archive: Readable) =>
-      pipeline(bounded(archive, MOST_BYTES), target, { end: file !== undefined }).catch((error: unknown) => {
-        throw new UsageError(`cannot write ${path}: ${messageOf(error)}`);
-      });
-    const [status, , said] = await runKubectl(podCommand("sysdump", asked, pod), store, text);
-    output.err(safe(said));
-    isWhole = status === EXIT_SUCCESS;
-    if (isWhole && file !== undefined) output.out(safe(`${path}\n`));
-    return status;
-  } finally {
-    if (!isWhole && file !== undefined) await rm(path, { force: true });
-  }
+  const fetch = async (pod: NodePod): Promise<number> => {
+    const path = values.output ?? `kube-proxy-sysdump-${pod.node}.tar.gz`;
+    const file = path === "-" ? undefined : await openNew(path, values.force);
+    const target = file?.createWriteStream() ?? process.stdout;
+    let isWhole = false;
+    try {
+      const store = (archive: Readable) =>
+        pipeline(bounded(archive, MOST_BYTES), target, { end: file !== undefined }).catch((error: unknown) => {
+          throw new UsageError(`cannot write ${path}: ${messageOf(error)}`);
+        });
+      const [status, , said] = await runKubectl(podCommand({ ...asked, rest }, pod), store, text);
+      output.err(safe(said));
+      isWhole = status === EXIT_SUCCESS;
+      if (isWhole && file !== undefined) output.out(safe(`${path}\n`));
+      return status;
+    } finally {
+      // No file is left for an incomplete archive.
+      if (!isWhole && file !== undefined) await rm(path, { force: true });
+    }
+  };
+  return Math.max(...(await forPods(pods, 1, (pod) => inspecting(output, () => fetch(pod)), output)));
 }
 
 /** `flows --export FILE`: appends the lines of all nodes to a local file. @returns undefined if no file was named. */
@@ -240,13 +220,13 @@ async function exportFlows(asked: NodesAsked, pods: readonly NodePod[], output: 
   const ends = await forPods(pods, atOnce, (pod) => {
     const mark = asked.node === undefined ? `${pod.node}: ` : "";
     const err = (said: string): void => output.err(mark + said);
-    return inPod("flows", { ...asked, rest: ["--export=-", ...rest] }, pod, { out, err }, "");
+    return inPod({ ...asked, rest: ["--export=-", ...rest] }, pod, { out, err });
   });
   return Math.max(...ends);
 }
 
 /** Runs the command and passes on its output as it arrives. @param mark precedes each line. @returns its exit status. */
-async function inPod(command: string, asked: NodesAsked, pod: NodePod, output: Output, mark: string): Promise<number> {
+async function inPod(asked: NodesAsked, pod: NodePod, output: Output, mark = ""): Promise<number> {
   const lines = (print: (said: string) => void) => async (stream: Readable) => {
     const input = Readable.from(bounded(stream, MOST_BYTES, true));
     // An interface of lines ends without an error where its input fails.
@@ -258,32 +238,26 @@ async function inPod(command: string, asked: NodesAsked, pod: NodePod, output: O
     if (failure !== undefined) throw failure;
   };
   return await inspecting({ ...output, err: (said) => output.err(mark + said) }, async () => {
-    return (await runKubectl(podCommand(command, asked, pod), lines(output.out), lines(output.err)))[0];
+    return (await runKubectl(podCommand(asked, pod), lines(output.out), lines(output.err)))[0];
   });
 }
 
-/** `refusal`: why there is no answer. */
 type NodeAnswer = Awaited<ReturnType<typeof answers>>[number];
 
-/** @returns the answers in the order of the pods. */
-async function answers(command: string, asked: NodesAsked, pods: readonly NodePod[], output: Output) {
-  return await forPods(
-    pods,
-    AT_ONCE,
-    async (pod) => {
-      try {
-        const [status, stdout, stderr] = await runKubectl(podCommand(command, asked, pod), text, text, LIMIT_MS);
-        // Errors of kubectl, and of a command that could not answer, leave standard output empty.
-        const reason = withoutLog(stderr).split("\n")[0] || SILENT;
-        return { pod, status, text: stdout, refusal: stdout === "" && status !== 0 ? reason : undefined };
-      } catch (error) {
-        // Of this node alone: what the others answer stays.
-        if (!(error instanceof UsageError)) throw error;
-        return { pod, status: EXIT_FAILURE, text: "", refusal: error.message };
-      }
-    },
-    output,
-  );
+async function answers(asked: NodesAsked, pods: readonly NodePod[], output: Output) {
+  const answerOf = async (pod: NodePod) => {
+    try {
+      const [status, stdout, stderr] = await runKubectl(podCommand(asked, pod), text, text, LIMIT_MS);
+      // Errors of kubectl, and of a command that could not answer, leave standard output empty.
+      const reason = withoutLog(stderr).split("\n")[0] || SILENT;
+      return { pod, status, text: stdout, refusal: stdout === "" && status !== 0 ? reason : undefined };
+    } catch (error) {
+      // Of this node alone: what the others answer stays.
+      if (!(error instanceof UsageError)) throw error;
+      return { pod, status: EXIT_FAILURE, text: "", refusal: error.message };
+    }
+  };
+  return await forPods(pods, AT_ONCE, answerOf, output);
 }
 
 const text = async (stream: Readable): Promise<string> => (await readBounded(stream, MOST_BYTES)).toString("utf8");
@@ -309,23 +283,9 @@ async function forPods<T>(
   return results;
 }
 
-async function allAnswers(
-  command: string,
-  asked: NodesAsked,
-  pods: readonly NodePod[],
-  output: Output,
-): Promise<number> {
-  const all = await answers(command, asked, pods, output);
-  for (const { pod, text: answer, refusal } of all) {
-    output.out(safe(`${pod.node}:\n${answer}`));
-    if (refusal !== undefined) output.err(safe(`${pod.node}: ${refusal}\n`));
-  }
-  return statusOf(all, output);
-}
-
 /** One line per node, those with problems first. */
 async function allStates(asked: NodesAsked, pods: readonly NodePod[], output: Output): Promise<number> {
-  const all = await answers("status", { ...asked, rest: ["-o", "json"] }, pods, output);
+  const all = await answers({ ...asked, rest: ["-o", "json"] }, pods, output);
   const rows = all.map((answer) => ({ answer, report: reportOf(answer) }));
   if (/(^| )(-o|--output)[ =]?json( |$)/.test(asked.rest.join(" "))) {
     const data = rows.map(({ answer, report }) => ({ ...report, node: answer.pod.node, refusal: answer.refusal }));
