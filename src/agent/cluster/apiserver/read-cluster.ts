@@ -9,7 +9,8 @@ import { createApiClient } from "./connection/api-client.ts";
 import { ApiError, isApiError } from "./connection/api-error.ts";
 import type { ClientConfig } from "./connection/client-config.ts";
 import type { Transport } from "./connection/transport.ts";
-import { formatOrThrow } from "./watch/list-reader.ts";
+import { accepting } from "./formats/body-format.ts";
+import { readListPage } from "./watch/list-reader.ts";
 import { CLUSTER_RESOURCES, nodeResource, type WatchedResource } from "./watch/resources.ts";
 
 interface ReadClusterOptions {
@@ -167,7 +168,9 @@ async function servedConfiguration(
   const request = { verb: "get", resource: "nodes/proxy", method: "GET", path: configzPath(node), ...limits } as const;
   try {
     const { body } = await transport.send(request, signal);
-    const served = jsonIn(await textOf(body));
+    const parts: Buffer[] = [];
+    for await (const part of body) parts.push(part);
+    const served = jsonIn(Buffer.concat(parts).toString());
     const found = isJsonObject(served) ? Object.values(served).find(isJsonObject) : undefined;
     // Releases before the versioned form use internal field names that appear in no configuration file.
     return typeof found?.kind === "string"
@@ -179,26 +182,26 @@ async function servedConfiguration(
   }
 }
 
-async function textOf(body: AsyncIterable<Buffer>): Promise<string> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of body) chunks.push(chunk);
-  return Buffer.concat(chunks).toString();
-}
-
 async function allPages(resource: Listed, transport: Transport, signal: AbortSignal): Promise<object[]> {
+  const { apiVersion, title: kind } = resource;
+  let objects: object[] = [];
+  const take = (_how: string, item: unknown): string => {
+    objects.push({ ...Object(item), apiVersion, kind });
+    return "";
+  };
+  const common = { resource, transport, cache: { take }, accept: accepting(false), idleMs: IDLE_MS };
   const read = (query: Readonly<Record<string, string>>) =>
-    whenAsked(() => readPage(resource, query, transport, signal), signal);
-  const objects: object[] = [];
+    whenAsked(() => readListPage({ ...common, query }, signal), signal);
   let token = "";
   do {
     try {
-      const page = await read({ limit: PAGE_OBJECTS, ...(token !== "" && { continue: token }) });
-      for (const object of page.objects) objects.push(object);
-      token = page.token;
+      token = (await read({ limit: PAGE_OBJECTS, continue: token })).continueToken;
     } catch (error) {
       if (token === "" || !isApiError(error, "expired")) throw error;
       // The server has forgotten the version of these pages. A list without pages cannot expire halfway.
-      return (await read({})).objects;
+      objects = [];
+      await read({});
+      return objects;
     }
   } while (token !== "");
   return objects;
@@ -215,26 +218,4 @@ async function whenAsked<T>(ask: () => Promise<T>, signal: AbortSignal): Promise
       await systemClock.sleep(waitMs, signal);
     }
   }
-}
-
-async function readPage(
-  { apiVersion, title: kind, plural, path, selectors }: Listed,
-  query: Readonly<Record<string, string>>,
-  transport: Transport,
-  signal: AbortSignal,
-): Promise<{ readonly objects: object[]; readonly token: string }> {
-  const request = `list ${plural}`;
-  const garbage = (detail: string) => new ApiError("garbage", { request, detail: `${transport.host}: ${detail}` });
-  const given = String(new URLSearchParams({ ...selectors, ...query }));
-  const response = await transport.send(
-    { verb: "list", resource: plural, method: "GET", path: `${path}?${given}`, idleMs: IDLE_MS },
-    signal,
-  );
-  formatOrThrow(response.contentType, garbage);
-  const list = jsonIn(await textOf(response.body));
-  if (!isJsonObject(list) || !Array.isArray(list.items))
-    throw garbage("the response is not a list: is this an API server?");
-  const objects = list.items.map((item) => ({ ...item, apiVersion, kind }));
-  const { continue: token } = isJsonObject(list.metadata) ? list.metadata : {};
-  return { objects, token: typeof token === "string" ? token : "" };
 }

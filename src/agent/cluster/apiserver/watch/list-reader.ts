@@ -15,16 +15,19 @@ interface PageHead {
   readonly continueToken: string;
 }
 
+/** What is listed or watched. */
+export type Listed = Pick<WatchedResource, "plural" | "path" | "selectors" | "keepsPods">;
+
 /** Options of a request whose response goes into the cache. */
 export interface ReadOptions<K extends ObjectKind> {
-  readonly resource: WatchedResource<K>;
+  readonly resource: Listed;
   readonly transport: Pick<ApiTransport, "host" | "send">;
-  readonly cache: ObjectCache<K>;
+  readonly cache: Pick<ObjectCache<K>, "take">;
   readonly query: Readonly<Record<string, string>>;
   readonly accept: string;
   /** Called when the server starts a response of an acceptable type. */
-  readonly onOpen: (format: BodyFormat) => void;
-  readonly onProgress: () => void;
+  readonly onOpen?: (format: BodyFormat) => void;
+  readonly onProgress?: () => void;
 }
 
 interface ListPageOptions<K extends ObjectKind> extends ReadOptions<K> {
@@ -49,7 +52,7 @@ export async function readListPage<K extends ObjectKind>(
     signal,
   );
   const format = formatOrThrow(response.contentType, garbage, resource.keepsPods);
-  onOpen(format);
+  onOpen?.(format);
   let strangers = 0;
   const take = (item: unknown): void => {
     if (cache.take("listed", item) === undefined) strangers++;
@@ -57,7 +60,7 @@ export async function readListPage<K extends ObjectKind>(
   const list = format.list(take);
   try {
     for await (const chunk of response.body) {
-      onProgress();
+      onProgress?.();
       list.push(chunk);
       if (isTurnDue()) await giveTurn();
     }
@@ -83,7 +86,7 @@ export function failing(request: string, { host }: Pick<ApiTransport, "host">) {
 }
 
 /** Path and query of a request for a resource; omits empty parameters. */
-export function pathOf(resource: WatchedResource, query: Readonly<Record<string, string>>): string {
+export function pathOf(resource: Listed, query: Readonly<Record<string, string>>): string {
   const given = Object.entries({ ...resource.selectors, ...query }).filter(([, value]) => value !== "");
   return given.length === 0 ? resource.path : `${resource.path}?${new URLSearchParams(given)}`;
 }

@@ -36,7 +36,7 @@ export async function followWatch<K extends ObjectKind>(
   const request = { verb: "watch", resource: resource.plural, method: "GET", path, accept, answerMs } as const;
   const response = await transport.send(request, signal);
   const format = formatOrThrow(response.contentType, garbage, resource.keepsPods);
-  told.onOpen(format);
+  told.onOpen?.(format);
   /** The initial events are not complete yet. */
   let isInitial = told.onInitialEnd !== undefined;
   let count = 0;
@@ -74,7 +74,7 @@ export async function followWatch<K extends ObjectKind>(
   const body = format.events(take);
   try {
     for await (const chunk of response.body) {
-      told.onProgress();
+      told.onProgress?.();
       body.push(chunk);
       // A connection may deliver megabytes at a stretch, and a server may never stop.
       if (isTurnDue()) await giveTurn();
