@@ -233,7 +233,18 @@ describe("beside the rules", { skip: netnsSkip || skipWithoutTool("conntrack", "
   test("IPv6: forwarding, which all devices have together", async () => {
     await load("IPv6");
     const set = (value: number) => `sysctl -qw net.ipv6.conf.all.forwarding=${value}`;
-    await isNamed("IPv6", [set(0)], [set(1)], /dropped by net\.ipv6\.conf\.all\.forwarding = 0 \(set it to 1\)/);
+    const said = /dropped by net\.ipv6\.conf\.all\.forwarding = 0 \(set it to 1\)/;
+    await isNamed("IPv6", [set(0)], [set(1)], said);
+    if (!existsSync("/proc/sys/net/ipv6/conf/lo/force_forwarding")) return;
+    const alone = (device: string, value: number) => `sysctl -qw net.ipv6.conf.${device}.force_forwarding=${value}`;
+    const ofOne = [set(0), alone("eth0", 1)];
+    const back = [set(1), alone("eth0", 0), alone("cni0", 0)];
+    await isNamed("IPv6", ofOne, back, new RegExp(`by eth0, .*${said.source}, which ends the answers`));
+    run(...ofOne, alone("cni0", 1));
+    assert.equal(await isAnswered("IPv6", true), true);
+    const { stdout } = proved("IPv6");
+    run(...back);
+    assert.doesNotMatch(stdout, /by eth0, .*forwarding/);
   });
 });
 

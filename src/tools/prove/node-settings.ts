@@ -131,7 +131,12 @@ function ofForwarding(settings: NodeSettings, asked: Packet, after: Packet, ask:
   const out = after.outInterface ?? "";
   if (family === "IPv6") {
     const all = conf("ipv6", "all", "forwarding");
-    if (settings.read(all) === 0) return set(all, 0, 1);
+    if (settings.read(all) === 0) {
+      // From Linux 6.17 on, a device may forward alone (net/ipv6/ip6_output.c, ip6_forward).
+      const alone = settings.devices.filter((name) => settings.read(conf("ipv6", name, "force_forwarding")) === 1);
+      if (!isIn(alone, asked, ask)) return set(all, 0, 1);
+      if (!alone.includes(out)) return `${set(all, 0, 1)}, which ends the answers`;
+    }
   } else {
     const isOff = (name: string) => settings.read(conf("ipv4", name, "forwarding")) === 0;
     const off = settings.devices.filter((name) => name !== "lo" && isOff(name));
