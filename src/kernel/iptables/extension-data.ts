@@ -13,16 +13,23 @@ export interface ExtensionData {
   readonly data: Uint8Array;
 }
 
+/** Names of IP sets by their numbers. */
+export type SetNames = ReadonlyMap<number, string>;
+
 /** @returns options behind `-m NAME` or `-j NAME`; undefined if something in it is not understood */
-type Reader = (data: Buffer, revision: number, family: IpFamily) => string | undefined;
+type Reader = (data: Buffer, revision: number, family: IpFamily, sets: SetNames) => string | undefined;
 
 /** Undefined if it is not understood. */
-export function extensionText({ type, name, revision, data }: ExtensionData, family: IpFamily): string | undefined {
+export function extensionText(
+  { type, name, revision, data }: ExtensionData,
+  family: IpFamily,
+  sets: SetNames = new Map(),
+): string | undefined {
   const [revisions, read] = (type === "match" ? MATCHES : TARGETS).get(name) ?? [];
   if (read === undefined || revisions?.includes(revision) !== true) return undefined;
   try {
     const bytes = Buffer.from(data.buffer, data.byteOffset, data.length);
-    const options = read(bytes, revision, family);
+    const options = read(bytes, revision, family, sets);
     return options === undefined ? undefined : `-${type === "match" ? "m" : "j"} ${name} ${options}`.trimEnd();
   } catch (error) {
     // Shorter than in any known kernel.
@@ -224,6 +231,14 @@ const icmpMatch =
     return `${not(negated ?? 0)}${option} ${type === 0xff ? "any" : `${type}${code}`}`;
   };
 
+const setMatch: Reader = (data, _revision, _family, sets) => {
+  const [name, dimensions, flags] = [sets.get(data.readUInt16LE(0)), data.readUInt8(2), data.readUInt8(3)];
+  // Counters of entries, and what to do with exceptions.
+  if (name === undefined || flags >= 1 << 7 || data.subarray(4).some((byte) => byte !== 0)) return undefined;
+  const directions = Array.from({ length: dimensions }, (_, at) => ((flags >> (at + 1)) & 1 ? "src" : "dst"));
+  return `${not(flags & 1)}--match-set ${name} ${directions.join(",")}`;
+};
+
 const MATCHES: ReadonlyMap<string, readonly [revisions: readonly number[], Reader]> = new Map(
   Object.entries({
     addrtype: [[1], addrtypeMatch],
@@ -241,6 +256,7 @@ const MATCHES: ReadonlyMap<string, readonly [revisions: readonly number[], Reade
     physdev: [[0], physdevMatch],
     recent: [[0, 1], recentMatch],
     sctp: [[0], sctpMatch],
+    set: [[1, 2, 3, 4], setMatch],
     statistic: [[0], statisticMatch],
     tcp: [[0], tcpMatch],
     udp: [[0], portsMatch(0, 4, 8)],
@@ -324,6 +340,8 @@ const TARGETS: typeof MATCHES = new Map(
     NOTRACK: [[0], () => ""],
     REDIRECT: [[0], translation("", "--to-ports")],
     REJECT: [[0], rejectTarget],
+    // No question tells what it adds.
+    SET: [[1, 2, 3], () => ""],
     SNAT: [[0, 1, 2], translation("--to-source", undefined)],
     TTL: [[0], lifetimeTarget("ttl")],
   } satisfies Record<string, readonly [readonly number[], Reader]>),

@@ -46,6 +46,8 @@ const BOTH: readonly (readonly [table: string, rule: string])[] = [
   ["filter", "OUTPUT -m mark ! --mark 0x4000/0x4000 -m connmark --mark 0x1"],
   ["filter", "OUTPUT -m connmark ! --mark 0x10/0xff"],
   ["filter", 'INPUT -m bpf --bytecode "4,32 0 0 12,21 0 1 167772161,6 0 0 65535,6 0 0 0"'],
+  ["filter", "INPUT -m set --match-set kpts-one src -j DROP"],
+  ["filter", "INPUT -p tcp -m set ! --match-set kpts-two dst,src -j DROP"],
   ["filter", "INPUT -p tcp -j REJECT --reject-with tcp-reset"],
   ["mangle", "PREROUTING -j MARK --set-xmark 0x4000/0x4000"],
   ["mangle", "PREROUTING -j MARK --set-mark 0x7"],
@@ -109,6 +111,8 @@ inNetns(import.meta.url, { name: "completed" }, () => {
       const text = tables.map(([name, rules]) =>
         [`*${name}`, ...(rules ?? []).map(([, rule]) => `-A ${rule}`), "COMMIT", ""].join("\n"),
       );
+      const of = family === "ip" ? "inet" : "inet6";
+      for (const set of ["kpts-one hash:ip", "kpts-two hash:ip,port"]) sh(`ipset create ${set} family ${of}`);
       execFileSync(`${tool}-restore`, { input: text.join("") });
       const { objects, unread } = await listing();
       assert.deepEqual(unread, []);
@@ -139,7 +143,7 @@ inNetns(import.meta.url, { name: "completed" }, () => {
       }
       for (const one of ["match conntrack", "match statistic", "target DNAT", "target MARK"])
         assert.ok(kinds.has(one), one);
-      sh(`${tool} -F; for t in nat mangle raw; do ${tool} -t $t -F; done`);
+      sh(`${tool} -F; for t in nat mangle raw; do ${tool} -t $t -F; done; ipset destroy`);
     });
   }
 

@@ -3,7 +3,8 @@
  * that this nft does not know (with status 0, and only a line on stderr), and the flags of tables.
  */
 import type { IpFamily } from "../../net/ip.ts";
-import { extensionText } from "../iptables/extension-data.ts";
+import { ipsetNames } from "../ipset-names.ts";
+import { type ExtensionData, extensionText, type SetNames } from "../iptables/extension-data.ts";
 import { byteReader } from "../netlink/attributes.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../netlink/nfnetlink.ts";
 import { isObject, type JsonObject, listOf } from "./json.ts";
@@ -21,6 +22,7 @@ interface KernelReading {
   readonly dormant: ReadonlySet<string>;
   /** By `family table handle`. */
   readonly rules: ReadonlyMap<string, readonly Outline[]>;
+  readonly sets?: SetNames;
 }
 
 type Outlines = Awaited<ReturnType<NftablesClient["ruleOutlines"]>>;
@@ -42,13 +44,14 @@ export async function completedListing(objects: readonly unknown[], said: string
     for (const { table, handle, expressions = [] } of await client.ruleOutlines(nfproto))
       rules.set(`${family} ${table} ${handle}`, expressions);
   }
-  return completed(objects, said, { dormant, rules });
+  const hasSets = [...rules.values()].some((outlines) => outlines.some(isOfSet));
+  return completed(objects, said, { dormant, rules, sets: hasSets ? await ipsetNames() : new Map() });
 }
 
 const UNKNOWN = /^netlink: Error: unknown expression type '(.*)'$/;
 
 /** @param said what nft printed to stderr. @returns the objects, and what is not read, in words */
-export function completed(objects: readonly unknown[], said: string, { dormant, rules }: KernelReading) {
+export function completed(objects: readonly unknown[], said: string, { dormant, rules, sets }: KernelReading) {
   const complaints = said.split("\n").filter((line) => line !== "" && !line.startsWith("#"));
   const unknown = new Set(complaints.flatMap((line) => UNKNOWN.exec(line)?.[1] ?? []));
   const met = new Set<string>();
@@ -69,7 +72,7 @@ export function completed(objects: readonly unknown[], said: string, { dormant, 
     for (const name of strange) met.add(name);
     const expr = [
       ...strange.map((name) => ({ opaque: `the expression ${name}` })),
-      ...withOptions(rule, outlines ?? []),
+      ...withOptions(rule, outlines ?? [], sets),
     ];
     return [{ rule: { ...rule, expr } }];
   });
@@ -80,7 +83,7 @@ export function completed(objects: readonly unknown[], said: string, { dormant, 
 }
 
 /** The statements of a rule, those of iptables with their options. */
-function withOptions({ family, expr }: JsonObject, outlines: readonly Outline[]): readonly unknown[] {
+function withOptions({ family, expr }: JsonObject, outlines: readonly Outline[], sets?: SetNames): readonly unknown[] {
   const ofIptables = outlines.filter(({ name }) => name === "match" || name === "target");
   const statements = listOf(expr);
   const isXt = (one: unknown) => isObject(one) && isObject(one.xt);
@@ -90,8 +93,15 @@ function withOptions({ family, expr }: JsonObject, outlines: readonly Outline[])
   return statements.map((one) => {
     if (!isObject(one) || !isObject(one.xt)) return one;
     const { name: type, data: bytes = new Uint8Array() } = next.next().value ?? {};
-    const { name = "", revision = 0, data = new Uint8Array() } = extension.read(byteReader(bytes), 0, bytes.length);
-    const options = extensionText({ type: type === "match" ? type : "target", name, revision, data }, of);
+    const { name, revision = 0, data = new Uint8Array() } = extensionIn(bytes);
+    const found: ExtensionData = { type: type === "match" ? type : "target", name: name ?? "", revision, data };
+    const options = extensionText(found, of, sets);
     return options === undefined || name !== one.xt.name ? one : { xt: { ...one.xt, options } };
   });
+}
+
+const extensionIn = (bytes: Uint8Array) => extension.read(byteReader(bytes), 0, bytes.length);
+
+function isOfSet({ name, data }: Outline): boolean {
+  return name === "match" && data !== undefined && extensionIn(data).name === "set";
 }

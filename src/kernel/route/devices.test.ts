@@ -90,4 +90,6 @@ test("a kernel without traffic control has no filters; other errors are thrown",
   );
   assert.deepEqual(await filtersBy(kernel("EOPNOTSUPP"), devices, 3), []);
   await assert.rejects(filtersBy(kernel("EPERM"), devices, 3), { code: "EPERM" });
+  const ofNetkit = devices.map((device) => ({ ...device, kind: "netkit" }));
+  assert.deepEqual(await filtersBy(kernel("EOPNOTSUPP"), ofNetkit, 3), ["what netkit runs at do"]);
 });

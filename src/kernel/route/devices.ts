@@ -76,7 +76,10 @@ export async function filtersAt(devices: readonly Device[], most: number): Promi
 /** {@link filtersAt} by a given socket. */
 export async function filtersBy(socket: Kernel, devices: readonly Device[], most: number): Promise<readonly string[]> {
   const names = new Map(devices.map(({ index, name }) => [index, name]));
-  const found = devices.flatMap(({ name, xdp: ids }) => ids.map((id) => `XDP program ${id} at ${name}`));
+  const found = devices.flatMap(({ name, kind, xdp: ids }) => [
+    ...ids.map((id) => `XDP program ${id} at ${name}`),
+    ...(kind === "netkit" ? [`what netkit runs at ${name}`] : []),
+  ]);
   for (const { index, kind } of await dumpTraffic(socket, RTM_GETQDISC, 0, 0)) {
     for (const direction of FILTERED.get(kind) ?? []) {
       if (found.length >= most) break;
