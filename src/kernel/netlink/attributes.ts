@@ -9,16 +9,9 @@
  * kernels send more); broken framing throws a `malformed` {@link NetlinkError}, so garbage causes neither a crash nor
  * an endless loop.
  */
-import {
-  align4,
-  HOST_IS_LITTLE_ENDIAN,
-  NLA_F_NESTED,
-  NLA_F_NET_BYTEORDER,
-  NLA_HDRLEN,
-  NLA_TYPE_MASK,
-} from "./constants.ts";
+import { HOST_IS_LITTLE_ENDIAN, NLA_F_NESTED, NLA_F_NET_BYTEORDER, NLA_HDRLEN, NLA_TYPE_MASK } from "./constants.ts";
 import { malformed } from "./errors.ts";
-import type { MessageBuffer } from "./message-buffer.ts";
+import { align4, type MessageBuffer } from "./message-buffer.ts";
 
 /** Two views of received bytes. The next receive may overwrite them, so codecs copy what they keep. */
 export interface ByteReader {

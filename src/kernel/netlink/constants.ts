@@ -40,8 +40,3 @@ export const AF_INET6 = 10;
 
 /** The byte order of x86-64 and arm64, for which Node.js is pinned. Netlink headers and many kernel integers use it. */
 export const HOST_IS_LITTLE_ENDIAN = true;
-
-/** Rounds up to a multiple of 4, the alignment of messages and attributes. */
-export function align4(length: number): number {
-  return (length + 3) & ~3;
-}

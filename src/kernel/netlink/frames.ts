@@ -1,7 +1,6 @@
 /** Parses received datagrams: their messages, and the contents of NLMSG_ERROR (reference nfnetlink.md §2, §11). */
 import { attributes, type ByteReader, u32host, zstring } from "./attributes.ts";
 import {
-  align4,
   HOST_IS_LITTLE_ENDIAN,
   NLA_TYPE_MASK,
   NLM_F_ACK_TLVS,
@@ -13,7 +12,7 @@ import {
   NLMSGERR_ATTR_OFFS,
 } from "./constants.ts";
 import { errnoName, malformed, NetlinkError } from "./errors.ts";
-import type { MessageBuffer } from "./message-buffer.ts";
+import { align4, type MessageBuffer } from "./message-buffer.ts";
 
 /** One received message. The object and its bytes are reused: valid only during the visitor's call. */
 export interface Reply {

@@ -6,12 +6,17 @@
  * The socket fills in the sequence numbers, so messages and errors refer to a message by its position here (`index`). The
  * buffer is reused, and allocates only when it must grow.
  */
-import { align4, HOST_IS_LITTLE_ENDIAN, NLA_HDRLEN, NLA_MAX_LENGTH, NLM_F_REQUEST, NLMSG_HDRLEN } from "./constants.ts";
+import { HOST_IS_LITTLE_ENDIAN, NLA_HDRLEN, NLA_MAX_LENGTH, NLM_F_REQUEST, NLMSG_HDRLEN } from "./constants.ts";
 
 const TYPE_AT = 4;
 const FLAGS_AT = 6;
 const SEQUENCE_AT = 8;
 const TWO_TO_32 = 0x1_0000_0000;
+
+/** Rounds up to a multiple of 4, the alignment of messages and attributes. */
+export function align4(length: number): number {
+  return (length + 3) & ~3;
+}
 
 export class MessageBuffer {
   #memory: ArrayBuffer;
@@ -29,11 +34,6 @@ export class MessageBuffer {
   /** The number of bytes written. */
   get length(): number {
     return this.#length;
-  }
-
-  /** The size up to which it need not grow. */
-  get capacity(): number {
-    return this.#bytes.length;
   }
 
   /** The written bytes; a view, valid until the next write. */
@@ -66,13 +66,14 @@ export class MessageBuffer {
 
   /** Sets more flags on a message. */
   addFlags(index: number, flags: number): void {
-    this.patchHostU16(this.startOf(index) + FLAGS_AT, this.flagsOf(index) | flags);
+    const at = this.startOf(index) + FLAGS_AT;
+    this.#view.setUint16(at, this.#view.getUint16(at, HOST_IS_LITTLE_ENDIAN) | flags, HOST_IS_LITTLE_ENDIAN);
   }
 
   /** Numbers the messages `first`, `first + 1`, … (modulo 2^32). */
   setSequence(first: number): void {
     for (let index = 0; index < this.#starts.length; index++) {
-      this.patchHostU32((this.#starts[index] ?? 0) + SEQUENCE_AT, (first + index) >>> 0);
+      this.#view.setUint32((this.#starts[index] ?? 0) + SEQUENCE_AT, first + index, HOST_IS_LITTLE_ENDIAN);
     }
   }
 
@@ -82,30 +83,45 @@ export class MessageBuffer {
    * @param write writes what follows netlink's header: the family's own header and the attributes. If it throws, the message is dropped.
    */
   put(type: number, flags: number, write: (out: MessageBuffer) => void): void {
+    this.fill(this.openMessage(type, flags), write);
+  }
+
+  /** Starts a message, with NLM_F_REQUEST set; pass the result to {@link closeMessage} after writing what follows its header. */
+  openMessage(type: number, flags: number): number {
     const start = this.zeros(NLMSG_HDRLEN);
-    this.patchHostU16(start + TYPE_AT, type);
-    this.patchHostU16(start + FLAGS_AT, flags | NLM_F_REQUEST);
+    this.#view.setUint16(start + TYPE_AT, type, HOST_IS_LITTLE_ENDIAN);
+    this.#view.setUint16(start + FLAGS_AT, flags | NLM_F_REQUEST, HOST_IS_LITTLE_ENDIAN);
+    return start;
+  }
+
+  /** Writes the rest of an open message and ends it. If `write` throws, the message is dropped. */
+  fill(start: number, write: (out: MessageBuffer) => void): void {
     try {
       write(this);
     } catch (error) {
       this.#length = start;
       throw error;
     }
-    this.patchHostU32(start, this.#length - start);
+    this.closeMessage(start);
+  }
+
+  /** Ends a message: sets its length, pads, and counts it. */
+  closeMessage(start: number): void {
+    this.#view.setUint32(start, this.#length - start, HOST_IS_LITTLE_ENDIAN);
     this.pad();
     this.#starts.push(start);
   }
 
-  /** Drops all messages and keeps the memory. */
-  reset(): void {
+  /** Drops all messages, and the memory if it is larger than this. @default keeps it */
+  reset(mostBytes = Number.POSITIVE_INFINITY): void {
     this.#length = 0;
     this.#starts = [];
+    if (this.#bytes.length > mostBytes) this.#takeOver(this.#memory.transfer(0));
   }
 
   /** Drops all messages and frees the memory at once, without waiting for a garbage collection; existing views become empty. */
   release(): void {
-    this.reset();
-    this.#takeOver(this.#memory.transfer(0));
+    this.reset(0);
   }
 
   u8(value: number): void {
@@ -182,7 +198,7 @@ export class MessageBuffer {
     if (length > NLA_MAX_LENGTH) {
       throw new RangeError(`netlink: attribute payload of ${length - NLA_HDRLEN} bytes, the limit is 65531: split it`);
     }
-    this.patchHostU16(start, length);
+    this.#view.setUint16(start, length, HOST_IS_LITTLE_ENDIAN);
     this.pad();
   }
 

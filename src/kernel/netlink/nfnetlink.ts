@@ -38,25 +38,33 @@ export function putNfnetlink(
   write: (out: MessageBuffer) => void = () => {},
   resourceId = 0,
 ): void {
-  messages.put((subsystem << 8) | message, flags, (out) => {
-    out.u8(family);
-    out.u8(0);
-    out.u16(resourceId);
-    write(out);
-  });
+  messages.fill(openNfnetlink(messages, (subsystem << 8) | message, flags, family, resourceId), write);
+}
+
+/** Starts a message, which {@link MessageBuffer.closeMessage} ends. @param type includes the subsystem. @returns its start. */
+export function openNfnetlink(
+  messages: MessageBuffer,
+  type: number,
+  flags: number,
+  family: number,
+  resourceId = 0,
+): number {
+  const start = messages.openMessage(type, flags);
+  // u8 family · u8 version (0) · u16 resource
+  messages.u32(family * 2 ** 24 + resourceId);
+  return start;
 }
 
 /** The marker that opens a batch of nf_tables messages. With `generation`, the batch fails if the ruleset has another generation. */
 export function beginBatch(messages: MessageBuffer, generation?: number): void {
-  const write = (out: MessageBuffer): void => {
-    if (generation !== undefined) writeAttribute(out, NFNL_BATCH_GENID, u32be, generation);
-  };
-  putNfnetlink(messages, 0, NFNL_MSG_BATCH_BEGIN, 0, NFPROTO_UNSPEC, write, NFNL_SUBSYS_NFTABLES);
+  const start = openNfnetlink(messages, NFNL_MSG_BATCH_BEGIN, 0, NFPROTO_UNSPEC, NFNL_SUBSYS_NFTABLES);
+  if (generation !== undefined) writeAttribute(messages, NFNL_BATCH_GENID, u32be, generation);
+  messages.closeMessage(start);
 }
 
 /** The marker that commits a batch. Without it, the kernel only checks the batch. */
 export function endBatch(messages: MessageBuffer): void {
-  putNfnetlink(messages, 0, NFNL_MSG_BATCH_END, 0, NFPROTO_UNSPEC, undefined, NFNL_SUBSYS_NFTABLES);
+  messages.closeMessage(openNfnetlink(messages, NFNL_MSG_BATCH_END, 0, NFPROTO_UNSPEC, NFNL_SUBSYS_NFTABLES));
 }
 
 /** A received message: family, generation (low 16 bits) and attributes. */

@@ -122,7 +122,10 @@ export function openNetlinkRuleset({ onCommit, log, ...options }: NetlinkRuleset
       }
     }
 
-    async function transact(operations: Iterable<NftOperation>, { generation }: NftTransactOptions): Promise<void> {
+    async function transact(
+      operations: Iterable<NftOperation>,
+      { generation }: NftTransactOptions = {},
+    ): Promise<void> {
       const messages = spare;
       spare = undefined;
       const given = log?.isVerbose(9) === true ? await printed(operations, { family, table }, log) : operations;
@@ -131,11 +134,11 @@ export function openNetlinkRuleset({ onCommit, log, ...options }: NetlinkRuleset
       const { batch } = transaction;
       try {
         if (batch.size > 0) await turns.run(() => send(transaction, generation));
+      } catch (error) {
+        throw fromNetlinkError(error);
       } finally {
-        if (batch.messages.capacity <= SPARE_BYTES) {
-          batch.messages.reset();
-          spare = batch.messages;
-        } else batch.messages.release();
+        batch.messages.reset(SPARE_BYTES);
+        spare = batch.messages;
       }
     }
 
@@ -165,7 +168,7 @@ export function openNetlinkRuleset({ onCommit, log, ...options }: NetlinkRuleset
 
     return {
       family,
-      transact: (operations, options = {}) => withNftErrors(transact(operations, options)),
+      transact,
       read: (expected) => withNftErrors(readConsistently(expected)),
       mark: currentMark,
       async generationIfUntouched(mark) {

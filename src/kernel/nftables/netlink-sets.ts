@@ -5,8 +5,8 @@
 import { mergedIntervals, nextAddress } from "../../net/intervals.ts";
 import type { Cidr } from "../../net/ip.ts";
 import { binary, u32be, writeAttribute } from "../netlink/attributes.ts";
-import { align4, NLA_F_NESTED, NLA_HDRLEN } from "../netlink/constants.ts";
-import type { MessageBuffer } from "../netlink/message-buffer.ts";
+import { NLA_F_NESTED, NLA_HDRLEN } from "../netlink/constants.ts";
+import { align4, type MessageBuffer } from "../netlink/message-buffer.ts";
 import { addressBytes, type FamilyLayout, keyBytes, keyTypeId, putKey, TARGET } from "./netlink-values.ts";
 import type { NftElement, NftKeyType, NftSet, NftTarget, NftValue, NftVerdict } from "./ruleset.ts";
 import * as nft from "./wire/constants.ts";

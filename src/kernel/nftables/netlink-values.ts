@@ -5,11 +5,11 @@
 
 import { ipFromBytes, putIpBytes } from "../../net/ip.ts";
 import { PROTOCOL_NUMBERS, type ProtocolName, protocolNameOfNumber } from "../../net/protocol.ts";
-import { align4, HOST_IS_LITTLE_ENDIAN } from "../netlink/constants.ts";
+import { HOST_IS_LITTLE_ENDIAN } from "../netlink/constants.ts";
+import { align4 } from "../netlink/message-buffer.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../netlink/nfnetlink.ts";
 import type { NftFamily, NftKeyType, NftValue } from "./ruleset.ts";
 import { concatType, NFT_TYPES } from "./wire/constants.ts";
-import { putHostU32 } from "./wire/data.ts";
 
 /** The differences between the families in packets and keys. */
 export interface FamilyLayout {
@@ -115,7 +115,8 @@ function putValue(bytes: Uint8Array, at: number, type: NftKeyType, value: NftVal
       return;
     }
     case "slot":
-      putHostU32(bytes, at, Number(value));
+      // A kernel integer, in host byte order.
+      for (let index = 0; index < 4; index += 1) bytes[at + index] = Number(value) >>> (8 * index);
   }
 }
 

@@ -10,7 +10,7 @@
 import type { Codec, ValueOf } from "../../netlink/attributes.ts";
 import { NLA_F_NESTED, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_NONREC } from "../../netlink/constants.ts";
 import { MessageBuffer } from "../../netlink/message-buffer.ts";
-import { beginBatch, endBatch, NFNL_SUBSYS_NFTABLES, putNfnetlink } from "../../netlink/nfnetlink.ts";
+import { beginBatch, endBatch, NFNL_SUBSYS_NFTABLES, openNfnetlink } from "../../netlink/nfnetlink.ts";
 import * as nft from "./constants.ts";
 import { chain, counter, element, elements, type NftElementObject, rule, set, table } from "./objects.ts";
 
@@ -132,20 +132,21 @@ export class NftBatch {
     write: (out: MessageBuffer, item: T) => void,
   ): void {
     const [message, flags] = kind === "add" ? [nft.NFT_MSG_NEWSETELEM, NLM_F_CREATE] : [nft.NFT_MSG_DELSETELEM, 0];
+    const out = this.messages;
     const iterator = items[Symbol.iterator]();
     let next = iterator.next();
     while (next.done !== true) {
-      this.#message(message, flags, (out) => {
-        elements.write(out, head);
-        const nest = out.openAttribute(nft.NFTA_SET_ELEM_LIST_ELEMENTS | NLA_F_NESTED);
-        while (next.done !== true && out.length - nest < ELEMENTS_BYTES_LIMIT) {
-          const one = out.openAttribute(nft.NFTA_LIST_ELEM | NLA_F_NESTED);
-          write(out, next.value);
-          out.closeAttribute(one);
-          next = iterator.next();
-        }
-        out.closeAttribute(nest);
-      });
+      const start = this.#open(message, flags);
+      elements.write(out, head);
+      const nest = out.openAttribute(nft.NFTA_SET_ELEM_LIST_ELEMENTS | NLA_F_NESTED);
+      while (next.done !== true && out.length - nest < ELEMENTS_BYTES_LIMIT) {
+        const one = out.openAttribute(nft.NFTA_LIST_ELEM | NLA_F_NESTED);
+        write(out, next.value);
+        out.closeAttribute(one);
+        next = iterator.next();
+      }
+      out.closeAttribute(nest);
+      out.closeMessage(start);
     }
   }
 
@@ -159,11 +160,12 @@ export class NftBatch {
   #put<K extends NftKind>(message: number, flags: number, kind: K, object: NftObject<K>): void {
     const isNewSet = message === nft.NFT_MSG_NEWSET && !("id" in object && object.id !== undefined);
     const codec: Codec<unknown> = KINDS[kind].codec;
-    this.#message(message, flags, (out) => codec.write(out, isNewSet ? { ...object, id: this.takeSetId() } : object));
+    const write = (out: MessageBuffer) => codec.write(out, isNewSet ? { ...object, id: this.takeSetId() } : object);
+    this.messages.fill(this.#open(message, flags), write);
   }
 
-  #message(message: number, flags: number, write: (out: MessageBuffer) => void): void {
+  #open(message: number, flags: number): number {
     if (this.#isFinished) throw new Error("nf_tables: the batch is finished");
-    putNfnetlink(this.messages, NFNL_SUBSYS_NFTABLES, message, flags, this.#family, write);
+    return openNfnetlink(this.messages, (NFNL_SUBSYS_NFTABLES << 8) | message, flags, this.#family);
   }
 }

@@ -10,14 +10,7 @@ export type NftVerdictData = ValueOf<typeof verdict>;
 
 /** A kernel integer in a register (mark, ct state, numgen), in host byte order. */
 export function hostU32(value: number): Uint8Array {
-  const bytes = new Uint8Array(4);
-  putHostU32(bytes, 0, value);
-  return bytes;
-}
-
-/** {@link hostU32}, written to existing bytes. */
-export function putHostU32(bytes: Uint8Array, at: number, value: number): void {
-  for (let index = 0; index < 4; index += 1) bytes[at + index] = value >>> (8 * index);
+  return new Uint8Array(Uint32Array.of(value).buffer);
 }
 
 /** A port in a register, in network byte order. */

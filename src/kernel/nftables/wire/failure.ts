@@ -1,8 +1,8 @@
 /** Explains why a batch was rejected, in terms of the objects that were sent, by decoding the message that the kernel names. */
 import { type ByteReader, byteReader, type Codec, forEachAttribute } from "../../netlink/attributes.ts";
-import { align4, HOST_IS_LITTLE_ENDIAN } from "../../netlink/constants.ts";
+import { HOST_IS_LITTLE_ENDIAN } from "../../netlink/constants.ts";
 import type { NetlinkError } from "../../netlink/errors.ts";
-import type { MessageBuffer } from "../../netlink/message-buffer.ts";
+import { align4, type MessageBuffer } from "../../netlink/message-buffer.ts";
 import { NFNL_HEADERS_BYTES } from "../../netlink/nfnetlink.ts";
 import { KINDS, operationOfType } from "./batch.ts";
 import { NFTA_SET_ELEM_LIST_ELEMENTS } from "./constants.ts";

@@ -6,9 +6,9 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { inNetns } from "../../../../testkit/support/in-netns.ts";
 import { byteReader, type Codec } from "../../netlink/attributes.ts";
-import { align4, NETLINK_NETFILTER, NLA_F_NESTED, NLM_F_DUMP } from "../../netlink/constants.ts";
+import { NETLINK_NETFILTER, NLA_F_NESTED, NLM_F_DUMP } from "../../netlink/constants.ts";
 import { hexDump } from "../../netlink/errors.ts";
-import { MessageBuffer } from "../../netlink/message-buffer.ts";
+import { align4, MessageBuffer } from "../../netlink/message-buffer.ts";
 import {
   NFNL_SUBSYS_NFTABLES,
   NFPROTO_IPV4,
