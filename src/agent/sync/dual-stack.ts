@@ -77,7 +77,16 @@ export class DualStackDispatcher implements ObjectSink {
       },
     },
     endpointSlices: {
-      onEvent: (event) => this.#onEndpointSlice(event),
+      // Slices of a family without a proxier are ignored.
+      onEvent: (event) => {
+        const { addressType } = event.object;
+        // The API never changes the address type of a slice, but editing a manifest can: then both families must be told.
+        const oldType = event.kind === "update" ? event.old.addressType : addressType;
+        for (const proxier of this.#proxiers) {
+          if (proxier.family === addressType || proxier.family === oldType) proxier.onEndpointSlice(event);
+        }
+        if (addressType === "FQDN" && event.kind !== "delete") this.#tellUnsupported(event.object);
+      },
       onSynced: () => {
         for (const proxier of this.#proxiers) proxier.onEndpointSlicesSynced();
       },
@@ -143,18 +152,9 @@ export class DualStackDispatcher implements ObjectSink {
     }
   }
 
-  /** Slices of a family without a proxier are ignored. */
-  #onEndpointSlice(event: ObjectEvent<EndpointSliceRecord>): void {
-    const { addressType } = event.object;
-    // The API never changes the address type of a slice, but editing a manifest can: then both families must be told.
-    const oldType = event.kind === "update" ? event.old.addressType : addressType;
-    for (const proxier of this.#proxiers) {
-      if (proxier.family === addressType || proxier.family === oldType) proxier.onEndpointSlice(event);
-    }
-    if (addressType === "FQDN" && event.kind !== "delete") {
-      const facts = { endpointSlice: objectKeyText(event.object), addressType };
-      this.#options.log.error("EndpointSlice is ignored: its address type is not supported", undefined, facts);
-    }
+  #tellUnsupported(slice: EndpointSliceRecord): void {
+    const facts = { endpointSlice: objectKeyText(slice), addressType: slice.addressType };
+    this.#options.log.error("EndpointSlice is ignored: its address type is not supported", undefined, facts);
   }
 
   #onNode(event: ObjectEvent<NodeRecord>): void {

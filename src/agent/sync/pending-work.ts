@@ -1,11 +1,11 @@
 /**
  * The work of the next sync, as a value: taken when a sync starts, handed back if it fails. Requests during a sync go
- * to the next one, so nothing gets lost between the two.
+ * to the next one, so nothing gets lost between the two. And when it is everything.
  */
 
 import type { SyncFailure } from "../../contract/backend.ts";
 import { someOf } from "../../logging/some-of.ts";
-import type { ServicePort } from "../../model/service-port.ts";
+import { formatMs } from "../../text/duration.ts";
 
 export interface PendingWork {
   /** Everything must be written, changed or not. */
@@ -94,15 +94,36 @@ export class IncompleteSyncError extends Error {
   }
 }
 
-/**
- * Whether a node with these failures is of use to clients. Another node would reject a bad service port, too: taking
- * this one out of load balancers, or restarting the program, helps no one while others are served.
- */
-export function isServing(failures: readonly SyncFailure[], services: ReadonlyMap<string, ServicePort>): boolean {
-  if (failures.some(({ concernsAll }) => concernsAll)) return false;
-  if (failures.length === 0 || services.size === 0) return true;
-  const refused = new Set(failures.map(({ subject }) => subject));
-  // Stops at the first that is served: there may be tens of thousands.
-  for (const { name } of services.values()) if (!refused.has(name.text)) return true;
-  return false;
+const HOUR_MS = 3_600_000;
+
+/** When everything is compared: after an hour, and ever more rarely while parts stay rejected. */
+export class FullSyncs {
+  /** The longest time between two. */
+  readonly mostMs: number;
+  readonly #retryMs: number;
+  /** Monotonic. */
+  #dueMs = Number.NEGATIVE_INFINITY;
+  /** How long the next one waits after one that left rejected parts; 0: the last one left none. */
+  #restMs = 0;
+
+  /** @throws RangeError when `minSyncPeriod` is longer than the time between full syncs. */
+  constructor(periods: { readonly minMs: number; readonly syncMs: number; readonly fullMs?: number }) {
+    const { minMs, syncMs, fullMs = HOUR_MS } = periods;
+    this.mostMs = fullMs;
+    this.#retryMs = syncMs;
+    if (minMs <= fullMs) return;
+    const most = `${formatMs(fullMs)}, after which all rules are written in any case`;
+    throw new RangeError(`minSyncPeriod is ${formatMs(minMs)}: it must be at most ${most}`);
+  }
+
+  isDue(nowMs: number): boolean {
+    return nowMs >= this.#dueMs;
+  }
+
+  /** Notes that one has ended. The backend itself retries rejected parts: they are no reason to rewrite everything. */
+  done(nowMs: number, isComplete: boolean): void {
+    const restMs = Math.min(this.#restMs * 2 || this.#retryMs, this.mostMs);
+    this.#restMs = isComplete ? 0 : restMs;
+    this.#dueMs = nowMs + (isComplete ? this.mostMs : restMs);
+  }
 }

@@ -20,12 +20,11 @@ import { type AppliedChanges, ProxyState } from "../../model/proxy-state.ts";
 import { serviceOfKey } from "../../model/service-port-name.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import { formatMs } from "../../text/duration.ts";
-import { FullSyncs } from "./full-syncs.ts";
 import { GoneConnections } from "./gone-connections.ts";
 import type { WholeCause } from "./journal/sync-record.ts";
-import { SyncRecorder } from "./journal/sync-recorder.ts";
 import {
   FULL_SYNC,
+  FullSyncs,
   IncompleteSyncError,
   isAmong,
   leftBy,
@@ -34,8 +33,7 @@ import {
   type PendingWork,
   union,
 } from "./pending-work.ts";
-import { Portions, type PortPortion } from "./portions.ts";
-import { ProgrammingLatencies } from "./programming-latencies.ts";
+import { type CostlyService, Portions } from "./portions.ts";
 import type { ProxierOptions, ProxierStatus } from "./proxier-options.ts";
 import { StaleFlows } from "./stale-flows.ts";
 import { SYNC_FAILED, SyncReport } from "./sync-report.ts";
@@ -53,7 +51,6 @@ export class Proxier {
   readonly #turns = new Mutex();
   readonly #staleFlows: StaleFlows;
   readonly #goneConnections: GoneConnections | undefined;
-  readonly #recorder: SyncRecorder;
   #hasServices = false;
   #hasEndpointSlices = false;
   #zone: string | undefined;
@@ -64,7 +61,6 @@ export class Proxier {
   readonly #report: SyncReport;
   /** Keys of the service ports that the kernel last rejected and whose old rules remain. */
   #refusedPorts: ReadonlySet<string> = new Set();
-  readonly #latencies: ProgrammingLatencies;
   readonly #portions = new Portions();
 
   /** @throws RangeError when `minSyncPeriod` is longer than the time between full syncs. */
@@ -75,8 +71,7 @@ export class Proxier {
     this.#log = options.log.with({ ipFamily: this.family });
     this.#fullSyncs = new FullSyncs(periods);
     this.#report = new SyncReport(options);
-    this.#recorder = new SyncRecorder({ journal: options.journal, family: this.family, clock });
-    this.#recorder.note({ kind: "start" });
+    this.#report.note({ kind: "start" });
     this.state = new ProxyState({
       family: this.family,
       nodeName: options.nodeName,
@@ -87,7 +82,6 @@ export class Proxier {
     });
     const own = { log: this.#log, state: this.state, family: this.family, turns: this.#turns };
     const ofFamily = { ...options, ...own, signal: this.#stop.signal };
-    this.#latencies = new ProgrammingLatencies({ ...options, log: this.#log });
     this.#staleFlows = new StaleFlows(ofFamily);
     const { ending } = options;
     // A mode whose flows end at this process knows what becomes of them.
@@ -127,7 +121,7 @@ export class Proxier {
     const isPending = this.state.onService(event);
     this.#options.metrics.countServiceChange(this.state.pendingServiceCount);
     if (!isPending || !this.#isInitialised) return;
-    this.#recorder.noteObject(event);
+    this.#report.noteObject(event);
     this.sync();
   }
 
@@ -136,7 +130,7 @@ export class Proxier {
     const { accepted, changed } = this.state.onEndpointSlice(event);
     if (accepted) this.#options.metrics.countEndpointChange(changed);
     if (!changed || !this.#isInitialised) return;
-    this.#recorder.noteObject(event);
+    this.#report.noteObject(event);
     this.sync();
   }
 
@@ -186,14 +180,14 @@ export class Proxier {
   /** Leaves out these endpoints, and no others: {@link ProxyState.leaveOut}. Resolves after the sync that does so, however it ends. */
   leaveOut(left: ReadonlyMap<string, ReadonlyMap<string, string>>): Promise<void> {
     this.state.leaveOut(left);
-    this.#recorder.note({ kind: "left-endpoints" });
+    this.#report.note({ kind: "left-endpoints" });
     return new Promise((resolve) => this.#runner.runNow(resolve));
   }
 
   #requestFullSync(kind: WholeCause["kind"]): void {
     this.#pending = merged(this.#pending, { isFull: true });
     if (!this.#isInitialised) return;
-    this.#recorder.note({ kind });
+    this.#report.note({ kind });
     this.sync();
   }
 
@@ -233,14 +227,14 @@ export class Proxier {
     const { backend, clock, metrics, periods } = this.#options;
     const onLost: OnLostRules = (lost, by) => {
       metrics.countRepair();
-      this.#recorder.note({ kind: "repair", servicePorts: lost?.ports.size || null, by: by ?? null });
+      this.#report.note({ kind: "repair", servicePorts: lost?.ports.size || null, by: by ?? null });
       this.#pending = merged(this.#pending, lost === undefined ? { isFull: true } : { ports: lost.ports });
       this.#runner.runNow();
     };
     while (!signal.aborted) {
       try {
         await backend.monitor?.(onLost, signal, () => {
-          this.#recorder.note({ kind: "requested" });
+          this.#report.note({ kind: "requested" });
           this.sync();
         });
         return;
@@ -269,10 +263,8 @@ export class Proxier {
     this.#pending = NO_WORK;
     const isFullSync = work.isFull;
     let wasFull = isFullSync;
-    this.#report.begun();
-    // A sync that nothing requested is the periodic one, or a retry.
-    const otherwise = this.#report.isFailing ? "retry" : isFullSync ? "periodic" : "requested";
-    const record = this.#recorder.begin(isFullSync, startMs, otherwise);
+    const record = this.#report.begin(isFullSync, startMs);
+    const isTold = this.#log.isVerbose(2);
     try {
       const applied = await this.#applyChanges();
       const { changedPorts: ports, updatedServices: services, goneFrontends } = applied;
@@ -280,7 +272,7 @@ export class Proxier {
       work = merged(work, { ports, services, ...(backend.endsFlows !== true && flows) });
       record.modelMs = clock.monotonicMs();
       record.servicePorts = ports.size;
-      this.#log.v(2, `Syncing ${backend.mode} rules`, { fullSync: isFullSync });
+      if (isTold) this.#log.v(2, `Syncing ${backend.mode} rules`, { fullSync: isFullSync });
       const portion = this.#portions.first(work.ports, isFullSync ? undefined : backend.portsAtOnce);
       const { services: all, endpoints, endpointCount } = this.state;
       const ofNode = { zone: this.#zone, serviceCIDRs: this.#serviceCIDRs, otherNodes: this.#otherNodes };
@@ -290,29 +282,27 @@ export class Proxier {
       wasFull ||= outcome.wasFull === true;
       record.rulesMs = clock.monotonicMs();
       record.written = outcome.written;
-      if (!wasFull) this.#noteCost(portion, record.rulesMs - record.modelMs);
+      const costly = wasFull ? [] : this.#portions.note(portion, record.rulesMs - record.modelMs);
+      for (const service of costly) this.#tellCostly(service);
       await this.#finish(outcome, applied, work, portion.later);
-      this.#recorder.end(record, "done", []);
+      this.#report.end(record, "done");
     } catch (error) {
       this.#pending = merged(leftBy(error, work, this.state.services), this.#pending);
       if (!signal.aborted) this.#reportFailure(error);
-      this.#recorder.end(record, error instanceof IncompleteSyncError ? "refused" : "failed", this.#report.failures);
+      this.#report.end(record, error instanceof IncompleteSyncError ? "refused" : "failed");
       throw error;
     } finally {
       const elapsedMs = clock.monotonicMs() - startMs;
       metrics.observeSync(elapsedMs / 1000, wasFull);
-      if (this.#log.isVerbose(2)) this.#log.v(2, "SyncProxyRules complete", { elapsed: formatMs(elapsedMs) });
+      if (isTold) this.#log.v(2, "SyncProxyRules complete", { elapsed: formatMs(elapsedMs) });
     }
   }
 
-  #noteCost(portion: PortPortion, milliseconds: number): void {
-    const { metrics, onCostlyService } = this.#options;
-    for (const costly of this.#portions.note(portion, milliseconds)) {
-      const { service, servicePorts } = costly;
-      this.#log.warn("A Service took long to program", { service, servicePorts, took: formatMs(costly.milliseconds) });
-      metrics.countCostlyService();
-      onCostlyService?.(costly);
-    }
+  #tellCostly(costly: CostlyService): void {
+    const { service, servicePorts, milliseconds } = costly;
+    this.#log.warn("A Service took long to program", { service, servicePorts, took: formatMs(milliseconds) });
+    this.#options.metrics.countCostlyService();
+    this.#options.onCostlyService?.(costly);
   }
 
   async #applyChanges(): Promise<AppliedChanges> {
@@ -339,17 +329,15 @@ export class Proxier {
   ): Promise<void> {
     const { failures } = outcome;
     const unfinished = new Set(Array.from(later, serviceOfKey));
-    this.#planNext(work, failures.length === 0, later, unfinished);
-    this.#latencies.observe(applied.triggerTimesMs, failures, later);
-    this.#report.done(outcome, this.state.services);
+    if (work.isFull) this.#fullSyncs.done(this.#options.clock.monotonicMs(), failures.length === 0);
+    if (later.size > 0) this.#leave(later, unfinished, work);
+    this.#report.done(outcome, applied.triggerTimesMs, unfinished, this.state.services);
     await this.#followUp(outcome, work, later, unfinished);
     if (failures.length > 0) throw new IncompleteSyncError(failures);
   }
 
-  /** @param unfinished the Services of `later`. */
-  #planNext(work: PendingWork, isComplete: boolean, later: ReadonlySet<string>, unfinished: ReadonlySet<string>): void {
-    if (work.isFull) this.#fullSyncs.done(this.#options.clock.monotonicMs(), isComplete);
-    if (later.size === 0) return;
+  /** Leaves service ports for the next sync, at once. @param unfinished their Services. */
+  #leave(later: ReadonlySet<string>, unfinished: ReadonlySet<string>, work: PendingWork): void {
     const services = work.services.intersection(unfinished);
     const { staleFlows, goneFrontends } = work;
     // Flows that the old rules still create are looked for once all new rules are there.
@@ -365,22 +353,18 @@ export class Proxier {
     later: ReadonlySet<string>,
     unfinished: ReadonlySet<string>,
   ): Promise<void> {
-    // A health-check port that answered before would draw clients to ports whose rules are still to come.
-    await this.#syncServiceHealth(work.services.difference(unfinished));
-    const gone = union(work.goneFrontends, goneFrontends ?? NO_WORK.goneFrontends);
-    if ((work.staleFlows || gone.size > 0) && later.size === 0) this.#staleFlows.look(gone);
-    this.#goneConnections?.note(this.#takeInForce(work.ports.difference(later), failures), formerEndpoints);
-  }
-
-  /** @param changed services, `namespace/name`. */
-  async #syncServiceHealth(changed: ReadonlySet<string>): Promise<void> {
     const { serviceHealth } = this.#options;
     try {
+      // A health-check port that answered before would draw clients to ports whose rules are still to come.
+      const changed = work.services.difference(unfinished);
       await serviceHealth.syncServices(this.state.healthCheckNodePorts, changed);
       serviceHealth.syncEndpoints(this.state.localReadyCounts, changed);
     } catch (error) {
       this.#log.error("Error syncing healthcheck services", error);
     }
+    const gone = union(work.goneFrontends, goneFrontends ?? NO_WORK.goneFrontends);
+    if ((work.staleFlows || gone.size > 0) && later.size === 0) this.#staleFlows.look(gone);
+    this.#goneConnections?.note(this.#takeInForce(work.ports.difference(later), failures), formerEndpoints);
   }
 
   /** The service ports, of these and the previously rejected ones, whose rules the kernel has accepted. */

@@ -1,14 +1,45 @@
-/** What became of the last sync, as health, metrics and those who show failures are told. */
+/**
+ * What health, metrics, journal and those who show failures are told of syncs: what caused each, how long its parts took,
+ * what became of it, and how long changes took to reach the kernel (reference sync.md).
+ */
 
-import type { SyncFailure, SyncOutcome } from "../../contract/backend.ts";
+import type { SyncFailure, SyncOutcome, Written } from "../../contract/backend.ts";
 import { messageOf } from "../../logging/message-of.ts";
+import type { ObjectEvent } from "../../model/object-source.ts";
+import type { EndpointSliceRecord, ServiceRecord } from "../../model/objects.ts";
+import type { AppliedChanges } from "../../model/proxy-state.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import { IncompleteSyncError, isServing } from "./pending-work.ts";
+import type { SyncCause, SyncRecord } from "./journal/sync-record.ts";
+import { IncompleteSyncError } from "./pending-work.ts";
 import type { ProxierOptions } from "./proxier-options.ts";
 
 export const SYNC_FAILED = "Sync failed";
 
+/** Further causes and failures are only counted. */
+const KEPT = 8;
+
 type Services = ReadonlyMap<string, ServicePort>;
+type TriggerTimes = AppliedChanges["triggerTimesMs"];
+
+interface NotedCauses {
+  readonly causes: SyncCause[];
+  count: number;
+  /** Monotonic time of the first cause. */
+  readonly sinceMs: number;
+}
+
+/** The running sync, updated as it progresses; times are monotonic. */
+interface RunningSync {
+  readonly isFullSync: boolean;
+  readonly noted: NotedCauses;
+  readonly startMs: number;
+  /** When the changes were in the model. */
+  modelMs: number;
+  /** When the backend had finished. */
+  rulesMs: number | undefined;
+  servicePorts: number;
+  written: Written | undefined;
+}
 
 export class SyncReport {
   readonly #options: ProxierOptions;
@@ -17,6 +48,10 @@ export class SyncReport {
   #failures: readonly SyncFailure[] = [];
   /** A sync was requested after the current one had begun. */
   #isOvertaken = false;
+  /** Causes of the next sync. */
+  #noted: NotedCauses | undefined;
+  /** Changes that are not fully programmed yet. */
+  #unobserved: TriggerTimes = [];
 
   constructor(options: ProxierOptions) {
     this.#options = options;
@@ -36,6 +71,21 @@ export class SyncReport {
     return this.#inForce.promise;
   }
 
+  /** Adds a cause of the next sync. */
+  note(cause: SyncCause): void {
+    this.#noted ??= { causes: [], count: 0, sinceMs: this.#options.clock.monotonicMs() };
+    this.#noted.count += 1;
+    if (this.#noted.causes.length < KEPT) this.#noted.causes.push(cause);
+  }
+
+  /** Adds a changed cluster object as a cause. */
+  noteObject({ kind: change, object }: ObjectEvent<ServiceRecord> | ObjectEvent<EndpointSliceRecord>): void {
+    const { namespace, name } = object;
+    const isSlice = "serviceName" in object;
+    const service = isSlice ? object.serviceName : name;
+    this.note({ kind: "object", object: isSlice ? "EndpointSlice" : "Service", change, namespace, name, service });
+  }
+
   /** A sync is requested: from now on health expects a successful one. */
   queued(isSyncing: boolean): void {
     const { health, metrics, clock, backend } = this.#options;
@@ -49,14 +99,29 @@ export class SyncReport {
     this.#isOvertaken = true;
   }
 
-  begun(): void {
+  /** A sync begins. One that nothing requested is the periodic one, or a retry. */
+  begin(isFullSync: boolean, startMs: number): RunningSync {
     this.#isOvertaken = false;
+    const otherwise = this.#isFailing ? "retry" : isFullSync ? "periodic" : "requested";
+    const noted = this.#noted ?? { causes: [{ kind: otherwise }], count: 1, sinceMs: startMs };
+    this.#noted = undefined;
+    return { isFullSync, noted, startMs, modelMs: startMs, rulesMs: undefined, servicePorts: 0, written: undefined };
   }
 
-  /** The kernel is programmed, perhaps except for rejected parts; health only asks whether the node serves. */
-  done({ failures, noLocalEndpoints }: SyncOutcome, services: Services): void {
+  /**
+   * The kernel is programmed, perhaps except for rejected parts; health only asks whether the node serves.
+   *
+   * @param unfinished Services, `namespace/name`, of which a part is left for the next sync.
+   */
+  done(
+    { failures, noLocalEndpoints }: SyncOutcome,
+    triggerTimesMs: TriggerTimes,
+    unfinished: ReadonlySet<string>,
+    services: Services,
+  ): void {
     const { backend, clock, health, log, metrics, onFailures } = this.#options;
     const isComplete = failures.length === 0;
+    this.#observeLatencies(triggerTimesMs, failures, unfinished);
     metrics.setNoLocalEndpoints(noLocalEndpoints.internal, noLocalEndpoints.external);
     if (isComplete && this.#isFailing) {
       this.#isFailing = false;
@@ -74,6 +139,32 @@ export class SyncReport {
     if (!isComplete || hadFailures) onFailures?.(failures);
   }
 
+  /**
+   * The latency, from cause to kernel (`kubeproxy_network_programming_duration_seconds`), of the changes that a sync
+   * programmed. Leaves out Services with a rejected part: their latencies would be wrong.
+   */
+  #observeLatencies(
+    triggerTimesMs: TriggerTimes,
+    failures: readonly SyncFailure[],
+    unfinished: ReadonlySet<string>,
+  ): void {
+    // A subject is `namespace/name:port` or `namespace/name`.
+    const refused = new Set(failures.map(({ subject }) => subject.split(":", 1)[0]));
+    const causes = [...this.#unobserved, ...triggerTimesMs];
+    this.#unobserved = causes.filter(({ service }) => unfinished.has(service));
+    const { backend, clock, metrics, log } = this.#options;
+    const nowMs = clock.now();
+    for (const { service, timesMs } of causes) {
+      if (unfinished.has(service) || refused.has(service)) continue;
+      for (const timeMs of timesMs) {
+        // Negative if a clock is wrong or was set meanwhile: a histogram's sum must not go down.
+        const elapsed = Math.max(0, nowMs - timeMs) / 1000;
+        metrics.observeNetworkProgramming(elapsed);
+        log.v(4, "Network programming", { endpoint: service, elapsed, ipFamily: backend.family });
+      }
+    }
+  }
+
   failed(error: unknown, services: Services): void {
     const { backend, health, onFailures } = this.#options;
     this.#isFailing = true;
@@ -86,4 +177,46 @@ export class SyncReport {
     // Failed syncs that were not queued must show, too, or health would stay good forever.
     if (!isPartial || !isServing(this.#failures, services)) health.queuedUpdate(backend.family);
   }
+
+  /** Writes a sync that has ended to the journal, with what failed, unless it is done. */
+  end(sync: RunningSync, result: SyncRecord["result"]): void {
+    const { journal, backend, clock } = this.#options;
+    if (journal === undefined) return;
+    const { isFullSync, noted, startMs, modelMs, servicePorts, written } = sync;
+    const failures = result === "done" ? [] : this.#failures;
+    const endMs = clock.monotonicMs();
+    const { rulesMs = endMs } = sync;
+    journal.add({
+      family: backend.family,
+      endedMs: clock.now(),
+      isFullSync,
+      causes: noted.causes,
+      furtherCauses: noted.count - noted.causes.length,
+      servicePorts,
+      stages: {
+        waiting: Math.max(0, startMs - noted.sinceMs),
+        model: modelMs - startMs,
+        rules: rulesMs - modelMs,
+        kernel: written?.kernelMs ?? null,
+        after: endMs - rulesMs,
+      },
+      written: written?.counts ?? null,
+      result,
+      failures: failures.slice(0, KEPT),
+      furtherFailures: Math.max(0, failures.length - KEPT),
+    });
+  }
+}
+
+/**
+ * Whether a node with these failures is of use to clients. Another node would reject a bad service port, too: taking
+ * this one out of load balancers, or restarting the program, helps no one while others are served.
+ */
+function isServing(failures: readonly SyncFailure[], services: Services): boolean {
+  if (failures.some(({ concernsAll }) => concernsAll)) return false;
+  if (failures.length === 0 || services.size === 0) return true;
+  const refused = new Set(failures.map(({ subject }) => subject));
+  // Stops at the first that is served: there may be tens of thousands.
+  for (const { name } of services.values()) if (!refused.has(name.text)) return true;
+  return false;
 }
