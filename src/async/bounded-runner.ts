@@ -2,7 +2,7 @@
  * Runs one piece of work on request, with a minimum interval, retries and a periodic run: reference sync.md §12.1.
  * Requests coalesce; all periods are measured from the end of a run.
  */
-import type { Clock, Timer } from "./clock.ts";
+import type { Clock } from "./clock.ts";
 
 export interface RunnerPeriods {
   /** Minimum time from the end of a run to the start of the next. */
@@ -50,7 +50,7 @@ export class BoundedRunner {
     this.#retryMs = Math.min(retryMs, maxMs);
     this.#clock = options.clock;
     this.#restMs = options.restMs ?? (() => 0);
-    this.#turns = new SharedTurns(async () => await options.work());
+    this.#turns = new SharedTurns(options.work);
   }
 
   get isRunning(): boolean {
@@ -95,10 +95,12 @@ export class BoundedRunner {
       await this.#untilDue(signal);
       if (signal.aborted) break;
       this.#isRequested = false;
-      const delayMs = await this.#turns.take().then(
-        () => this.#periods.maxMs,
-        () => this.#retryMs,
-      );
+      let delayMs = this.#periods.maxMs;
+      try {
+        await this.#turns.take();
+      } catch {
+        delayMs = this.#retryMs;
+      }
       this.#nextMs = this.#clock.monotonicMs() + delayMs;
       if (!signal.aborted) await this.#wait(Math.max(this.#periods.minMs, this.#restMs()), false);
     }
@@ -115,18 +117,14 @@ export class BoundedRunner {
   }
 
   /** @param isWakeable whether requests end the wait. */
-  #wait(delayMs: number, isWakeable: boolean): Promise<void> {
+  async #wait(delayMs: number, isWakeable: boolean): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
     this.#isWakeable = isWakeable;
-    return new Promise((resolve) => {
-      let timer: Timer | undefined;
-      const end = (): void => {
-        this.#endWait = undefined;
-        timer?.cancel();
-        resolve();
-      };
-      this.#endWait = end;
-      timer = this.#clock.setTimer(delayMs, end);
-    });
+    this.#endWait = resolve;
+    const timer = this.#clock.setTimer(delayMs, resolve);
+    await promise;
+    this.#endWait = undefined;
+    timer.cancel();
   }
 
   #wake(): void {
@@ -139,11 +137,11 @@ export class BoundedRunner {
  * next one, which it shares with all callers that ask before that turn begins.
  */
 export class SharedTurns {
-  readonly #work: () => Promise<void>;
+  readonly #work: () => Promise<void> | void;
   #running: Promise<void> | undefined;
   #waiting: Promise<void> | undefined;
 
-  constructor(work: () => Promise<void>) {
+  constructor(work: () => Promise<void> | void) {
     this.#work = work;
   }
 
@@ -172,12 +170,17 @@ export class SharedTurns {
   }
 
   #begin(): Promise<void> {
-    // Set before the work starts: if the work asks for a turn at once, that turn waits for the work to end.
-    this.#running = Promise.resolve()
-      .then(this.#work)
-      .finally(() => {
-        this.#running = undefined;
-      });
+    this.#running = this.#turn();
     return this.#running;
+  }
+
+  async #turn(): Promise<void> {
+    // Begins once it counts as running: if the work asks for a turn at once, that turn waits for the work to end.
+    await undefined;
+    try {
+      await this.#work();
+    } finally {
+      this.#running = undefined;
+    }
   }
 }

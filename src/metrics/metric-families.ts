@@ -73,8 +73,8 @@ class Family {
     if (!Number.isFinite(value)) throw new RangeError(`${this.name} cannot observe ${value}`);
     const series = this.#at(labels);
     series.value += value;
-    const bucket = this.#buckets.findIndex((bound) => value <= bound);
-    const at = bucket < 0 ? this.#buckets.length : bucket;
+    let at = 0;
+    while (value > (this.#buckets[at] ?? Number.POSITIVE_INFINITY)) at += 1;
     series.counts[at] = (series.counts[at] ?? 0) + 1;
   }
 
@@ -89,9 +89,11 @@ class Family {
   }
 
   #at(labels: Labels): Series {
-    const unknown = Object.keys(labels).find((name) => !this.#labels.includes(name));
-    if (unknown !== undefined) throw new RangeError(`${this.name} has no label ${unknown}`);
-    const key = this.#labels.map((name) => labels[name]).join("\0");
+    for (const name of Object.keys(labels)) {
+      if (!this.#labels.includes(name)) throw new RangeError(`${this.name} has no label ${name}`);
+    }
+    let key = "";
+    for (const name of this.#labels) key += `${labels[name] ?? ""}\0`;
     let series = this.#series.get(key);
     if (series === undefined) {
       series = { labels, value: 0, counts: new Array(this.#buckets.length + 1).fill(0) };

@@ -116,30 +116,32 @@ export class ObjectCache<K extends ObjectKind> {
       return;
     }
     if (this.#refusals.size > 0) this.#refusals.delete(key);
-    if (projection.warnings.length > 0 && this.#log.isVerbose(2)) {
-      const object = `${this.#resource.title} ${key}`;
-      this.#log.v(2, "Left out parts of an object", { object, reason: problemsText(projection.warnings) });
-    }
-    const { record } = projection;
+    const { record, warnings } = projection;
+    // An equal version proves nothing here: the address may now lead to another cluster, or to a restored backup.
+    const isNews = entry === undefined || !isListed || !isDeepStrictEqual(record, entry.record);
+    if (warnings.length > 0) this.#tellWarnings(key, record, warnings, isNews);
+    if (!isNews) return;
     if (entry === undefined) {
-      this.#tellMisread(key, record, projection.warnings);
       this.#entries.set(key, { record, generation: this.#generation });
       this.#sink.onEvent(kind, { kind: "add", object: record });
       return;
     }
-    // An equal version proves nothing here: the address may now lead to another cluster, or to a restored backup.
-    if (isListed && isDeepStrictEqual(record, entry.record)) return;
-    this.#tellMisread(key, record, projection.warnings);
     const old = entry.record;
     entry.record = record;
     this.#sink.onEvent(kind, { kind: "update", old, object: record });
   }
 
-  #tellMisread(key: string, record: ObjectKinds[K], warnings: readonly FieldProblem[]): void {
+  /** @param isNews the object is not as it was. */
+  #tellWarnings(key: string, record: ObjectKinds[K], warnings: readonly FieldProblem[], isNews: boolean): void {
+    const object = `${this.#resource.title} ${key}`;
+    if (this.#log.isVerbose(2)) {
+      this.#log.v(2, "Left out parts of an object", { object, reason: problemsText(warnings) });
+    }
+    if (!isNews) return;
     const annotations = warnings.filter(({ field }) => field.startsWith("metadata.annotations"));
     if (annotations.length === 0) return;
     const service = "serviceName" in record ? flatText(record.namespace, "/", record.serviceName) : key;
-    this.#sink.onMisread?.(service, `${this.#resource.title} ${key}: ${problemsText(annotations)}`);
+    this.#sink.onMisread?.(service, `${object}: ${problemsText(annotations)}`);
   }
 
   #remove(key: string, entry: Entry<ObjectKinds[K]>): void {
