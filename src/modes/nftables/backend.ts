@@ -44,6 +44,7 @@ const TAKEN = "A service port that was refused is in the kernel, or gone";
 /** How many times a full sync starts over because another program changed the ruleset while it was computed. */
 const MAX_CONFLICTS = 5;
 const SYNC_PERIOD_MS = 30_000;
+const NOTHING: ReadonlySet<string> = new Set();
 
 export interface NftablesBackendOptions {
   readonly config: PlanConfig;
@@ -128,7 +129,7 @@ export class NftablesBackend implements Backend {
     const { syncFailures } = metrics;
     let isDone = false;
     // Taken before the first await: ports that other programs damage from now on are not among the changed ones.
-    const damaged = this.#damage.take();
+    const damaged = this.#damage.names.size === 0 ? NOTHING : this.#damage.take();
     try {
       // Even a needless await costs a turn of the event loop, and a stream of changes makes hundreds of syncs a second.
       const { deferred } = this.#committer;
@@ -139,8 +140,9 @@ export class NftablesBackend implements Backend {
       if (!isDone) await this.#fullSync(input, signal);
       // A full comparison removes anything that still referred to them.
       if (!isPartial && deferred.size > 0) await this.#committer.deleteDeferred();
-      const doubtful = this.#state.takeDoubtfulMaps();
-      const maps = isDone ? doubtful : (this.#layout.clientMaps?.(this.#state.planStatic()) ?? []);
+      const { doubtfulMaps } = this.#state;
+      const maps = isDone ? [...doubtfulMaps] : (this.#layout.clientMaps?.(this.#state.planStatic()) ?? []);
+      doubtfulMaps.clear();
       if (maps.length > 0) await this.#forgetClients(maps);
       if (!isDone || damaged.size > 0) {
         await this.#forgetCatchAlls(isDone ? [...damaged].filter(isAffinitySet) : this.#state.affinitySets());
@@ -244,8 +246,7 @@ export class NftablesBackend implements Backend {
     const before = new Map<string, InstalledPort | undefined>();
     for (const key of input.changedPorts) {
       if (this.#refused.has(key)) continue;
-      before.set(key, state.installed(key));
-      state.change(draft, key, input, damaged);
+      before.set(key, state.change(draft, key, input, damaged));
       if (isTurnDue()) await giveTurn(signal);
     }
     state.changeStatic(draft, damaged);

@@ -47,7 +47,7 @@ export function assessDamage(
 
 /** Chains and sets that other programs changed and that are not repaired yet. */
 export class OpenDamage {
-  #names = new Set<string>();
+  readonly names = new Set<string>();
   /** Generation of the latest commit that damaged any. */
   #generation = 0;
   /** Generation at the last read of the table. */
@@ -55,14 +55,14 @@ export class OpenDamage {
 
   /** Hands over the damaged names and forgets them. */
   take(): ReadonlySet<string> {
-    const names = this.#names;
-    if (names.size > 0) this.#names = new Set();
+    const names = new Set(this.names);
+    this.names.clear();
     return names;
   }
 
   /** Adds names that could not be repaired. */
   add(names: Iterable<string>): void {
-    for (const name of names) this.#names.add(name);
+    for (const name of names) this.names.add(name);
   }
 
   /** Notes what a commit damaged. @returns false if a later read of the table has already shown it. */
@@ -76,7 +76,7 @@ export class OpenDamage {
   /** Notes a read of the table: it shows all damage up to this generation. */
   read(generation: number): void {
     this.#readIn = generation;
-    if (this.#isRead(this.#generation)) this.#names = new Set();
+    if (this.#isRead(this.#generation)) this.names.clear();
   }
 
   /** Generations wrap. */

@@ -263,7 +263,7 @@ export async function repairSets(
     if (set === undefined || present === undefined) return false;
     if (set.timeoutSeconds !== undefined) {
       // Entries made by packets stay if they lead to an endpoint of ours.
-      state.doubt(name);
+      state.doubtfulMaps.add(name);
       continue;
     }
     found.push({ set, present });

@@ -45,7 +45,8 @@ export class TableState {
   readonly #fixed: readonly SharedElement[];
   readonly #plan: PlanPort;
   #lacking = { internal: 0, external: 0 };
-  readonly #doubtful = new Set<string>();
+  /** Maps that may lead clients to an address that is not an endpoint; to be cleared when that is looked at. */
+  readonly doubtfulMaps = new Set<string>();
   /** The installed static plan, and the version of the sets in use from which it was made. */
   #static: { readonly plan: StaticPlan; readonly version: number } | undefined;
 
@@ -110,22 +111,6 @@ export class TableState {
   /** The names of the affinity sets of all service ports. */
   *affinitySets(): Generator<string> {
     for (const { affinitySets } of this.ports.values()) yield* affinitySets.keys();
-  }
-
-  /** Notes that a map of clients may lead to an address that is not an endpoint: see {@link takeDoubtfulMaps}. */
-  doubt(map: string): void {
-    this.#doubtful.add(map);
-  }
-
-  /**
-   * Hands over the names of maps that may lead clients to endpoints that are gone, once the changes are committed, and
-   * forgets them.
-   */
-  takeDoubtfulMaps(): readonly string[] {
-    if (this.#doubtful.size === 0) return [];
-    const names = [...this.#doubtful];
-    this.#doubtful.clear();
-    return names;
   }
 
   /**
@@ -202,9 +187,17 @@ export class TableState {
    * transaction is rejected, everything must be planned again.
    *
    * @param rewrites names of chains and affinity sets to write even if they are believed to be right.
+   * @returns what it had.
    */
-  change(draft: TransactionDraft, owner: string, served: Served, rewrites?: ReadonlySet<string>): void {
+  change(
+    draft: TransactionDraft,
+    owner: string,
+    served: Served,
+    rewrites?: ReadonlySet<string>,
+  ): InstalledPort | undefined {
+    const before = this.#ports.get(owner);
     if (!this.changeSlots(draft, owner, served)) this.#changeTo(draft, owner, this.desired(owner, served), rewrites);
+    return before;
   }
 
   /**
@@ -257,7 +250,7 @@ export class TableState {
     const had = wantsOf(before);
     const has = wantsOf(desired ?? NOTHING_INSTALLED);
     for (const name of this.premises.layout.clientMapsInDoubt?.(had.elements, has.elements) ?? []) {
-      this.#doubtful.add(name);
+      this.doubtfulMaps.add(name);
     }
     for (const change of this.#replace(owner, had, desired && installedPort(desired), has)) {
       const set = sharedSetOfAny(change.set);
