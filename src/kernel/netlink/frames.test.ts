@@ -93,6 +93,22 @@ describe("messages under construction", () => {
     assert.equal(messages.count, 0);
     assert.equal(messages.bytes.length, 0);
   });
+
+  test("reset keeps memory up to a limit, and what is put later is whole", () => {
+    const messages = new MessageBuffer();
+    const put = (): string => {
+      beginBatch(messages);
+      endBatch(messages);
+      return messages.bytes.toString("hex");
+    };
+    const before = put();
+    const { buffer } = messages.memory;
+    messages.reset(4096);
+    assert.equal(messages.memory.buffer, buffer);
+    messages.reset(4095);
+    assert.deepEqual([messages.memory.length, buffer.byteLength], [0, 0]);
+    assert.equal(put(), before);
+  });
 });
 
 test("an extended acknowledgement is decoded: errno, text, offset, and the attribute there", () => {
