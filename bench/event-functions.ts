@@ -13,6 +13,8 @@ const SOURCES = new URL("../src/", import.meta.url).href;
 const SERVICES = 200;
 const ENDPOINTS = 4;
 const WARM_UP = 20;
+/** The one with the fewest functions counts: on a busy machine some give way to others. */
+const EVENTS = 3;
 /** The kernel announces our own commit a little later. */
 const ANNOUNCED_MS = 200;
 const MODES = ["Flat", "Compatible", "iptables-nft", "ebpf"] as const satisfies readonly BenchMode[];
@@ -35,6 +37,12 @@ interface FunctionsTask {
   readonly isListing: boolean;
 }
 
+interface Called {
+  readonly file: string;
+  readonly name: string;
+  readonly count: number;
+}
+
 async function measure({ mode, isListing }: FunctionsTask): Promise<Figures> {
   const newBackend = await openMode(mode);
   const subject = new ChangeCostSubject(ENDPOINTS, newBackend());
@@ -46,23 +54,29 @@ async function measure({ mode, isListing }: FunctionsTask): Promise<Figures> {
   };
   await subject.load(SERVICES);
   for (let index = 0; index < WARM_UP; index += 1) await replace(subject.replacedEndpoint(index, 1));
-  // Addresses are made by functions that are counted.
-  const line = subject.replacedEndpoint(WARM_UP, 1);
   const session = new Session();
   session.connect();
   await session.post("Profiler.enable");
   await session.post("Profiler.startPreciseCoverage", { callCount: true, detailed: false });
-  await session.post("Profiler.takePreciseCoverage");
-  await replace(line);
-  const { result } = await session.post("Profiler.takePreciseCoverage");
-  const called = result
-    .filter(({ url }) => url.startsWith(SOURCES))
-    .flatMap(({ url, functions }) =>
-      functions.map(({ functionName: name, ranges }) => {
-        return { file: url.slice(SOURCES.length), name, count: ranges[0]?.count ?? 0 };
-      }),
-    )
-    .filter(({ count }) => count > 0);
+  const events: Called[][] = [];
+  for (let index = WARM_UP; index < WARM_UP + EVENTS; index += 1) {
+    // Addresses are made by functions that are counted.
+    const line = subject.replacedEndpoint(index, 1);
+    await session.post("Profiler.takePreciseCoverage");
+    await replace(line);
+    const { result } = await session.post("Profiler.takePreciseCoverage");
+    events.push(
+      result
+        .filter(({ url }) => url.startsWith(SOURCES) && !url.includes("/testing/"))
+        .flatMap(({ url, functions }) =>
+          functions.map(({ functionName: name, ranges }) => {
+            return { file: url.slice(SOURCES.length), name, count: ranges[0]?.count ?? 0 };
+          }),
+        )
+        .filter(({ count }) => count > 0),
+    );
+  }
+  const [called = []] = events.sort((one, other) => one.length - other.length);
   if (isListing) {
     const lines = called.map(({ file, name, count }) => `${file} ${name} ${count}\n`).sort();
     process.stderr.write(`${mode}\n${lines.join("")}`);
