@@ -2,11 +2,13 @@
 
 import { existsSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
+import { release } from "node:os";
 import { join } from "node:path";
 import type { KubeProxyConfig } from "../../contract/config/config.ts";
 import { nodeNameIn } from "../../contract/inspect/offline-node.ts";
 import { foreignPrograms, NAMED } from "../../kernel/bpf/foreign-programs.ts";
 import { legacyTables } from "../../kernel/iptables/legacy-tables.ts";
+import { parseKernelVersion } from "../../kernel/kernel-version.ts";
 import { netfilterHooks } from "../../kernel/netfilter-hooks.ts";
 import { NetlinkError } from "../../kernel/netlink/errors.ts";
 import { completedListing, nftablesGeneration } from "../../kernel/nftables/completed-listing.ts";
@@ -44,7 +46,9 @@ export async function kernelRules(
   local: readonly IpAddress[],
   shared?: SharedReading,
 ): Promise<TracedRules> {
-  const { dumps, notes } = await kernelDumps(family, shared);
+  const { dumps: printed, notes } = await kernelDumps(family, shared);
+  const kernel = parseKernelVersion(release());
+  const dumps = printed.map((dump) => (dump.kind === "nftables" ? { ...dump, kernel } : dump));
   const lists = await recentLists();
   const addresses = [...(await localAddresses(family)), ...local];
   return {

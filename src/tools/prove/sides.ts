@@ -22,7 +22,7 @@ import { plannedRules } from "../explain/planned-rules.ts";
 import type { Ask } from "./asking.ts";
 import { type Subject, UnprovableError } from "./classes.ts";
 import { byHash, DROPPED, type Fate, isSameFate, joined, REFUSED, thenAgain, wayTo } from "./fate.ts";
-import { type IsOfOthers, nodeComponents } from "./node-components.ts";
+import { type IsOfOthers, isInProxyTable, nodeComponents } from "./node-components.ts";
 import { endingSetting, meetingPolicy, type NodeSettings } from "./node-settings.ts";
 import type { Side } from "./proof.ts";
 import { specification } from "./specification.ts";
@@ -227,18 +227,15 @@ function wayText(asked: Packet, { fate, packet }: End): string {
 }
 
 /**
- * Removes the elements of sets that rules fill: a proof starts without remembered clients. Programs fill the other sets whose
- * elements expire, for example with addresses that are banned for a while; those stay.
+ * Removes the elements of sets that the proxy's rules fill: a proof starts without remembered clients. Elements of other programs' sets,
+ * for example addresses that are banned for a while, stay.
  */
 function withoutClients(dump: Dump): Dump {
   if (dump.kind !== "nftables") return dump;
-  let filled: ReadonlySet<string> | undefined;
   const emptied = (body: unknown): unknown => {
-    if (!isJsonObject(body)) return body;
+    if (!isJsonObject(body) || !isInProxyTable(`${body.family} ${body.table} `)) return body;
     const flags = [body.flags ?? []].flat();
-    if (!flags.includes("timeout") && !flags.includes("dynamic")) return body;
-    filled ??= setsFilledIn(dump.objects);
-    return filled.has(`${body.family} ${body.table} ${body.name}`) ? { ...body, elem: [] } : body;
+    return flags.includes("timeout") || flags.includes("dynamic") ? { ...body, elem: [] } : body;
   };
   const objects = dump.objects.map((object) => {
     if (!isJsonObject(object)) return object;
@@ -246,19 +243,4 @@ function withoutClients(dump: Dump): Dump {
     return object.map === undefined ? object : { map: emptied(object.map) };
   });
   return { ...dump, objects };
-}
-
-/** A statement that fills a set from packets; nft 1.0.6 prints it as text. */
-const FILLS = /"(?:set|map)":"@([^"]+)"|"(?:add|update) @(\S+) \{/g;
-
-/** Sets and maps that rules fill, as `family table name`. */
-function setsFilledIn(objects: readonly unknown[]): ReadonlySet<string> {
-  const found = new Set<string>();
-  for (const object of objects) {
-    const rule = isJsonObject(object) ? object.rule : undefined;
-    if (!isJsonObject(rule)) continue;
-    for (const [, json, text] of JSON.stringify(rule.expr ?? []).matchAll(FILLS))
-      found.add(`${rule.family} ${rule.table} ${json ?? text}`);
-  }
-  return found;
 }

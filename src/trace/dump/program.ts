@@ -3,7 +3,7 @@ import type { IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import { iptablesChains } from "../iptables/ruleset.ts";
 import { readIpSets } from "../iptables/saved-sets.ts";
-import { kernelLists, RememberedLists, UNKNOWN_LISTS } from "../iptables/surroundings.ts";
+import { ipSetName, kernelLists, provedLists, RememberedLists, UNKNOWN_LISTS } from "../iptables/surroundings.ts";
 import { programOf } from "../netfilter/calling-order.ts";
 import type { Entry } from "../netfilter/program.ts";
 import { readNftRuleset } from "../nftables/ruleset.ts";
@@ -26,14 +26,22 @@ export function programOfDumps(dumps: readonly Dump[], options: DumpOptions) {
   const lists = new RememberedLists();
   const clients = knowsClients ? lists : undefined;
   const listed = dumps.find((dump) => dump.kind === "recent");
-  const recent = clients ?? (listed === undefined ? UNKNOWN_LISTS : kernelLists(listed.lists, lists));
-  const sets = readIpSets(dumps.flatMap((dump) => (dump.kind === "ipset" ? [dump.text] : [])));
+  const recent = clients
+    ? provedLists(listed?.lists, clients)
+    : listed === undefined
+      ? UNKNOWN_LISTS
+      : kernelLists(listed.lists, lists);
+  const sets = readIpSets(
+    dumps.flatMap((dump) => (dump.kind === "ipset" ? [dump.text] : [])),
+    (name) => lists.entryOf(ipSetName(name), "") !== undefined,
+  );
   const saved = savedTables(dumps);
   const listings = dumps.flatMap((dump) => (dump.kind === "nftables" ? [dump.objects] : []));
+  const kernel = dumps.flatMap((dump) => (dump.kind === "nftables" ? (dump.kernel ?? []) : []))[0];
   const judged = listings.map((objects) => judgeSaved(saved, objects, family));
   const rulesets = listings.map((objects, at) => {
     const without = judged[at]?.ofIptables ?? new Set();
-    return readNftRuleset(objects, { family, facts, knowsDynamicSets, without, iptables: { sets, recent } });
+    return readNftRuleset(objects, { family, facts, knowsDynamicSets, kernel, without, iptables: { sets, recent } });
   });
   const trusted = saved.filter((table) => !judged.some(({ mistrusted }) => mistrusted.has(table)));
   const places = placesOf(dumps, family);

@@ -3,6 +3,7 @@
 import { listedRules } from "../../kernel/iptables/parser/listed-rules.ts";
 import { savedFamily, savesIn, type TableTexts } from "../../kernel/iptables/parser/ruleset.ts";
 import { savedGaps } from "../../kernel/iptables/parser/saved-gaps.ts";
+import type { KernelVersion } from "../../kernel/kernel-version.ts";
 import type { HookEntry } from "../../kernel/netfilter-hooks.ts";
 import { isObject, missingElements } from "../../kernel/nftables/json.ts";
 import { isListing, type Listing, readListing } from "../../kernel/nftables/listing/listing.ts";
@@ -33,7 +34,9 @@ export type Dump =
   | { readonly kind: "iptables-tables"; readonly tables: TableTexts }
   /** The contents of `-m recent` lists. */
   | { readonly kind: "recent"; readonly lists: ListedClients }
-  | ({ readonly kind: "nftables" } & Pick<Listing, "objects"> & Partial<Listing>)
+  /** `kernel`: the version of the one that was asked, if known. */
+  | ({ readonly kind: "nftables"; readonly kernel?: KernelVersion | undefined } & Pick<Listing, "objects"> &
+      Partial<Listing>)
   | { readonly kind: "ipset"; readonly text: string }
   /**
    * What a mode has besides rules: virtual servers, BPF programs at sockets, and the proxy's own sockets. `clients`: the remembered

@@ -29,10 +29,11 @@ const COUNTING = new Set(["limit", "hashlimit", "quota", "statistic", "connlimit
 /** @param rule its text, for questions that only concern this rule. */
 export function foreignStep(part: ForeignPart, rule: string): Step {
   const text = /^[-!]/.test(part.name) ? foreignText(part) : `-m ${foreignText(part)}`;
-  const ask = asked(COUNTING.has(part.name) ? `${text} matches in "${rule}"` : `${text} matches`);
+  const question = COUNTING.has(part.name) ? `${text} matches in "${rule}"` : `${text} matches`;
+  const ask = part.words.includes("--restore-skmark") ? { ...asked(question), yes: RESTORED } : asked(question);
   const options = optionsOf(part);
   const every = Number(options.find(({ name }) => name === "--every")?.value);
-  if (part.name === "statistic" && every >= 1) return { text, run: () => oneOf(every) };
+  if (part.name === "statistic" && every >= 1) return { text, asks: [], run: () => oneOf(every) };
   const judge = OTHER_PROTOCOLS.has(part.name) ? ofOtherProtocol : JUDGES[part.name];
   const asks = options.map((option) => judge?.asks(option) ?? (judge === undefined ? [] : undefined));
   return {
@@ -48,6 +49,8 @@ export function foreignStep(part: ForeignPart, rule: string): Step {
     },
   };
 }
+
+const RESTORED: StepResult = { kind: "lost", because: "the mark of the socket, which the packet gets, is not known" };
 
 function oneOf(every: number): StepResult {
   const match = { odds: 1 / every, result: GO_ON };

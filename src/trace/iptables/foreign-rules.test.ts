@@ -178,7 +178,7 @@ test("targets of other programs do what the kernel does, or say what they are", 
     ],
     [
       "filter FORWARD -j NFQUEUE --queue-num 3 --queue-bypass",
-      "not known: the target NFQUEUE hands the packet to another program",
+      "not known: the target NFQUEUE hands the packet to another program, and may drop it if none listens",
     ],
     ["filter FORWARD -j FANCY --with 1", "not known: the target FANCY is not understood"],
     [

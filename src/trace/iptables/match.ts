@@ -15,7 +15,7 @@ import { knowsTranslation, type Packet, seenState } from "../packet.ts";
 import { fieldsQuestion, type Question, whichOf } from "../question.ts";
 import type { Pattern } from "../value.ts";
 import { answer, asked } from "./basic-match.ts";
-import { recentListName, type Surroundings } from "./surroundings.ts";
+import { ipSetName, recentListName, type Surroundings } from "./surroundings.ts";
 
 export const COMES_BY_BRIDGE = "it comes in by a port of a bridge";
 
@@ -100,6 +100,7 @@ const JUDGES: { readonly [K in MatchKind]: (match: KernelMatch<K>, around: Surro
   recent: recentJudge,
   set: ({ name, directions, negated }, { sets }) => ({
     asks: sets.asks(name, directions),
+    reads: (entry) => entry.set === ipSetName(name),
     run(packet) {
       const isIn = sets.has(name, directions, packet);
       return isIn === undefined ? asked(`it is in the set ${name}`, negated) : answer(isIn, negated);
@@ -168,6 +169,7 @@ function recentJudge(match: KernelMatch<"recent">, { recent }: Surroundings): Ju
   return {
     // In a proof, lists start empty and a client's own packets fill them: without a hit count, this needs no question.
     asks: hitCount === undefined ? [] : undefined,
+    reads: (entry) => entry.set === recentListName(list),
     run(packet) {
       const address = addressIn(packet);
       const isKnown = recent.has(list, address, seconds);

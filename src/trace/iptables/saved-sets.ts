@@ -20,8 +20,8 @@ interface SavedSet {
 const BITMAP_PROTOCOLS = ["tcp", "udp"];
 const UNDERSTOOD = new Set(["ip", "net", "port"]);
 
-/** Reads the output of `ipset save`. */
-export function readIpSets(texts: readonly string[]): IpSets {
+/** Reads the output of `ipset save`. @param isChanged whether packets have changed a set since. @default none has changed */
+export function readIpSets(texts: readonly string[], isChanged: (name: string) => boolean = () => false): IpSets {
   const sets = new Map<string, SavedSet>();
   for (const text of texts) {
     for (const line of text.split("\n")) {
@@ -31,7 +31,7 @@ export function readIpSets(texts: readonly string[]): IpSets {
     }
   }
   return {
-    has: (name, directions, packet) => isIn(sets.get(name), directions, packet),
+    has: (name, directions, packet) => (isChanged(name) ? undefined : isIn(sets.get(name), directions, packet)),
     asks: (name, directions) => questionsOf(sets.get(name), directions),
   };
 }

@@ -32,6 +32,11 @@ export function recentListName(list: string): string {
   return `recent ${list}`;
 }
 
+/** The name under which the walk reports that a packet changes an IP set. */
+export function ipSetName(set: string): string {
+  return `ipset ${set}`;
+}
+
 /** Lists that start empty and hold what packets add; also the endpoints that clients got from virtual servers or sockets. */
 export class RememberedLists implements RecentLists {
   readonly #entries = new Map<string, Entry>();
@@ -55,6 +60,16 @@ export class RememberedLists implements RecentLists {
 
 /** A kernel's lists: for each client, how many seconds ago it was last seen; undefined if not known. */
 export type ListedClients = ReadonlyMap<string, ReadonlyMap<string, number | undefined>>;
+
+/** The lists of a proof: the proxy's hold what packets add. Of other lists it is known only that they are empty. */
+export function provedLists(listed: ListedClients | undefined, since: RememberedLists): RecentLists {
+  return {
+    has(list, address) {
+      const isKnown = list.startsWith("KUBE-") || listed?.get(list)?.size === 0;
+      return since.has(list, address) || (isKnown ? false : undefined);
+    },
+  };
+}
 
 /** A kernel's lists, plus what packets have added since. */
 export function kernelLists(listed: ListedClients, since: RememberedLists): RecentLists {

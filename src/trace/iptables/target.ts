@@ -20,7 +20,7 @@ import {
 } from "../../net/ip.ts";
 import { iptablesAction } from "../netfilter/actions.ts";
 import { GO_ON, NO_CONNECTION, type Step, type StepResult, type Verdict } from "../netfilter/program.ts";
-import { masquerade, redirect, translated } from "../netfilter/translations.ts";
+import { copyStep, masquerade, redirect, translated } from "../netfilter/translations.ts";
 import {
   ALL_BITS,
   type ConnectionMark,
@@ -30,7 +30,7 @@ import {
   withDestination,
   withSource,
 } from "../packet.ts";
-import type { Surroundings } from "./surroundings.ts";
+import { ipSetName, type Surroundings } from "./surroundings.ts";
 
 export interface RuleContext {
   readonly family: IpFamily;
@@ -103,8 +103,6 @@ function foreignStep(part: ForeignPart, { hasChain, surroundings }: RuleContext)
       packet.isTracked ? GO_ON : { kind: "go-on", packet: { ...packet, state: "untracked" }, said: "not tracked" },
     );
   }
-  // A later rule may match the entry that it adds.
-  if (name === "SET") return { text, asks: undefined, run: () => GO_ON };
   if (hasChain(name)) return step(() => ({ kind: "verdict", verdict: { kind: "jump", chain: name } }));
   const value = (option: string) => (words.includes(option) ? words[words.indexOf(option) + 1] : undefined);
   switch (name) {
@@ -124,6 +122,10 @@ function foreignStep(part: ForeignPart, { hasChain, surroundings }: RuleContext)
       };
     case "REJECT":
       return step(() => ({ kind: "verdict", verdict: { kind: "reject", answer: value("--reject-with") } }));
+    case "TEE":
+      return copyStep(text, parseIpAddress(value("--gateway") ?? ""));
+    case "SET":
+      return step(() => setEntry(words, text));
     case "TPROXY":
       return step(() =>
         lost(`TPROXY gives it to the program that listens at port ${value("--on-port")}, and drops it if none does`),
@@ -133,9 +135,17 @@ function foreignStep(part: ForeignPart, { hasChain, surroundings }: RuleContext)
     default: {
       const action = iptablesAction(name, text);
       if (action?.kind === "none") return undefined;
-      return step(() => lost(`the target ${name} ${action?.because ?? "is not understood"}`));
+      const because = `the target ${name} ${action?.kind === "decides" ? action.because : "is not understood"}`;
+      // To CT, a packet that has a connection is none of its business.
+      return step(({ isTracked }) => (name === "CT" && isTracked ? GO_ON : lost(because)));
     }
   }
+}
+
+/** What packets add to a set or take out is not followed: afterwards it is not known what the set has. */
+function setEntry([operation, name = ""]: readonly string[], text: string): StepResult {
+  if (operation !== "--add-set" && operation !== "--del-set") return lost(`"${text}" is not understood`);
+  return { kind: "go-on", entry: { set: ipSetName(name), key: "" }, said: `changes the set ${name}` };
 }
 
 /** Before routing, other rules may translate the destination, and behind it the source. */

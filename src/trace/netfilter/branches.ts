@@ -1,8 +1,9 @@
 /** How a walk continues where chance, or an unknown fact, decides. */
 import { isDeepStrictEqual } from "node:util";
 import type { Packet } from "../packet.ts";
-import { GO_ON, type Option, type Rule, type StepResult } from "./program.ts";
+import { GO_ON, type Option, type Rule, resultOf, type StepResult } from "./program.ts";
 import type { WalkOptions } from "./tree.ts";
+import type { Walk } from "./walk-state.ts";
 
 /**
  * The possible continuations; the walk forks if there is more than one.
@@ -77,11 +78,16 @@ function labelOf(result: StepResult): string {
  * The packet after a rule with an unknown condition, where the answer makes no difference to its way: a later condition certainly
  * fails, the rule does nothing, or it only marks the connection. Undefined where it makes one.
  */
-export function eitherWay(rule: Rule, at: number, packet: Packet, asked: StepResult): Packet | undefined {
+export function eitherWay(
+  rule: Rule,
+  at: number,
+  { packet, entries }: Pick<Walk, "packet" | "entries">,
+  asked: StepResult,
+): Packet | undefined {
   let isIdle = isCondition(asked);
   let after = packet;
   for (const step of rule.steps.slice(at + 1)) {
-    const result = step.run(packet);
+    const result = resultOf(step, packet, entries);
     if (result.kind === "no-match") return packet;
     const marked = result.kind === "go-on" && result.entry === undefined ? result.packet : undefined;
     if (isCondition(result)) continue;

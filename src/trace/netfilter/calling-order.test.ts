@@ -111,32 +111,7 @@ test("a dormant table is not called; flags of an nft that prints them wrongly ar
   );
 });
 
-test("what changes a packet so that its way ends is not passed over", () => {
-  const payload = (protocol: string, field: string) => ({ payload: { protocol, field } });
-  const set = (key: object, value: unknown) => fates(chainOf("a", "filter", -150, [{ mangle: { key, value } }]));
-  const meta = (key: string) => ({ meta: { key } });
-  for (const [key, value] of [
-    [payload("ip", "ttl"), 1],
-    [meta("pkttype"), "broadcast"],
-    [{ ct: { key: "zone" } }, 9],
-    [payload("ip", "daddr"), "10.0.0.1"],
-    [payload("ip", "protocol"), 17],
-    [payload("vlan", "id"), 1],
-  ] as const)
-    assert.deepEqual(set(key, value), ["uncertain"], JSON.stringify(key));
-  for (const [key, value] of [
-    [payload("ip", "ttl"), 64],
-    [payload("ip", "dscp"), 1],
-    [meta("pkttype"), "host"],
-    [meta("priority"), 1],
-    [{ "tcp option": { name: "maxseg", field: "size" } }, 1_400],
-  ] as const)
-    assert.deepEqual(set(key, value), ["10.0.0.9:80"], JSON.stringify(key));
-  // What only logs or counts needs no answer.
-  const unknown = { match: { op: "==", left: payload("ether", "saddr"), right: "02:00:00:00:00:01" } };
-  assert.equal(fates(chainOf("a", "filter", 0, [unknown, { log: null }])).length, 1);
-  assert.equal(fates(chainOf("a", "filter", 0, [unknown, { drop: null }])).length, 2);
-  // Behind connection tracking it is too late to leave it.
+test("behind connection tracking it is too late to leave it", () => {
   const late = fates(chainOf("a", "filter", -150, [{ notrack: null }]), chainOf("b", "nat", -100, [dnat("10.0.0.1")]));
   assert.deepEqual(late, ["10.0.0.1:2001"]);
 });

@@ -56,10 +56,14 @@ export interface Option {
 
 /** An entry that a packet adds to a set, for later packets. */
 export interface Entry {
+  /** Whose set it is, as `family name`. @default no table's */
+  readonly table?: string;
   readonly set: string;
   readonly key: string;
   /** The parts of the value, for maps. */
   readonly data?: readonly (string | number)[];
+  /** Whether the packet takes it out. @default false */
+  readonly isGone?: true;
 }
 
 /** A condition or an action. */
@@ -73,6 +77,15 @@ export interface Step {
   readonly isAction?: boolean;
   /** The packet's value for the condition: `ip daddr is 10.0.0.1`. */
   observed?(packet: Packet): string;
+  /** Whether its result depends on what a packet wrote before. @default it does not */
+  reads?(entry: Entry): boolean;
+}
+
+/** What the step does to a packet. @param entries what the packet itself has written so far. */
+export function resultOf(step: Step, packet: Packet, entries: readonly Entry[]): StepResult {
+  const own = step.reads && entries.find((entry) => step.reads?.(entry));
+  if (own === undefined) return step.run(packet);
+  return { kind: "lost", because: `"${step.text}" depends on what the packet itself changed in ${own.set}` };
 }
 
 export interface Rule {

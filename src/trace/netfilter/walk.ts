@@ -14,6 +14,7 @@ import {
   type Program,
   placeIn,
   type Rule,
+  resultOf,
   type Stage,
   type StepResult,
   usualRefusal,
@@ -108,7 +109,7 @@ class Machine {
       const step = rule.steps[at];
       if (step === undefined) break;
       if (observer !== undefined && walk.decided === undefined) tellOfStep(observer, step, rule, walk.packet);
-      const result: StepResult = walk.decided ?? step.run(walk.packet);
+      const result: StepResult = walk.decided ?? resultOf(step, walk.packet, walk.entries);
       walk.decided = undefined;
       if (result.kind === "go-on" || result.kind === "verdict") {
         if (observer !== undefined) tellOfChange(observer, walk.packet, result.packet);
@@ -146,7 +147,7 @@ class Machine {
       if (observer !== undefined)
         for (const step of rule.steps.slice(at + 1)) tellOfStep(observer, step, rule, walk.packet);
       // A rule that changes nothing for the packet needs no answer.
-      const after = walk.answers.has(result.question) ? undefined : eitherWay(rule, at, walk.packet, result);
+      const after = walk.answers.has(result.question) ? undefined : eitherWay(rule, at, walk, result);
       if (after !== undefined) {
         if (after !== walk.packet)
           this.#note(walk, { kind: "remark", text: `the connection's mark: not known whether ${result.question}` });

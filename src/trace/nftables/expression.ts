@@ -3,6 +3,7 @@
  * (libnftables-json(5)).
  */
 
+import type { KernelVersion } from "../../kernel/kernel-version.ts";
 import { type JsonObject, listOf, named, numberOf, partsOf, textOf } from "../../kernel/nftables/json.ts";
 import { expressionText } from "../../kernel/nftables/json-text.ts";
 import { ipBytes, ipFromBytes, parseCidr, parseIpAddress, prefixMask, splitCidr } from "../../net/ip.ts";
@@ -57,6 +58,12 @@ export interface Expression {
 
 export interface Surroundings {
   readonly facts: NodeFacts;
+  /** As `family name`. */
+  readonly table: string;
+  /** Its sets into which rules write. */
+  readonly written: ReadonlySet<string>;
+  /** The version of the kernel. @default not known */
+  readonly kernel?: KernelVersion | undefined;
   /** A named set or map of the table. */
   setNamed(name: string): SetIndex | undefined;
 }

@@ -1,6 +1,7 @@
 /** Sets and maps, named or inside a rule. An index finds elements with exact keys without a scan. */
 
 import { elementOf, partsOf, textOf } from "../../kernel/nftables/json.ts";
+import type { Entry } from "../netfilter/program.ts";
 import type { Key } from "../question.ts";
 import { fits, keyText, type Parts, type Pattern } from "../value.ts";
 import { type Names, patternOf } from "./constant.ts";
@@ -15,12 +16,15 @@ export class SetIndex {
   readonly name: string;
   /** Whether packets fill it, so that the listed elements may not be all. */
   readonly isFilledByPackets: boolean;
+  /** Whether a packet that adds a key goes on depends on a rate. */
+  readonly hasRate: boolean;
   /** Whether a packet can have added a key. */
   canAdd: (key: Parts) => boolean = () => true;
   readonly #isMap: boolean;
   readonly #names: readonly (Names | undefined)[];
   readonly #keys: Key[] = [];
   readonly #remembered = new Set<string>();
+  readonly #gone = new Map<string, Found>();
   /** Elements still to be indexed: packets never look into most sets. */
   #elements: readonly unknown[];
   readonly #exact = new Map<string, Found>();
@@ -37,9 +41,11 @@ export class SetIndex {
     elements: readonly unknown[],
     names: readonly (Names | undefined)[],
     isFilledByPackets = false,
+    hasRate = false,
   ) {
     this.name = name;
     this.isFilledByPackets = isFilledByPackets;
+    this.hasRate = hasRate;
     this.#isMap = isMap;
     this.#names = names;
     this.#elements = elements;
@@ -71,7 +77,7 @@ export class SetIndex {
     const { val: key, comment, limit, quota, "ct count": count } = elementOf(element);
     const hasRate = [limit, quota, count].some((rate) => rate !== undefined);
     const found: Found = { data, comment: textOf(comment) };
-    if (key === "*") {
+    if (key === "*" && !hasRate) {
       this.#catchAll = found;
       return;
     }
@@ -87,17 +93,26 @@ export class SetIndex {
     else this.#patterns.push({ key: patterns, found });
   }
 
-  /** Adds an entry, as a packet does. */
-  remember(key: string, data: unknown): void {
+  /** Adds or takes out an entry, as a packet does: one that is there keeps its value. */
+  remember({ key, data, isGone }: Pick<Entry, "key" | "data" | "isGone">): void {
     this.#index();
-    if (!this.#exact.has(key)) this.#remembered.add(key);
-    this.#exact.set(key, { data, comment: undefined });
+    const found = this.#exact.get(key);
+    if (isGone !== true) {
+      if (found !== undefined) return;
+      this.#remembered.add(key);
+      this.#exact.set(key, { data: data && { concat: data }, comment: undefined });
+    } else if (found !== undefined) {
+      if (!this.#remembered.delete(key)) this.#gone.set(key, found);
+      this.#exact.delete(key);
+    }
   }
 
-  /** Removes what {@link remember} added. */
+  /** Undoes what {@link remember} did. */
   forget(): void {
     for (const key of this.#remembered) this.#exact.delete(key);
+    for (const [key, found] of this.#gone) this.#exact.set(key, found);
     this.#remembered.clear();
+    this.#gone.clear();
   }
 
   /** Whether it may have a key that is not listed. */

@@ -1,5 +1,6 @@
 /** libnftables' JSON, or a listing read as such, as chains and sets to walk. */
 
+import type { KernelVersion } from "../../kernel/kernel-version.ts";
 import { isObject, type JsonObject, listOf, named, numberOf, textOf } from "../../kernel/nftables/json.ts";
 import { ruleText } from "../../kernel/nftables/json-text.ts";
 import type { IpFamily } from "../../net/ip.ts";
@@ -11,7 +12,7 @@ import { limitAddedKeys } from "./added-keys.ts";
 import { NAMES } from "./constant.ts";
 import type { Surroundings } from "./expression.ts";
 import { SetIndex } from "./named-set.ts";
-import { areIdle, compileStatement } from "./statement.ts";
+import { areIdle, compileStatement, hasRate } from "./statement.ts";
 
 interface NftRulesetOptions {
   readonly family: IpFamily;
@@ -20,6 +21,8 @@ interface NftRulesetOptions {
   readonly knowsDynamicSets?: boolean;
   /** Of matches and targets of iptables. @default nothing is known */
   readonly iptables?: Omit<IptablesSurroundings, "facts">;
+  /** @default not known */
+  readonly kernel?: KernelVersion | undefined;
   /** Tables to leave out, as `family name`. @default none */
   readonly without?: ReadonlySet<string>;
 }
@@ -70,9 +73,11 @@ export function readNftRuleset(objects: readonly unknown[], options: NftRulesetO
   }
   return {
     chains: [...tables].flatMap(([label, table]) => (switchedOff.has(label) ? [] : baseChainsOf(table, options))),
-    remember({ set, key, data }) {
-      for (const { sets } of tables.values())
-        sets.get(set)?.remember(key, data === undefined ? undefined : { concat: data });
+    remember(entry) {
+      tables
+        .get(entry.table ?? "")
+        ?.sets.get(entry.set)
+        ?.remember(entry);
     },
     forget() {
       for (const { sets } of tables.values()) for (const set of sets.values()) set.forget();
@@ -100,7 +105,10 @@ function addObject(table: OpenTable, kind: string, body: JsonObject, options: Nf
       const isFilledByPackets = flags.includes("timeout") || flags.includes("dynamic");
       const isUnknown = isFilledByPackets && options.knowsDynamicSets === false;
       const names = listOf(body.type).map((type) => (type === "inet_proto" ? NAMES.protocol : undefined));
-      table.sets.set(name, new SetIndex(`@${name}`, kind === "map", listOf(body.elem), names, isUnknown));
+      table.sets.set(
+        name,
+        new SetIndex(`@${name}`, kind === "map", listOf(body.elem), names, isUnknown, hasRate(body.stmt)),
+      );
       return;
     }
     case "rule":
@@ -116,13 +124,15 @@ interface RuleSurroundings extends Surroundings {
 const NO_SETS: IpSets = { has: () => undefined, asks: () => undefined };
 
 function baseChainsOf({ label, sets, chains, onlyIf }: OpenTable, options: NftRulesetOptions): BaseChain[] {
-  limitAddedKeys(
+  const written = limitAddedKeys(
     [...chains.values()].flatMap(({ rules }) => rules),
     sets,
   );
-  const { facts, family, iptables = { sets: NO_SETS, recent: UNKNOWN_LISTS } } = options;
-  const ofIptables = { ...iptables, facts };
-  const surroundings: RuleSurroundings = { facts, setNamed: (name) => sets.get(name), family, iptables: ofIptables };
+  const { facts, family, kernel, iptables = { sets: NO_SETS, recent: UNKNOWN_LISTS } } = options;
+  const surroundings: RuleSurroundings = {
+    ...{ facts, family, kernel, table: label, written },
+    ...{ setNamed: (name) => sets.get(name), iptables: { ...iptables, facts } },
+  };
   const compiled = new Map<string, Chain>();
   for (const [name, { rules }] of chains) compiled.set(name, compileChain(name, rules, surroundings));
   const found: BaseChain[] = [];

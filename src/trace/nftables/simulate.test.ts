@@ -197,7 +197,7 @@ describe("an nftables table, walked", () => {
     const simulation = simulateTable(TABLE, facts);
     const first = simulation.outcomes(packet("10.0.0.9", "10.96.0.2"));
     assert.deepEqual(first.map(summary), ["0.500 sent 10.0.1.1:8080", "0.500 sent 10.0.1.2:8080"]);
-    assert.deepEqual(first[0]?.entries, [{ set: "seen-1", key: "10.0.0.9" }]);
+    assert.deepEqual(first[0]?.entries, [{ table: "ip t", set: "seen-1", key: "10.0.0.9" }]);
     for (const entry of first[0]?.entries ?? []) simulation.remember(entry);
     assert.deepEqual(simulation.outcomes(packet("10.0.0.9", "10.96.0.2")).map(summary), ["1.000 sent 10.0.1.1:8080"]);
   });
@@ -307,7 +307,7 @@ describe("a flat ruleset", () => {
     const found = simulation.outcomes(packet("10.0.0.9", "10.96.0.1"));
     assert.deepEqual(found.map(summary), ["0.500 sent 10.0.0.1:8080", "0.500 sent 10.0.0.2:8080"]);
     assert.deepEqual(found[1]?.entries, [
-      { set: "seen", key: "10.0.0.9 . 10.96.0.1 . tcp . 80", data: ["10.0.0.2", 8080] },
+      { table: "ip flat", set: "seen", key: "10.0.0.9 . 10.96.0.1 . tcp . 80", data: ["10.0.0.2", 8080] },
     ]);
     for (const entry of found[1]?.entries ?? []) simulation.remember(entry);
     assert.deepEqual(simulation.outcomes(packet("10.0.0.9", "10.96.0.1")).map(summary), ["1.000 sent 10.0.0.2:8080"]);

@@ -1,5 +1,6 @@
 /** Statements of libnftables' JSON as steps of a walk. */
 
+import type { KernelVersion } from "../../kernel/kernel-version.ts";
 import { elementOf, isObject, type JsonObject, named, textOf } from "../../kernel/nftables/json.ts";
 import { statementText } from "../../kernel/nftables/json-text.ts";
 import { readRule } from "../../kernel/nftables/listing/statements.ts";
@@ -8,9 +9,10 @@ import { type IpFamily, parseIpAddress } from "../../net/ip.ts";
 import { WRITES } from "../iptables/ruleset.ts";
 import { type Action, iptablesAction, nftablesAction } from "../netfilter/actions.ts";
 import { GO_ON, NO_CONNECTION, NO_MATCH, type Step, type StepResult, type Verdict } from "../netfilter/program.ts";
-import { masquerade, redirect, translated } from "../netfilter/translations.ts";
+import { copyStep, masquerade, redirect, translated } from "../netfilter/translations.ts";
 import { EARLIER_CONNECTIONS } from "../netfilter/tree.ts";
 import { ALL_BITS, endText, hasConnection, type Packet, UNKNOWN_MARK, withDestination, withSource } from "../packet.ts";
+import { whichOf } from "../question.ts";
 import { keyText } from "../value.ts";
 import { compileCondition } from "./condition.ts";
 import {
@@ -28,6 +30,19 @@ import type { Reading } from "./packet-fields.ts";
 
 /** Compiles a statement. One that is not understood makes the walk fork, or ends it if the statement may change the packet. */
 export function compileStatement(json: unknown, surroundings: Surroundings): Step {
+  const step = compile(json, surroundings);
+  const { table, written } = surroundings;
+  if (written.size === 0) return step;
+  const names = Array.from(JSON.stringify(json).matchAll(READ), ([, name]) => name ?? "").filter((name) =>
+    written.has(name),
+  );
+  return names.length === 0 ? step : { ...step, reads: (entry) => entry.table === table && names.includes(entry.set) };
+}
+
+/** A set that is looked up, and not one into which the statement writes. */
+const READ = /(?<!"(?:set|map)":)"@([^"]+)"/g;
+
+function compile(json: unknown, surroundings: Surroundings): Step {
   const text = statementText(json);
   const fixed = (result: StepResult): Step => ({ text, asks: [], run: () => result });
   if (typeof json === "string") {
@@ -45,7 +60,6 @@ export function compileStatement(json: unknown, surroundings: Surroundings): Ste
       return mangle(body, text, surroundings);
     case "set":
     case "map":
-      if (HAS_LIMIT.test(JSON.stringify(body))) return fixed(unknown(`${text} is not exceeded`));
       return entryStep(body, text, surroundings);
     case "dnat":
     case "snat":
@@ -76,6 +90,10 @@ export function compileStatement(json: unknown, surroundings: Surroundings): Ste
     case "ct count":
     case "meter":
       return fixed(unknown(`${text} is not exceeded`));
+    case "dup":
+      return copyStep(text, parseIpAddress(textOf(body.addr) ?? ""));
+    case "reject":
+      return refusal(body, text);
     default: {
       const verdict = verdictOf(json);
       return fixed(verdict === undefined ? acting(nftablesAction(found.name), text) : { kind: "verdict", verdict });
@@ -104,6 +122,7 @@ function isIdleXt(body: JsonObject): boolean {
 
 function acting(action: Action | undefined, text: string): StepResult {
   if (action?.kind === "none") return GO_ON;
+  if (action?.kind === "ends") return NO_MATCH;
   return lost(action === undefined ? `${text} is not understood` : `${text} ${action.because}`);
 }
 
@@ -116,8 +135,23 @@ function statementIn(text: string): unknown {
   return others.length > 0 || (isObject(found) && found.opaque !== undefined) ? undefined : found;
 }
 
-/** Whether the rule continues depends on a rate, a quota or a connection count for each entry. */
-const HAS_LIMIT = /"(?:limit|quota|ct count)":/;
+/** Whether it depends on a rate, a quota or a connection count if a rule continues. @param statements beside an entry or a set */
+export const hasRate = (statements: unknown): boolean =>
+  /"(?:limit|quota|ct count)":/.test(JSON.stringify(statements) ?? "");
+
+/** nft leaves out the condition that it adds: a reset answers TCP, and an ICMP error packets of its family. */
+function refusal(body: JsonObject, text: string): Step {
+  const verdict = verdictOf({ reject: body });
+  const isOther = ({ family, protocol }: Packet): boolean =>
+    body.type === "tcp reset"
+      ? protocol !== "tcp"
+      : (body.type === "icmp" && family === "IPv6") || (body.type === "icmpv6" && family === "IPv4");
+  return {
+    text,
+    asks: body.type === "tcp reset" ? [whichOf("protocol", ["tcp"])] : [],
+    run: (packet) => (verdict === undefined || isOther(packet) ? NO_MATCH : { kind: "verdict", verdict }),
+  };
+}
 
 function unknown(question: string): StepResult {
   return { kind: "unknown", question, yes: GO_ON, no: NO_MATCH };
@@ -180,10 +214,10 @@ function verdictMap(body: JsonObject, text: string, surroundings: Surroundings):
   };
 }
 
-function mangleAction({ key, value }: JsonObject): Action | undefined {
+function mangleAction({ key, value }: JsonObject, kernel?: KernelVersion): Action | undefined {
   const { name, fields } = named(key);
-  const field = name === "payload" ? [fields.protocol, fields.field] : [name, fields.key];
-  return nftablesAction(name === "tcp option" ? name : field.join(" "), value);
+  const field = name === "payload" ? [fields.protocol, fields.field] : [name, fields.key ?? fields.name];
+  return nftablesAction(field.join(" "), value, kernel);
 }
 
 function mangle(body: JsonObject, text: string, surroundings: Surroundings): Step {
@@ -192,8 +226,10 @@ function mangle(body: JsonObject, text: string, surroundings: Surroundings): Ste
     return connectionMark(compileExpression(body.value, surroundings), text);
   }
   if (name !== "meta" || fields.key !== "mark") {
-    const result = acting(mangleAction(body), text);
-    return { text, asks: [], run: () => result };
+    const result = acting(mangleAction(body, surroundings.kernel), text);
+    // To a packet that has a connection already, no zone is given (nft_ct.c, nft_ct_set_zone_eval).
+    const isZone = name === "ct" && fields.key === "zone";
+    return { text, asks: [], run: ({ isTracked }) => (isZone && isTracked ? GO_ON : result) };
   }
   const value = compileExpression(body.value, surroundings);
   return {
@@ -235,8 +271,11 @@ function connectionMark(value: Expression, text: string): Step {
 }
 
 /** `update @set { … }`: later packets meet what it writes into the set. */
-function entryStep({ op, set, map, elem, data }: JsonObject, text: string, surroundings: Surroundings): Step {
+function entryStep(body: JsonObject, text: string, surroundings: Surroundings): Step {
+  const { op, set, map, elem, data } = body;
   const name = textOf(set ?? map)?.slice(1) ?? "";
+  if (hasRate(body) || surroundings.setNamed(name)?.hasRate === true)
+    return { text, asks: [], run: () => unknown(`${text} is not exceeded`) };
   const key = compileExpression(elementOf(elem).val, surroundings);
   const value = data === undefined ? undefined : compileExpression(data, surroundings);
   return {
@@ -248,10 +287,12 @@ function entryStep({ op, set, map, elem, data }: JsonObject, text: string, surro
       const reading = key.read(packet, 0);
       const dataReading = value?.read(packet, 0);
       if (reading.kind === "none" || dataReading?.kind === "none") return NO_MATCH;
-      if (op === "delete" || reading.kind !== "value") return GO_ON;
+      if (reading.kind !== "value") return GO_ON;
+      const place = { table: surroundings.table, set: name, key: keyText(reading.parts) };
+      if (op === "delete") return { kind: "go-on", entry: { ...place, isGone: true }, said: `forgets ${place.key}` };
       if (dataReading !== undefined && dataReading.kind !== "value") return GO_ON;
       const parts = dataReading?.parts;
-      const entry = { set: name, key: keyText(reading.parts), ...(parts === undefined ? {} : { data: parts }) };
+      const entry = { ...place, ...(parts === undefined ? {} : { data: parts }) };
       return {
         kind: "go-on",
         entry,

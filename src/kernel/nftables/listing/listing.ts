@@ -2,9 +2,11 @@
  * What `nft list ruleset` prints, with or without `-a` and `-s`, of any release, as the objects of `nft -j list ruleset`. Beside
  * these, rules have their `text`, and chains and sets the `lines` at their beginning, as nft prints them.
  */
+import { attempt } from "../../../logging/attempt.ts";
 import { isObject, listOf, named } from "../json.ts";
 import { PRIORITIES } from "../json-text.ts";
 import { readElements, secondsOf, type ValueType } from "./constants.ts";
+import { readRate } from "./rates.ts";
 import { readRule } from "./statements.ts";
 import { ListingError, unquoted, WordReader } from "./words.ts";
 
@@ -257,6 +259,11 @@ function addToSet({ kind, body, lines }: Block, text: string, line: number): voi
     case "timeout":
     case "gc-interval":
       body[word] = secondsOf(value);
+      return;
+    case "limit":
+    case "quota":
+    case "ct":
+      body.stmt = [attempt(() => readRate(new WordReader(text)), ListingError) ?? { limit: text }];
       return;
     case "elements":
       body.elem = readableElements(value, body, line);
