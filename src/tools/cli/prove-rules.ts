@@ -46,8 +46,8 @@ export interface FoundRules {
   readonly shown: Variant | undefined;
   /** Addresses of the machine that the rules come from, if known. */
   readonly addresses?: (family: IpFamily) => readonly IpAddress[];
-  /** @param own addresses of the node. @param isOfNode whether its settings count, too. @default the rules alone */
-  side(family: IpFamily, own: readonly IpAddress[], isOfNode?: boolean): Side;
+  /** @param own addresses of the node. @param node what its proxy does, where its settings count, too. @default the rules alone */
+  side(family: IpFamily, own: readonly IpAddress[], node?: { readonly guardsLoopback: boolean }): Side;
 }
 
 /** @throws UsageError */
@@ -103,16 +103,12 @@ export async function foundInKernel(families: readonly IpFamily[], config: KubeP
       ...(hooks === undefined ? ["this kernel does not list its hooks: what else is called at them is not known"] : []),
     ],
     addresses: (family) => addresses.filter((own) => familyOf(own) === family),
-    side(family, own, isOfNode = false) {
-      const { dumps = [], routes = [], addresses: all = [] } = read.get(family) ?? {};
-      return rulesSide(
-        "this node's kernel",
-        [...dumps, ...beside],
-        family,
-        [...own, ...all],
-        routes,
-        isOfNode ? settings.get(family) : undefined,
-      );
+    side(family, own, node) {
+      const { dumps = [], routes, addresses: all = [] } = read.get(family) ?? {};
+      return rulesSide("this node's kernel", [...dumps, ...beside], family, [...own, ...all], {
+        ...{ routes, ...node },
+        settings: node && settings.get(family),
+      });
     },
   };
 }
@@ -124,7 +120,7 @@ function found(name: string, dumps: readonly Dump[]): FoundRules {
     shown: shownBy(dumps),
     notes: [],
     ...(addresses !== undefined && { addresses: (family) => addresses.filter((own) => familyOf(own) === family) }),
-    side: (family, own) => rulesSide(name, dumps, family, own),
+    side: (family, own, node) => rulesSide(name, dumps, family, own, node),
   };
 }
 

@@ -8,7 +8,7 @@ import { offlineNode } from "../../contract/inspect/offline-node.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../../net/ip.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { type Proof, proving, RANGE_NOT_GIVEN } from "../prove/proof.ts";
-import { planSide, specificationSide } from "../prove/sides.ts";
+import { guardsLoopback, planSide, specificationSide } from "../prove/sides.ts";
 import { chosenNode, seenFromSlices } from "./chosen-node.ts";
 import { contextOf } from "./dump-folder.ts";
 import { BARE, INSPECT_OPTIONS, type InspectChoices, readChoices, warner } from "./inspect-options.ts";
@@ -220,14 +220,16 @@ async function* answersOn(
       }
       const of = `${variant.name} on ${node.name}, ${family}`;
       await output.progress?.({ what: "Services", done: 0, total, of });
-      const all = rules?.side(family, own, true) ?? (await planSide(variant.name, node, config).catch(refuseUnplanned));
+      const deviations = variant.deviations(config);
+      const all =
+        rules?.side(family, own, { guardsLoopback: guardsLoopback(node, deviations) }) ??
+        (await planSide(variant.name, node, config).catch(refuseUnplanned));
       const side = options["whole-node"] ? { ...all, proxyPart: undefined } : all;
-      const specification = specificationSide(objects, node, config, variant.deviations(config), side.ownSockets);
-      const sides = [specification, side] as const;
+      const specification = specificationSide(objects, node, config, deviations, side.ownSockets);
+      const sides = [{ ...specification, doubts: unusable(objects) }, side] as const;
       count += 1;
       const proof = await proved(family, own, sides, output, total, of);
-      const lacksRange =
-        objects.serviceCIDRs.length === 0 && variant.deviations(config).includes("unallocated-dropped");
+      const lacksRange = objects.serviceCIDRs.length === 0 && deviations.includes("unallocated-dropped");
       if (rules !== undefined && lacksRange && proof.unprovable !== RANGE_NOT_GIVEN) warn(RANGE_NOT_GIVEN);
       yield { node: node.name, family, sides, proof };
     }
@@ -238,6 +240,14 @@ async function* answersOn(
         ? `a proof needs the node's addresses, and ${objects.lacksNodes ? "the Nodes may not be read: give them" : "no Node is among the objects: give its Node"} with -f`
         : `the node has no address of the requested family${rules === undefined ? "" : ", or the dump has no rules of it"}`,
     );
+}
+
+/** What Services, endpoints and Nodes that cannot be used would ask for. */
+function unusable({ problems }: ReadObjects): readonly string[] {
+  const count = problems.filter(({ severity }) => severity === "error").length;
+  const objects =
+    count === 1 ? "an object cannot be used (its error is" : `${count} objects cannot be used (their errors are`;
+  return count === 0 ? [] : [`${objects} above), and what depends on it is not compared`];
 }
 
 /** Rules that show no mode, or none at all, are judged as those that the configuration asks for. */

@@ -5,7 +5,7 @@ import type { Deviation } from "../../contract/deviations.ts";
 import type { OfflineNode } from "../../contract/inspect/offline-node.ts";
 import type { ClusterRecords } from "../../model/objects.ts";
 import { isJsonObject } from "../../model/projection/fields.ts";
-import { familyOf, type IpAddress, type IpFamily } from "../../net/ip.ts";
+import { familyOf, type IpAddress, type IpFamily, isLoopback } from "../../net/ip.ts";
 import { deviceAddresses } from "../../trace/dump/device-addresses.ts";
 import { gapsIn } from "../../trace/dump/gaps.ts";
 import { programOfDumps } from "../../trace/dump/program.ts";
@@ -27,17 +27,22 @@ import { endingSetting, meetingPolicy, type NodeSettings } from "./node-settings
 import type { Side } from "./proof.ts";
 import { specification } from "./specification.ts";
 
-/**
- * @param all dumps of the node; those of the other family are left out, as are its addresses. @param own all addresses of the node.
- * @param settings what decides beside the rules. @default not known
- */
+/** What else is known of the rules' node. */
+interface Beside {
+  readonly routes?: readonly KnownRoute[] | undefined;
+  /** What decides beside the rules. @default not known */
+  readonly settings?: NodeSettings | undefined;
+  /** Whether the proxy itself drops what strangers send to loopback addresses, in KUBE-FIREWALL. @default true */
+  readonly guardsLoopback?: boolean;
+}
+
+/** @param all dumps of the node; those of the other family are left out, as are its addresses. @param own all addresses of the node. */
 export function rulesSide(
   name: string,
   all: readonly Dump[],
   family: IpFamily,
   own: readonly IpAddress[],
-  routes: readonly KnownRoute[] = [],
-  settings?: NodeSettings,
+  { routes = [], settings, guardsLoopback = true }: Beside = {},
 ): Side {
   const dumps = all.filter((dump) => dump.kind !== "iptables" || (dump.family ?? family) === family);
   const addresses = deviceAddresses(dumps);
@@ -45,7 +50,7 @@ export function rulesSide(
   const hasSockets = dumps.some((dump) => dump.kind === "chains" && dump.ownSockets !== undefined);
   const ofFamily = own.filter((address) => familyOf(address) === family);
   const facts = nodeFacts({ addresses: [...ofFamily, ...addresses], routes });
-  const isOfOthers = nodeComponents(dumps);
+  const isOfOthers = nodeComponents(dumps, guardsLoopback);
   const rules = ruleFates(dumps, family, facts);
   const isWhole = isOfOthers === undefined;
   return {
@@ -81,6 +86,12 @@ export function rulesSide(
 export async function planSide(name: string, node: OfflineNode, config: KubeProxyConfig): Promise<Side> {
   const { dumps } = await plannedRules(node, config);
   return rulesSide(name, dumps, node.family, node.hostAddresses);
+}
+
+/** Whether a mode has {@link Beside.guardsLoopback}. */
+export function guardsLoopback({ nodePortIPs }: OfflineNode, deviations: readonly Deviation[]): boolean {
+  const isAnswered = nodePortIPs.kind === "all" || nodePortIPs.ips.some(isLoopback);
+  return isAnswered && deviations.includes("loopback-node-ports");
 }
 
 /** The name of the side that says what the Services ask for. */

@@ -133,8 +133,8 @@ export interface WalkOptions {
   readonly observer?: WalkObserver;
   /** Whether the kernel was seen to call chains in the order that the program has. @default only as far as the order is known */
   readonly isInOrder?: boolean;
-  /** Chains to leave out, as if they were empty. @default none */
-  readonly isLeftOut?: (table: string, chain: string) => boolean;
+  /** What to leave out: a chain, a rule of a base chain, or a base chain's policy. @default nothing */
+  readonly isLeftOut?: (table: string, chain: string, part?: Rule | "policy") => boolean;
   /** The walk throws if it forks into more ends than this. @default 100,000 */
   readonly maxEnds?: number;
 }

@@ -87,6 +87,10 @@ class Machine {
     const rule = index < chain.length ? chain.ruleAt(index) : undefined;
     if (rule === undefined) return this.#comeBack(walk, frame.caller);
     if (index !== frame.index) walk.frame = { ...frame, index };
+    if (frame.caller === undefined && this.#options.isLeftOut?.(walk.base?.table ?? "", chain.name, rule) === true) {
+      this.#nextRule(walk);
+      return false;
+    }
     return this.#runRule(walk, rule);
   }
 
@@ -255,7 +259,7 @@ class Machine {
       return false;
     }
     const base = walk.base;
-    if (base?.policy === "drop") {
+    if (base?.policy === "drop" && this.#options.isLeftOut?.(base.table, base.chain.name, "policy") !== true) {
       this.#note(walk, { kind: "policy", chain: base });
       return this.#finish(walk, { kind: "dropped", by: `the policy of ${base.table} ${base.chain.name}` });
     }
