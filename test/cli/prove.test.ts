@@ -56,6 +56,25 @@ test("without Nodes, the error says what to give", async () => {
   );
 });
 
+test("an object that cannot be used, among good ones: this is said, and nothing is called equal", async () => {
+  const { items } = JSON.parse(EXAMPLES);
+  const broken = {
+    apiVersion: "v1",
+    kind: "Service",
+    metadata: { name: "web", namespace: "other" },
+    spec: { ports: [{ port: 0 }] },
+  };
+  const objects = JSON.stringify({ apiVersion: "v1", kind: "List", items: [...items, broken] });
+  const argv = ["-f", "-", "--node", "node-a", "--family", "ipv4", "--modes", "iptables"];
+  const { status, out, err } = await runCommand(proveCommand, argv, objects);
+  assert.equal(status, 2, out);
+  assert.match(err, /error: .*Service other\/web: items\[34\]\.spec\.ports\[0\]\.port/);
+  assert.match(
+    out,
+    /: cannot be proved: an object cannot be used \(its error is above\), and .*\n {2}Everything else is equal: \d+ classes of packets\./,
+  );
+});
+
 test("all nodes, as data", async () => {
   const { status, out } = await prove(
     "-f",

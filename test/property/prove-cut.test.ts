@@ -47,11 +47,11 @@ type Damage = (text: string, other: string, at: number) => readonly string[] | u
 const DAMAGES: Readonly<Record<string, Damage>> = {
   "its end is missing": (text, _, at) => {
     const cut = text.slice(0, at).trimEnd();
-    return /\n\}$|\n# Completed on .{24}$/.test(cut) || cut === text.trimEnd() ? undefined : [cut];
+    return /\n\}$|\nCOMMIT(?:\n#(?: C.*)?)?$/.test(cut) || cut === text.trimEnd() ? undefined : [cut];
   },
   "its beginning is missing": (text, _, at) => {
     const rest = text.slice(at).replace(/^.*\n/, "").trimStart();
-    return /^(?:table |# Generated |$)/.test(rest) ? undefined : [rest];
+    return /^(?:table |# Generated |\*|$)/.test(rest) ? undefined : [rest];
   },
   "of two nodes": (text, other) => [text, other],
   "of two nodes, in one file": (text, other) => [`${text}${other}`],

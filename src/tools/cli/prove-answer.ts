@@ -40,7 +40,10 @@ export function answerText({ node, family, sides, proof }: Answer): string {
   ];
   // Differences stay true without it.
   if (unprovable !== undefined)
-    lines.push(`  Not proved: ${unprovable}`, ...unprovedLines(proof, "The others were compared"));
+    lines.push(
+      `  Not proved: ${unprovable}`,
+      ...unprovedLines(proof, proof.unproved === 0 ? "What was read was compared" : "The others were compared"),
+    );
   for (const example of examples) {
     const { packet, fates } = example;
     lines.push(`  ${packetText(packet)}`);
@@ -63,7 +66,8 @@ function unprovedLines({ unprovable, classes, unproved, doubts, gaps }: Proof, o
     const what = because === unprovable ? "" : `${because}: `;
     return `  ${what}such as ${packetText(packet)}`;
   });
-  const rest = unproved < classes ? [`  ${others}: ${classes - unproved} of ${classes} classes of packets.`] : [];
+  const compared = unproved === 0 ? `${classes}` : `${classes - unproved} of ${classes}`;
+  const rest = unproved < classes ? [`  ${others}: ${compared} classes of packets.`] : [];
   return [...more, ...met, ...rest];
 }
 

@@ -9,10 +9,12 @@ const TABLE = [
   ...["-A KUBE-A -f -j DROP", "COMMIT", `# Completed on ${DATE}`, ""],
 ];
 
-test("what iptables-save prints has no gap, also between a shell's prompts, and without its remarks", () => {
+test("what iptables-save prints has no gap, also between a shell's prompts, and without some of its remarks", () => {
   const prompted = ["root@node-a:~# iptables-save", ...TABLE, ...TABLE, "root@node-a:~# "];
   const bare = TABLE.filter((line) => !line.startsWith("#"));
-  for (const lines of [TABLE, prompted, bare]) assert.deepEqual(savedGaps(lines.join("\n")), []);
+  const pasted = TABLE.slice(0, -2);
+  for (const lines of [TABLE, prompted, bare, pasted, [...pasted, ...TABLE]])
+    assert.deepEqual(savedGaps(lines.join("\n")), []);
 });
 
 test("the first line that is not of iptables-save, or not in its place", () => {
@@ -24,11 +26,11 @@ test("the first line that is not of iptables-save, or not in its place", () => {
     [TABLE.with(5, "-A KUBE-A -f -j"), 6],
     [TABLE.with(5, "-A KUBE-A -"), 6],
     [TABLE.with(1, "*"), 2],
-    [TABLE.slice(0, -2), 7],
-    [TABLE.slice(1), 7],
+    [TABLE.slice(0, 1), 1],
+    [TABLE.slice(7), 1],
     [[...TABLE, "table ip nat {"], 10],
     [[...TABLE, "# Gen"], 10],
-    [[...TABLE.slice(0, -2), ...TABLE], 8],
+    [[...TABLE.slice(0, 5), ...TABLE], 6],
   ];
   for (const [lines, line] of damages) {
     const [gap, ...more] = savedGaps(lines.join("\n"));
