@@ -242,6 +242,28 @@ describe("a dump", () => {
     }
   });
 
+  test("of a sysdump for which a tool failed: what it did not read is named", async () => {
+    const folder = join(directory, "sysdump-unread");
+    mkdirSync(join(folder, "rules"), { recursive: true });
+    writeFileSync(join(folder, "rules", "iptables-save.txt"), await saved());
+    const argv = ["--family", "ipv4", "--dump", folder];
+    const notRead = (name: string) => {
+      const index = { notRead: [{ name, why: "it ended with status 1" }] };
+      writeFileSync(join(folder, "index.json"), JSON.stringify(index));
+    };
+    notRead("network/addresses.json");
+    assert.equal((await onNode(...argv)).status, 0);
+    for (const name of ["rules/nft.json", "rules/iptables-legacy-save.txt"]) {
+      notRead(name);
+      const { status, out } = await onNode(...argv);
+      assert.equal(status, 2, out);
+      assert.match(
+        out,
+        new RegExp(`not all rules are known: ${name} is not in the sysdump \\(it ended with status 1\\)`),
+      );
+    }
+  });
+
   test("of upstream, without the ServiceCIDR: what is missing is said, the rest is proved, and strangers are found", async () => {
     const { services, slices, node } = caseState("v1.37/cluster-ip");
     const list = (...more: object[]) =>

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import {
+  existsSync,
   globSync,
   mkdirSync,
   mkdtempSync,
@@ -156,6 +157,11 @@ test("no secret gets into an archive, wherever it stood", async (t) => {
   assert.ok(
     index.notRead.some(({ name, why }: { name: string; why: string }) => name === "daemon/status.json" && why !== ""),
   );
+  // Each part has a file, or the index says that it is empty or was not read.
+  const named = [...index.files, ...index.notRead].map(({ name }: { name: string }) => name).concat(index.empty);
+  for (const tool of ["iptables", "ip6tables", "iptables-legacy", "ip6tables-legacy"])
+    assert.equal(named.filter((name) => name === `rules/${tool}-save.txt`).length, 1, tool);
+  for (const name of index.empty) assert.equal(existsSync(join(dump, name)), false);
   for (const entry of globSync("**/*", { cwd: dump, withFileTypes: true })) {
     if (entry.isFile()) assert.equal(statSync(join(entry.parentPath, entry.name)).mode & 0o077, 0, entry.name);
   }

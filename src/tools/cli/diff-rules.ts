@@ -88,9 +88,8 @@ export async function inventoriesOfDumps(
   const found = new Map<DumpKind, Inventory>();
   const saved: Dump[] = [];
   // In a folder, files of other tools than the mode's are not a mistake.
-  for (const { path, name, isOfFolder } of await dumpFiles(
-    dumps,
-    (file) => file === "nft.txt" || file === "addresses.txt",
+  for (const { path, name, isOfFolder } of await dumpFiles(dumps, (file) =>
+    /^(?:nft|addresses|ip6?tables-legacy-save)\.txt$/.test(file),
   )) {
     const text = await dumpText(path, name, input);
     if (isOfFolder && !kinds.some((kind) => kind === kindOfDump(text))) continue;

@@ -124,6 +124,19 @@ export interface SysdumpContext {
   readonly configuration: FoundConfiguration | undefined;
 }
 
+/** Rules that a sysdump lacks because a tool failed, and that nothing else in it prints, in words. */
+export async function rulesNotRead(paths: readonly string[]): Promise<readonly string[]> {
+  const found: string[] = [];
+  for (const given of paths) {
+    const file = join(await sysdumpIn(await unpacked(given)), "index.json");
+    const index = jsonIn(await readFile(file, "utf8").catch(() => ""));
+    for (const part of isObject(index) && Array.isArray(index.notRead) ? index.notRead : [])
+      if (isObject(part) && /^rules\/(?:nft\.json|ip6?tables-legacy-save\.txt)$/.test(String(part.name)))
+        found.push(`${part.name} is not in the sysdump (${part.why})`);
+  }
+  return found;
+}
+
 /** @param paths the first sysdump among them counts. @returns undefined if there is none. */
 export async function contextOf(paths: readonly string[]): Promise<SysdumpContext | undefined> {
   for (const given of paths) {

@@ -24,7 +24,9 @@ export async function namedInDumps(
   const holders: Holder[] = [];
   const dumps: Dump[] = [];
   const readers = await dumpReaders();
-  for (const { path, name } of await dumpFiles(paths, (file) => file === "addresses.txt")) {
+  for (const { path, name } of await dumpFiles(paths, (file) =>
+    /^(?:addresses|ip6?tables-legacy-save)\.txt$/.test(file),
+  )) {
     const text = await dumpText(path, name, input);
     holders.push(...inventoryIn(text, name).holders.values());
     dumps.push(...dumpsIn(text, name, readers));

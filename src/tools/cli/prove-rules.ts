@@ -10,7 +10,7 @@ import { dumpedAddresses, hostAddresses } from "../explain/host-addresses.ts";
 import type { NodeSettings } from "../prove/node-settings.ts";
 import type { Side } from "../prove/proof.ts";
 import { rulesSide } from "../prove/sides.ts";
-import { dumpFiles } from "./dump-folder.ts";
+import { dumpFiles, rulesNotRead } from "./dump-folder.ts";
 import { UsageError } from "./output.ts";
 import { didYouMean } from "./suggestion.ts";
 import { readDumps } from "./trace-rules.ts";
@@ -55,6 +55,7 @@ export async function foundInDumps(paths: readonly string[], input: NodeJS.Reada
   const files = await dumpFiles(paths, (name) => name === "nft.txt");
   const dumps: Dump[] = [];
   for (const { path, name } of files) dumps.push(...(await readDumps(path, name, input)));
+  for (const what of await rulesNotRead(paths)) dumps.push({ kind: "unread", what, isOfRules: true });
   return found(files.map(({ name }) => name).join(", "), dumps);
 }
 

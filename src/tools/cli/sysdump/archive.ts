@@ -21,6 +21,8 @@ export interface Archive {
 }
 
 export interface ArchiveIndex {
+  /** Parts that were read, and have no file because nothing is in them: a node without such rules. */
+  readonly empty: string[];
   readonly files: { readonly name: string; readonly bytes: number }[];
   readonly notRead: { readonly name: string; readonly why: string }[];
 }
@@ -35,7 +37,7 @@ export async function writeArchive(
   replaces: boolean,
   archive: Archive,
 ): Promise<ArchiveIndex> {
-  const index: ArchiveIndex = { files: [], notRead: [] };
+  const index: ArchiveIndex = { files: [], empty: [], notRead: [] };
   const members = Readable.from(membersOf(archive, index), { objectMode: false });
   if (typeof to !== "string") {
     await pipeline(members, createGzip(), to, { end: false });
@@ -72,7 +74,7 @@ export async function openNew(path: string, replaces: boolean) {
 
 async function* membersOf(
   { folder, createdMs, head, parts }: Archive,
-  { files, notRead }: ArchiveIndex,
+  { files, empty, notRead }: ArchiveIndex,
 ): AsyncGenerator<Uint8Array, void> {
   for (const { name, read } of parts) {
     let text: string;
@@ -82,12 +84,15 @@ async function* membersOf(
       notRead.push({ name, why: escapeLine(withoutSecrets(reasonOf(error))) });
       continue;
     }
-    if (text === "") continue;
+    if (text === "") {
+      empty.push(name);
+      continue;
+    }
     const content = Buffer.from(text);
     files.push({ name, bytes: content.length });
     yield* tarMember(folder, name, content, createdMs);
   }
-  const index = `${JSON.stringify({ ...head, files, notRead }, undefined, 2)}\n`;
+  const index = `${JSON.stringify({ ...head, files, empty, notRead }, undefined, 2)}\n`;
   yield* tarMember(folder, "index.json", Buffer.from(index), createdMs);
   // The end of an archive in the POSIX ustar format (IEEE Std 1003.1, pax, "ustar Interchange Format").
   yield Buffer.alloc(2 * BLOCK);

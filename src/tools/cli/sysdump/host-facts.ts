@@ -1,8 +1,9 @@
 /** Facts about this host: rules as its tools print them, kernel settings, versions. Only reads. */
 import { readdir, readFile } from "node:fs/promises";
 import { release, version } from "node:os";
+import { legacyTables } from "../../../kernel/iptables/legacy-tables.ts";
 import { type Exec, ExecError } from "../../../kernel/process.ts";
-import { IP_FAMILIES } from "../../../net/ip.ts";
+import { IP_FAMILIES, type IpFamily } from "../../../net/ip.ts";
 import { refusalText } from "../bounded-input.ts";
 import { PartError, type SysdumpPart } from "./archive.ts";
 
@@ -47,6 +48,8 @@ const NET_MODULE = /^(?:nf|nft|x|ip|ip6|ebt|br|sctp|dummy|bridge|overlay)/;
 export function hostFacts(exec: Exec): readonly SysdumpPart[] {
   return [
     ...TOOLS.map(([name, file, ...args]): SysdumpPart => ({ name, read: () => outputOf(exec, file, args) })),
+    { name: "rules/iptables-legacy-save.txt", read: () => legacyRules(exec, "IPv4", "iptables") },
+    { name: "rules/ip6tables-legacy-save.txt", read: () => legacyRules(exec, "IPv6", "ip6tables") },
     { name: "rules/addresses.txt", read: addressLines },
     { name: "host/sysctl.txt", read: sysctlLines },
     { name: "host/kernel.txt", read: async () => `${release()}\n${version()}\n` },
@@ -65,6 +68,13 @@ async function outputOf(exec: Exec, file: string, args: readonly string[]): Prom
     if (error instanceof ExecError) throw new PartError(error.message);
     throw error;
   }
+}
+
+/** Tables of iptables-legacy, which iptables-save of the nft back end leaves out. Nothing is asked where there are none: a look makes them. */
+async function legacyRules(exec: Exec, family: IpFamily, tool: string): Promise<string> {
+  if ((await legacyTables(family)).length === 0) return "";
+  const version = await outputOf(exec, `${tool}-save`, ["-V"]);
+  return version.includes("(nf_tables)") ? await outputOf(exec, `${tool}-legacy-save`, ["-c"]) : "";
 }
 
 /**
