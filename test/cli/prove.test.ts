@@ -340,6 +340,14 @@ describe("a dump", () => {
     }
   });
 
+  test("of ipvs mode without its IP sets: they are named, with what to give", async () => {
+    const texts = await Promise.all(["iptables-save", "ipvsadm"].map((form) => saved("ipv4", "ipvs", form)));
+    const paths = texts.flatMap((text, at) => ["--dump", file(`sets-${at}.txt`, text)]);
+    const { status, out } = await onNode("--family", "ipv4", ...paths);
+    assert.equal(status, 2, out);
+    assert.match(out, /cannot be proved: the IP set KUBE-\S+ is not in the dump \(give what ipset save prints, too\)/);
+  });
+
   test("of nft that is cut: no difference is claimed of what is missing", async () => {
     const text = await saved("ipv4", "nftables", "text");
     for (let part = 1; part < 12; part += 1) {

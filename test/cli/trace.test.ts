@@ -8,6 +8,7 @@ import { MODES } from "../../src/modes/registry.ts";
 import { render } from "../../src/tools/cli/render.ts";
 import { trace } from "../../src/tools/cli/trace.ts";
 import { caseFile } from "../conformance/conformance-case.ts";
+import { inWorld, WORLDS } from "../property/node-worlds.ts";
 import { examplesAsJson, type Ran, runCommand } from "./run-command.ts";
 
 const EXAMPLES = examplesAsJson();
@@ -626,5 +627,30 @@ describe("input that cannot be used ends with status 2", () => {
       assert.equal(out, "");
       assert.match(err, expected);
     });
+  }
+});
+
+test("beside what others put on every node, the answer has at most 20 lines", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-trace-worlds-"));
+  after(() => rmSync(folder, { recursive: true }));
+  const saved = caseFile("v1.37/random-003", "iptables/iptables.txt");
+  const [, address, port] = /-d (10\.96\S+)\/32 -p tcp .*--dport (\d+) -j KUBE-SVC/.exec(saved) ?? [];
+  for (const [label, world] of Object.entries(WORLDS)) {
+    const texts = inWorld(saved, { ...world, nft: "" }, true).map((dump) =>
+      dump.kind === "iptables" ? dump.text : "",
+    );
+    const files = [texts.join(""), world.nft?.trimStart() ?? ""].flatMap((text, at) => {
+      const path = join(folder, `${at}.txt`);
+      writeFileSync(path, text);
+      return text === "" ? [] : ["--dump", path];
+    });
+    for (const from of [["outside"], ["10.180.0.9", "--in", "cni0"], ["node"]]) {
+      const argv = [...files, "--local", "10.200.0.2", "--to", `${address}:${port}`, "--from", ...from];
+      const { status, out, err } = await runCommand(trace, argv);
+      assert.equal(status, 0, err);
+      assert.match(out, /^What becomes of it:$/m);
+      const lines = out.split("\n").length - 1;
+      assert.ok(lines <= 20, `${label}, from ${from[0]}: ${lines} lines`);
+    }
   }
 });

@@ -182,10 +182,18 @@ export function ruleFates(
     const observer = {
       asked,
       unclear(what: string) {
-        throw new UnprovableError(`${what} is not understood`);
+        throw new UnprovableError(missingSet(what) ?? `${what} is not understood`);
       },
     };
     return walk(traced.program, packet, facts, { record: "ends", observer, ...(isLeftOut && { isLeftOut }) });
+  }
+
+  function missingSet(what: string): string | undefined {
+    const [, name] = /^"-m set (?:! )?--match-set (\S+) /.exec(what) ?? [];
+    const isGiven = dumps.some((dump) => dump.kind === "ipset" && dump.text.includes(`create ${name} `));
+    return name === undefined || isGiven
+      ? undefined
+      : `the IP set ${name} is not in the dump (give what ipset save prints, too), and ${what} asks for it`;
   }
 }
 
