@@ -138,6 +138,8 @@ export interface SocketInspection {
   live(family: IpFamily, config: KubeProxyConfig): Promise<LiveSockets>;
   /** @param own the host's addresses. */
   wanted(node: OfflineNode, config: KubeProxyConfig, own: ReadonlySet<IpAddress>): ReadonlyMap<string, WantedSocket>;
-  /** The result of {@link live} as a chain for `trace`. */
-  chain(live: Extract<LiveSockets, { ok: true }>): Dump;
+  /** The result of {@link live} as a chain for `trace`, and for `prove` without the pods: with the sockets of any that is redirected. */
+  chain(
+    live: Omit<Extract<LiveSockets, { ok: true }>, "pods"> & { readonly pods?: ReadonlyMap<IpAddress, boolean> },
+  ): Dump;
 }

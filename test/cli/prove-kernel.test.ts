@@ -40,6 +40,14 @@ inNetns(import.meta.url, { name: "provecli" }, () => {
     // Addresses of the machine that the Node object does not have.
     for (const address of ["fd00:200::2/64", "fe80::5/64"])
       execFileSync("ip", ["addr", "add", address, "dev", "lo", "nodad"]);
+    // Without a table, the configured mode says what is expected: nftables mode drops what is to no Service.
+    const differing = async (mode: string): Promise<number> => {
+      const argv = ["-f", "-", "--node", "node-a", "--mode", mode, "--kernel", "--family", "ipv4", "-o", "json"];
+      const { out, status } = await runCommand(proveCommand, argv, examplesAsJson());
+      assert.equal(status, 1);
+      return JSON.parse(out)[0].differing;
+    };
+    assert.ok((await differing("iptables")) < (await differing("nftables")));
     for (const family of ["ipv4", "ipv6"]) {
       const { out: rules } = await runCommand(render, [...ON_NODE, "--family", family], examplesAsJson());
       execFileSync("nft", ["-f", "-"], { input: rules });

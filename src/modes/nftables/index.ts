@@ -24,7 +24,8 @@ export const nftables: ModeDescriptor<"nftables", typeof nftablesConfig, Nftable
   traceForms: ["json"],
   proved: LAYOUT_NAMES.map((layout) => ({
     name: layout === "Flat" ? "flat" : "nftables",
-    ...(layout === "Flat" ? {} : { sign: /^kube-proxy services$/m }),
+    // The first sign that fits counts, and both layouts have the chain services.
+    sign: layout === "Flat" ? /^kube-proxy services$/m : /^kube-proxy reject-chain$/m,
     choose: (draft) => ({ ...draft, nftables: { ...draft.nftables, layout } }),
     deviations: (config) => [
       ...loopbackDeviations(config),

@@ -70,21 +70,15 @@ export async function shownInKernel(families: readonly IpFamily[]) {
   return { shown: shownBy(dumps), unread: [...new Set([...read.flatMap(({ notes }) => notes), ...unread])] };
 }
 
-const SOCKETS =
-  "where pinned maps lead sockets is not walked: the rules alone are compared, and diff --kernel compares the maps";
-
 /** @throws UsageError */
 export async function foundInKernel(families: readonly IpFamily[], config: KubeProxyConfig): Promise<FoundRules> {
   const { kernelHooks, kernelRules, programsAtDevices, withLiveSockets } = await import("./trace-kernel.ts");
   const { nodeSettings, notExamined } = await import("./node-settings.ts");
-  const read = new Map<IpFamily, Awaited<ReturnType<typeof kernelRules>>>();
+  const read = new Map<IpFamily, Awaited<ReturnType<typeof withLiveSockets>>>();
   const settings = new Map<IpFamily, NodeSettings>();
   const shared = {};
   for (const family of families) {
-    const rules = await kernelRules(family, [], shared);
-    const { notes, dumps } = await withLiveSockets(rules, family, config);
-    const isLed = dumps.length > rules.dumps.length;
-    read.set(family, { ...rules, notes: isLed ? [...notes, `${SOCKETS} (${family})`] : notes });
+    read.set(family, await withLiveSockets(await kernelRules(family, [], shared), family, config, true));
     settings.set(family, await nodeSettings(family));
   }
   const addresses = (await Promise.all(families.map(hostAddresses))).flat();
@@ -92,8 +86,10 @@ export async function foundInKernel(families: readonly IpFamily[], config: KubeP
   const beside = [...(hooks === undefined ? [] : [hooks]), ...(await programsAtDevices(hooks))];
   const all = [...read.values()].flatMap(({ dumps }) => dumps);
   const one = found("this node's kernel", all);
+  const led = [...read.values()].find(({ ledBy }) => ledBy !== undefined)?.ledBy;
   return {
     ...one,
+    shown: VARIANTS.find(({ mode }) => mode === led) ?? one.shown,
     families: new Set(families),
     notes: [
       ...[...read.values()].flatMap(({ notes }) => notes),

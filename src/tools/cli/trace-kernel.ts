@@ -119,21 +119,27 @@ async function printedBy(tools: readonly Tool[]): Promise<Printed> {
   return { dumps, notes };
 }
 
-/** Adds the socket step before this kernel's rules if maps are pinned. */
+/**
+ * Adds the socket step before this kernel's rules if maps are pinned.
+ *
+ * @param isOfAnyPod whether sockets of every pod are redirected. @default as the maps say. @returns `ledBy`: the mode of the maps
+ */
 export async function withLiveSockets(
   rules: TracedRules,
   family: IpFamily,
   config: KubeProxyConfig,
-): Promise<TracedRules> {
+  isOfAnyPod = false,
+): Promise<TracedRules & { readonly ledBy?: string }> {
   let { notes } = rules;
   for (const { name, loadTraceStages, loadInspection } of MODES) {
     const sockets = loadTraceStages === undefined ? undefined : await (await loadInspection()).loadSockets?.();
     const live = await sockets?.live(family, config);
     if (sockets !== undefined && live?.ok === true) {
+      const { pods, ...others } = live;
       const ownName = nodeNameIn([], config);
       const podAt = (address: IpAddress, podNode: string | undefined) =>
-        podNode === ownName || live.pods.has(address) ? { inInterface: undefined } : undefined;
-      return { ...rules, dumps: [...rules.dumps, sockets.chain(live)], podAt };
+        podNode === ownName || pods.has(address) ? { inInterface: undefined } : undefined;
+      return { ...rules, dumps: [...rules.dumps, sockets.chain(isOfAnyPod ? others : live)], podAt, ledBy: name };
     }
     // A failure matters only in the configured mode.
     if (live?.ok === false && config.mode === name) {

@@ -40,13 +40,16 @@ export async function expectTold(
   const here = ["--kernel", "--config", join(daemon.folder, "config.json"), "--hostname-override", nodeA.name];
   const planned = ["-f", daemon.manifests, ...here];
   const trace = () => told(network, "trace", ...here, "--from", "node", "--to", at);
-  const [status, services, explain, same, fromNode] = await Promise.all([
+  const prove = () => told(network, "prove", "--family", "ipv4", ...planned);
+  const [status, services, explain, same, fromNode, equal] = await Promise.all([
     told(network, "status", "--socket", socket),
     told(network, "services", "--socket", socket),
     told(network, "explain", "flows/stable", "--why", ...planned),
     told(network, "diff", ...planned),
     trace(),
+    prove(),
   ]);
+  assert.match(equal.stdout, /^this node's kernel \(node-a, IPv4\): the rules treat every packet as/, equal.stderr);
   assert.match(
     status.stdout,
     new RegExp(
@@ -75,7 +78,10 @@ export async function expectTold(
   const value = frontends.lookup(key) ?? assert.fail(`nothing leads from ${at}`);
   frontends.delete(key);
   try {
-    const [lost, passing] = await Promise.all([told(network, "diff", ...planned), trace()]);
+    const [lost, passing, proof] = await Promise.all([told(network, "diff", ...planned), trace(), prove()]);
+    // The rules lead there, too, but endpoints see the node.
+    assert.equal(proof.status, 1, proof.stdout + proof.stderr);
+    assert.match(proof.stdout, new RegExp(`to ${at}\n +specification: 50 % to .*:8080;.*\n.*: 50 % to .* masqueraded`));
     assert.match(
       lost.stdout,
       new RegExp(`^frontend TCP ${at} in the maps of IPv4 \\(flows/stable:tcp\\) is missing$`, "m"),
