@@ -33,6 +33,28 @@ for (const endian of ["LE", "BE"] as const) {
   }
 }
 
+for (const file of ["x.json", "x.yaml"]) {
+  test(`events of a watch are read (--output-watch-events), the last of each object counts: ${file}`, async () => {
+    const event = (type: string, name: string, port: unknown = 80) => {
+      const object = { apiVersion: "v1", kind: "Service", metadata: { name }, spec: { ports: [{ port }] } };
+      return JSON.stringify({ type, object }, null, 4);
+    };
+    const events = [
+      ...[event("ADDED", "a"), event("ADDED", "b"), event("ADDED", "c", "none"), event("MODIFIED", "a", 81)],
+      ...[event("DELETED", "b"), event("DELETED", "c", "none")],
+    ];
+    const read = await readManifestText(events.join("\n"), file);
+    const { services } = read;
+    assert.deepEqual(
+      services.map(({ name, ports }) => [name, ports[0]?.port]),
+      [["a", 81]],
+    );
+    assert.deepEqual(textsOf(read), [
+      `${file}:35: document 3: Service default/c: object.spec.ports[0].port must be a whole number from 1 to 65535, got "none"`,
+    ]);
+  });
+}
+
 const RAW_SERVICES = `{"kind":"ServiceList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"a"},"spec":{"ports":[{"port":80}]}}]}`;
 const RAW_SLICES = `{"kind":"EndpointSliceList","apiVersion":"discovery.k8s.io/v1","metadata":{},"items":[{"metadata":{"name":"a-1","labels":{"kubernetes.io/service-name":"a"}},"addressType":"IPv4","endpoints":[{"addresses":["10.1.0.1"]}],"ports":[{"port":8080}]}]}`;
 

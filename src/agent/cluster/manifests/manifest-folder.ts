@@ -233,5 +233,5 @@ function logProblem(log: Logger, problem: ManifestProblem): void {
   const all = field === "" ? facts : { ...facts, field };
   if (problem.severity === "error")
     log.error("Bad manifest ignored; an earlier good version, where there is one, stays in force", message, all);
-  else log.warn("Manifest entry left out", { ...all, reason: message });
+  else log.warn("A part of a manifest is not used as it stands", { ...all, reason: message });
 }

@@ -4,6 +4,7 @@ import { jsonIn } from "../../../logging/attempt.ts";
 import { messageOf } from "../../../logging/message-of.ts";
 import type { ManifestProblem } from "../../../model/manifest-problem.ts";
 import type { PodRecord, ServiceNotes } from "../../../model/objects.ts";
+import { isJsonObject } from "../../../model/projection/fields.ts";
 import { formatProblem } from "../../../model/projection/findings.ts";
 import { flattenLists, joinPath, type KindRecord, projectObject } from "../../../model/projection/project-object.ts";
 
@@ -199,9 +200,15 @@ export function addUnparsed(draft: ManifestDraft, number: number, line: number, 
 /** Adds the objects of a document and their problems. */
 export function* addDocument(draft: ManifestDraft, number: number, document: ManifestDocument): Steps<void> {
   const { file, keepsPods } = draft;
-  for (const { raw, path, typeMeta } of flattenLists(document.raw)) {
+  const event = watchEvent(document.raw);
+  for (const { raw, path, typeMeta } of flattenLists(event?.object ?? document.raw, event && "object")) {
     yield;
     const projected = projectObject(raw, typeMeta, keepsPods);
+    if (event !== undefined && "id" in projected && projected.id !== undefined) {
+      draft.objects.delete(projected.id);
+      draft.refusedIds.delete(projected.id);
+      if (event.type === "DELETED") continue;
+    }
     const place = { file, document: number, object: projected.title };
     if (projected.status === "ignored") {
       draft.ignored.push(projected.title);
@@ -231,6 +238,13 @@ export function* addDocument(draft: ManifestDraft, number: number, document: Man
     if (first === undefined) draft.objects.set(object.id, object);
     else note(draft, duplicateProblem(object, first));
   }
+}
+
+/** One event, as `kubectl get -w --output-watch-events -o json` prints it: it replaces what is known of its object. */
+function watchEvent(raw: unknown): { readonly type: string; readonly object: unknown } | undefined {
+  if (!isJsonObject(raw) || raw.kind !== undefined || typeof raw.type !== "string" || !isJsonObject(raw.object))
+    return undefined;
+  return { type: raw.type, object: raw.object };
 }
 
 /** The problem that `second` is unused because `first` defines the same object. */
