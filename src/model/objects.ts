@@ -203,5 +203,7 @@ export interface ClusterRecords {
   /** Notes on every Service, including those that are not watched; missing unless requested. */
   readonly serviceNotes?: readonly ServiceNotes[];
   /** The endpoints that the daemon of one node leaves out, as `ProxyState.leaveOut` takes them. @default not known */
-  readonly leftOut?: { readonly node: string; readonly ports: ReadonlyMap<string, ReadonlyMap<string, string>> };
+  readonly leftOut?:
+    | { readonly node: string; readonly ports: ReadonlyMap<string, ReadonlyMap<string, string>> }
+    | undefined;
 }

@@ -17,6 +17,7 @@ import { ServiceChangeTracker } from "./service-change-tracker.ts";
 import { type ServicePort, servicePortText } from "./service-port.ts";
 import type { OnProblem } from "./service-ports.ts";
 import type { Served } from "./stale-flows.ts";
+import type { RoutedPort } from "./standing-ports.ts";
 
 /** The changes that one `applyChanges` call moved into the live maps (reference endpoints.md §6.1, §6.2, results). */
 export interface AppliedChanges {
@@ -32,6 +33,8 @@ export interface AppliedChanges {
   readonly triggerTimesMs: readonly { readonly service: string; readonly timesMs: readonly number[] }[];
   /** Declared frontends that these changes gave to another service port. */
   readonly conflicts: readonly FrontendConflict[];
+  /** By key: what changed service ports were before; new ones are not among them. */
+  readonly replaced: ReadonlyMap<string, RoutedPort>;
 }
 
 /** The part of it that Services have. */
@@ -150,11 +153,17 @@ export class ProxyState implements Served {
    * the last step; events between two steps may have to wait for the next call.
    */
   *applyingChanges(): Steps<AppliedChanges> {
-    const services = this.#hasServiceChanges ? yield* this.#applyServices() : NO_SERVICE_CHANGES;
+    const replaced = new Map<string, RoutedPort>();
+    const services = this.#hasServiceChanges ? yield* this.#applyServices(replaced) : NO_SERVICE_CHANGES;
+    const noteBefore = (key: string, endpoints: readonly Endpoint[] = []): void => {
+      const port = services.changedPorts.has(key) ? undefined : this.services.get(key);
+      if (port !== undefined && !replaced.has(key)) replaced.set(key, { port, endpoints });
+    };
     const endpoints = yield* this.#endpointsChanges.apply(this.#endpoints, (key, before, after) => {
+      noteBefore(key, before);
       if (this.#declared.has(key)) this.#endpointCount += (after?.length ?? 0) - (before?.length ?? 0);
     });
-    const left = this.#leaving === undefined ? NOTHING : this.#applyLeft(this.#leaving);
+    const left = this.#leaving === undefined ? NOTHING : this.#applyLeft(this.#leaving, noteBefore);
     const changedPorts = services.changedPorts.union(endpoints.changedPorts).union(left);
     if (changedPorts.size > 0) this.#changeCount += 1;
     const { hasNewFrontends, goneFrontends, conflicts } = services;
@@ -166,10 +175,11 @@ export class ProxyState implements Served {
       goneFrontends,
       triggerTimesMs: [...endpoints.lastChangeTriggerTimes].map(([service, timesMs]) => ({ service, timesMs })),
       conflicts,
+      replaced,
     };
   }
 
-  *#applyServices(): Steps<AppliedServices> {
+  *#applyServices(replaced: Map<string, RoutedPort>): Steps<AppliedServices> {
     this.#hasServiceChanges = false;
     const { updatedServices, changedPorts } = yield* this.#serviceChanges.apply(
       this.#declared,
@@ -182,7 +192,8 @@ export class ProxyState implements Served {
     );
     const goneFrontends = new Set<string>();
     let hasNewFrontends = false;
-    const owned = yield* this.#owned.update(changedPorts, this.#declared, (_key, before, after) => {
+    const owned = yield* this.#owned.update(changedPorts, this.#declared, (key, before, after) => {
+      if (before !== undefined) replaced.set(key, { port: before, endpoints: this.#endpoints.get(key) ?? [] });
       if (before !== undefined) this.#portCounts[before.protocol] -= 1;
       if (after !== undefined) this.#portCounts[after.protocol] += 1;
       const [had, has] = [endingFrontends(before), endingFrontends(after)];
@@ -215,7 +226,10 @@ export class ProxyState implements Served {
   }
 
   /** @returns the keys of the service ports that differ. */
-  #applyLeft(left: ReadonlyMap<string, ReadonlyMap<string, string>>): ReadonlySet<string> {
+  #applyLeft(
+    left: ReadonlyMap<string, ReadonlyMap<string, string>>,
+    noteBefore: (key: string, endpoints: readonly Endpoint[]) => void,
+  ): ReadonlySet<string> {
     const changed = new Set<string>();
     this.#leaving = undefined;
     for (const key of new Set([...this.#left, ...left.keys()])) {
@@ -226,6 +240,7 @@ export class ProxyState implements Served {
         const leftOut = why?.get(endpoint.text);
         return leftOut === undefined ? endpoint : { ...endpoint, leftOut };
       });
+      noteBefore(key, before);
       this.#endpoints.set(key, after);
       changed.add(key);
     }

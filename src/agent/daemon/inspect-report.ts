@@ -11,6 +11,7 @@ import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
 import type { ProxyState } from "../../model/proxy-state.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
+import type { RoutedPort } from "../../model/standing-ports.ts";
 import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
 import type { HealthVerdict } from "../server/health/proxy-health.ts";
 import type { HttpHandler } from "../server/http/routes.ts";
@@ -53,7 +54,7 @@ export interface StatusReport {
   readonly process: { readonly uptimeSeconds: number; readonly residentBytes: number };
   /** Milliseconds from the first change to the rules in the kernel, over the remembered syncs; null before the first. */
   readonly syncs: { readonly count: number; readonly p50Ms: number; readonly p99Ms: number } | null;
-  readonly families: readonly (Omit<ProxierStatus, "failures"> & {
+  readonly families: readonly (Omit<ProxierStatus, "failures" | "refused"> & {
     readonly family: string;
     readonly servicePorts: number;
     readonly endpoints: number;
@@ -61,6 +62,8 @@ export interface StatusReport {
     readonly lastSyncAgeMs: number | null;
     /** The endpoints that do not answer, and so get no new connections. */
     readonly leftOut?: readonly LeftOut[];
+    /** Service ports that the kernel refused: what is in force for them. */
+    readonly refused?: readonly object[];
   })[];
 }
 
@@ -136,7 +139,7 @@ export function statusReport({
     limits: limits(),
     process: { uptimeSeconds: Math.round(process.uptime()), residentBytes: residentBytes() },
     syncs: syncTimes(journal),
-    families: families.map(({ family, state, status: { failures: _failures, ...status } }) => ({
+    families: families.map(({ family, state, status: { failures: _failures, refused = [], ...status } }) => ({
       family,
       ...status,
       servicePorts: state.services.size,
@@ -145,6 +148,7 @@ export function statusReport({
       leftOut: [...state.leftOut].flatMap(([servicePort, own]) =>
         Array.from(own, ([endpoint, why]) => ({ servicePort, endpoint, why })),
       ),
+      refused: refused.map((one) => ({ ...one, inForce: one.inForce && portData(one.inForce) })),
     })),
   };
 }
@@ -201,6 +205,21 @@ export function* serviceLines(
       };
     }
   }
+}
+
+/** The answer to `/ports`: the ports of a Service as this node serves it, with everything that rules depend on. @param service `namespace/name` */
+export function* portLines({ families }: InspectedDaemon, service: string): Generator<object, void> {
+  for (const { family, state } of families) {
+    for (const [servicePort, port] of state.services) {
+      if (port.name.service !== service) continue;
+      yield { servicePort, family, inForce: portData({ port, endpoints: state.endpoints.get(servicePort) ?? [] }) };
+    }
+  }
+}
+
+/** Without sets, which JSON does not have. */
+function portData({ port, endpoints }: RoutedPort): object {
+  return { port: { ...port, lostFrontends: port.lostFrontends && [...port.lostFrontends] }, endpoints };
 }
 
 /** The answer to `/connections`: those that connection tracking does not know, or knows only in part. Rejects if the kernel does. */

@@ -40,13 +40,14 @@ test("what is no path of the inspect socket is answered with what can be asked, 
   try {
     const wrong = {
       status: 404,
-      body: { error: "ask GET /status, /configuration, /services, /connections or /journal" },
+      body: { error: "ask GET /status, /configuration, /services, /ports, /connections or /journal" },
     };
     for (const target of ["//", "///x", "http://[", "*", "/%zz", "/", "/status/"]) {
       assert.deepEqual(await ask(path, target), wrong, target);
     }
     assert.deepEqual(await ask(path, "/status", "POST"), wrong);
-    assert.deepEqual(await ask(path, "/services?service=shop/web"), { status: 200, body: [] });
+    for (const lists of ["/services", "/ports"])
+      assert.deepEqual(await ask(path, `${lists}?service=shop/web`), { status: 200, body: [] });
     const { status, body } = await ask(path, "/status?x=//");
     assert.equal(status, 200);
     assert.match(JSON.stringify(body), /"node":"node-a"/);

@@ -1,6 +1,6 @@
 /**
  * The inspect socket: a Unix socket, mode 0600, on which a running daemon answers `/status`, `/configuration`, `/services`,
- * `/connections` and `/journal` with JSON, and serves the page to `kube-proxy page`. Read-only. Without `--inspect-socket` there is none.
+ * `/ports`, `/connections` and `/journal` with JSON, and serves the page to `kube-proxy page`. Read-only. Without `--inspect-socket` there is none.
  */
 import { once } from "node:events";
 import { existsSync, lstatSync, mkdirSync, readlinkSync, unlinkSync } from "node:fs";
@@ -21,7 +21,14 @@ import { type HttpHandler, pathOf, queryOf } from "../server/http/routes.ts";
 import { toV1Alpha1 } from "../settings/v1alpha1-encode.ts";
 import type { SyncJournal } from "../sync/journal/sync-journal.ts";
 import type { SyncRecord } from "../sync/journal/sync-record.ts";
-import { type InspectedDaemon, ledFlows, type StatusReport, serviceLines, statusReport } from "./inspect-report.ts";
+import {
+  type InspectedDaemon,
+  ledFlows,
+  portLines,
+  type StatusReport,
+  serviceLines,
+  statusReport,
+} from "./inspect-report.ts";
 
 export type { SyncRecord } from "../sync/journal/sync-record.ts";
 
@@ -39,7 +46,7 @@ const MAX_CONNECTIONS = 64;
 const MAX_PATH_BYTES = 107;
 /** How often to check whether another daemon has left the path. */
 const RETRY_MS = 200;
-const WRONG_QUESTION = { error: "ask GET /status, /configuration, /services, /connections or /journal" };
+const WRONG_QUESTION = { error: "ask GET /status, /configuration, /services, /ports, /connections or /journal" };
 
 /** The document, its files, and its questions. */
 const PAGE_PATH = /^\/(?:[\w-]+\.\w+|api\/\w+)?$/;
@@ -83,6 +90,10 @@ export async function serveInspectSocket(
       };
       if (path === "/services") {
         list(serviceLines(daemon, query.get("service") ?? undefined));
+        return;
+      }
+      if (path === "/ports") {
+        list(portLines(daemon, query.get("service") ?? ""));
         return;
       }
       if (path === "/connections") {

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ProxierBench } from "./testing/proxier-bench.ts";
 import { addService, UDP, UDP_SLICE, udpFlow } from "./testing/proxier-events.ts";
-import { endpointRecord, sliceRecord } from "./testing/records.ts";
+import { endpointRecord, serviceRecord, sliceRecord } from "./testing/records.ts";
 
 const REFUSED = new Error("iptables-restore failed");
 
@@ -148,6 +148,42 @@ describe("proxier: parts that the kernel refuses", () => {
     assert.deepEqual([...bench.backend.programmed.keys()].sort(), ["ns/bad:p/TCP", "ns/good:p/TCP"]);
     assert.deepEqual(bench.failures, [[failure], []]);
     assert.equal(bench.health.isPending, false);
+  });
+
+  it("knows what is in force in their place: as it was before the first change that was refused", async () => {
+    const bench = await start();
+    const standing = () =>
+      bench.proxier.status.refused?.map(({ servicePort, reason, inForce }) => [
+        ...[servicePort, reason, inForce?.port.clusterIP],
+        inForce?.endpoints.map(({ text }) => text).join(" "),
+      ]);
+    const move = async (last: number, name = "bad") => {
+      const record = (number: number) => {
+        const address = `10.0.0.${number}`;
+        return serviceRecord(name, { clusterIP: address, clusterIPs: [address] });
+      };
+      bench.proxier.onService({ kind: "update", old: record(last), object: record(last + 1) });
+      const object = sliceRecord(name, [`10.1.0.${last}`]);
+      bench.proxier.onEndpointSlice({ kind: "update", old: object, object });
+      await bench.clock.advance(2_000);
+    };
+    assert.deepEqual(standing(), [["ns/bad:p/TCP", "refused", undefined, undefined]], "it never was in force");
+    bench.backend.script = () => ({ refused: ["ns/bad:p/TCP"] });
+    await move(20);
+    assert.deepEqual(standing(), [["ns/bad:p/TCP", "refused", undefined, undefined]], "nor since");
+    bench.backend.script = () => ({});
+    await bench.clock.advance(30_000);
+    assert.equal(standing(), undefined);
+    bench.backend.script = () => ({ refused: ["ns/bad:p/TCP"] });
+    await move(30);
+    await move(40);
+    const inForce = ["ns/bad:p/TCP", "refused", "10.0.0.21", "10.1.0.20:8080"];
+    assert.deepEqual(standing(), [inForce]);
+    await move(50, "good");
+    assert.deepEqual(standing(), [inForce], "what others do is not its");
+    bench.backend.script = () => ({});
+    await bench.clock.advance(30_000);
+    assert.equal(standing(), undefined);
   });
 
   for (const [name, refused, concernsAll] of [

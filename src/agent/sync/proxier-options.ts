@@ -6,6 +6,7 @@ import type { ConntrackTable } from "../../kernel/conntrack/conntrack.ts";
 import type { LocalAddresses } from "../../kernel/route/addresses.ts";
 import type { Logger } from "../../logging/logger.ts";
 import type { ConflictSummary } from "../../model/owned-services.ts";
+import type { StandingPort } from "../../model/standing-ports.ts";
 import type { ConnectionEnding } from "./gone-connections.ts";
 import type { SyncJournal } from "./journal/sync-journal.ts";
 import type { CostlyService } from "./portions.ts";
@@ -60,4 +61,6 @@ export interface ProxierStatus {
   readonly failures: readonly SyncFailure[];
   /** {@link Backend.remarks} */
   readonly remarks: readonly string[];
+  /** Service ports whose rules the kernel rejected. @default none */
+  readonly refused?: readonly StandingPort[];
 }

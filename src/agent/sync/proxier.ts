@@ -18,6 +18,7 @@ import { type EndpointSliceRecord, equalLists, type ServiceRecord } from "../../
 import { logConflicts, summariesOf } from "../../model/owned-services.ts";
 import { type AppliedChanges, ProxyState } from "../../model/proxy-state.ts";
 import { serviceOfKey } from "../../model/service-port-name.ts";
+import type { RoutedPort, StandingPort } from "../../model/standing-ports.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import { formatMs } from "../../text/duration.ts";
 import { GoneConnections } from "./gone-connections.ts";
@@ -61,6 +62,8 @@ export class Proxier {
   readonly #report: SyncReport;
   /** Keys of the service ports that the kernel last rejected and whose old rules remain. */
   #refusedPorts: ReadonlySet<string> = new Set();
+  /** By key: changed service ports as they were last in force. Those that are not in force yet, or rejected. */
+  readonly #inForce = new Map<string, RoutedPort>();
   readonly #portions = new Portions();
 
   /** @throws RangeError when `minSyncPeriod` is longer than the time between full syncs. */
@@ -113,7 +116,14 @@ export class Proxier {
       isFailing: this.#report.isFailing,
       failures: this.#report.failures,
       remarks: this.#options.backend.remarks ?? [],
+      ...(this.#refusedPorts.size > 0 && { refused: Array.from(this.#refusedPorts, (key) => this.#refusedPort(key)) }),
     };
+  }
+
+  #refusedPort(servicePort: string): StandingPort {
+    const isIts = ({ subject }: SyncFailure) => isAmong(new Set([subject]), servicePort);
+    const { reason = "" } = this.#report.failures.find(isIts) ?? {};
+    return { servicePort, family: this.family, reason, inForce: this.#inForce.get(servicePort) };
   }
 
   /** Takes a Service event; requests a sync if it leaves anything to do. */
@@ -267,7 +277,9 @@ export class Proxier {
     const isTold = this.#log.isVerbose(2);
     try {
       const applied = await this.#applyChanges();
-      const { changedPorts: ports, updatedServices: services, goneFrontends } = applied;
+      const { changedPorts: ports, updatedServices: services, goneFrontends, replaced } = applied;
+      for (const [key, before] of replaced)
+        if (!this.#inForce.has(key) && !this.#refusedPorts.has(key)) this.#inForce.set(key, before);
       const flows = { staleFlows: applied.conntrackCleanupRequired, goneFrontends };
       work = merged(work, { ports, services, ...(backend.endsFlows !== true && flows) });
       record.modelMs = clock.monotonicMs();
@@ -364,7 +376,10 @@ export class Proxier {
     }
     const gone = union(work.goneFrontends, goneFrontends ?? NO_WORK.goneFrontends);
     if ((work.staleFlows || gone.size > 0) && later.size === 0) this.#staleFlows.look(gone);
-    this.#goneConnections?.note(this.#takeInForce(work.ports.difference(later), failures), formerEndpoints);
+    const inForce = this.#takeInForce(later.size === 0 ? work.ports : work.ports.difference(later), failures);
+    for (const key of this.#inForce.keys())
+      if (!this.#refusedPorts.has(key) && !later.has(key)) this.#inForce.delete(key);
+    this.#goneConnections?.note(inForce, formerEndpoints);
   }
 
   /** The service ports, of these and the previously rejected ones, whose rules the kernel has accepted. */

@@ -16,11 +16,12 @@ import { type NodePortIPs, nodePortAddresses, nodePortIPs } from "../../model/no
 import type { ClusterRecords, NodeRecord } from "../../model/objects.ts";
 import { logConflicts, summariesOf } from "../../model/owned-services.ts";
 import type { ServedState } from "../../model/proxy-state.ts";
+import type { WithStanding } from "../../model/standing-ports.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../../net/ip.ts";
 import type { KubeProxyConfig } from "../config/config.ts";
 import { gatesOf } from "../config/feature-gates.ts";
 import { withoutNodePortWords } from "../config/node-port-words.ts";
-import { offlineState } from "./offline-state.ts";
+import { offlineState, standingOn, withStanding } from "./offline-state.ts";
 import { warningLogger } from "./warning-logger.ts";
 
 /** A service port outside the node's partial state, with as many rules as one inside it. */
@@ -53,7 +54,7 @@ export interface OfflineNode extends PlannedNode {
  *   true ones behind a NAT. @default those in the Node object, and loopback
  */
 export function offlineNode(
-  cluster: Omit<ClusterRecords, "problems">,
+  cluster: Omit<ClusterRecords, "problems"> & WithStanding,
   config: KubeProxyConfig,
   family: IpFamily,
   warn: (message: string) => void,
@@ -97,7 +98,7 @@ export function offlineNode(
         .filter(([address]) => !own.includes(address)),
     ),
     serviceCIDRs: cluster.serviceCIDRs.flatMap(({ cidrs }) => cidrs),
-    state,
+    state: withStanding(state, standingOn(cluster, name, family)),
   };
 }
 

@@ -21,6 +21,7 @@ import { diffSockets } from "../explain/diff-sockets.ts";
 import { explainedCluster } from "../explain/explained-cluster.ts";
 import { hostAddresses } from "../explain/host-addresses.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
+import { DECIDED, decidedLines } from "../explain/standing.ts";
 import { wantedInventories } from "../explain/wanted.ts";
 import { chosenNode, seenFromSlices } from "./chosen-node.ts";
 import { inventoriesOfDumps, inventoriesOfKernel, sysdumpAddresses } from "./diff-rules.ts";
@@ -130,11 +131,14 @@ async function againstKernel(
   const kinds = comparison.dumps.map(({ kind }) => kind);
   const [family] = options.isFamilyGiven && choices.families.length === 1 ? choices.families : [];
   const given = { dumps: options.dumps, mode: choices.config.mode, family };
+  const standing = new Set(objects.standing?.ports.map(({ servicePort }) => servicePort.replace(/\/\w+$/, "")));
   const ofSockets = async () => {
     const { differences, unread } = await diffSockets(cluster);
     for (const line of unread) warn(line);
-    return differences;
+    // Maps lead where the objects say, also where rules are refused.
+    return differences.filter(({ servicePorts: [owner = ""] }) => !standing.has(owner));
   };
+  const decided = decidedLines(objects, cluster.families[0]?.node.name ?? "", choices.families);
   let found: ReadonlyMap<DumpKind, Inventory>;
   const look = async () => {
     found =
@@ -156,6 +160,9 @@ async function againstKernel(
   };
   const first = await look();
   output.out(kernelText(first, options.form, output));
+  const ofDaemon = decided.length === 0 ? "" : safe(`${[DECIDED, ...decided].join("\n  ")}\n`);
+  if (options.form === "json") output.err(ofDaemon);
+  else output.out(painted(ofDaemon, output.terminal));
   const isOtherMode = options.mode === "kernel" && first.length > 0 && (await warnOfOtherMode(choices, warn));
   const differences =
     watchSeconds === undefined ? first : await watch(first, look, { ...options, watchSeconds }, output, signal);

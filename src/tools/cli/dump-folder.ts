@@ -16,7 +16,7 @@ import type { IpFamily } from "../../net/ip.ts";
 import { isNftJson, readNft } from "../explain/nft-inventory.ts";
 import { merged } from "../explain/wanted.ts";
 import { readBounded, readInputText, refusalText } from "./bounded-input.ts";
-import { type FoundConfiguration, leftOutIn, type ObjectsChoice } from "./objects-input.ts";
+import { decidedIn, type FoundConfiguration, type ObjectsChoice } from "./objects-input.ts";
 import { EXIT_FAILURE, UsageError } from "./output.ts";
 import { tarFiles } from "./sysdump/archive.ts";
 
@@ -118,8 +118,8 @@ async function packingOf(path: string): Promise<"compressed" | "a tar archive" |
 
 /** What a sysdump says about its node besides the rules. */
 export interface SysdumpContext {
-  /** Where its objects are, with the endpoints that its daemon left out, if that is known. */
-  readonly objects: Pick<ObjectsChoice, "filename" | "leftOut">;
+  /** Where its objects are, with what its daemon has decided, if that is known. */
+  readonly objects: Pick<ObjectsChoice, "filename" | "decided">;
   readonly node: string | undefined;
   readonly configuration: FoundConfiguration | undefined;
 }
@@ -154,7 +154,7 @@ export async function contextOf(paths: readonly string[]): Promise<SysdumpContex
     const node = [status, index].flatMap((one) => (isObject(one) && typeof one.node === "string" ? one.node : []))[0];
     const content = isObject(found) ? JSON.stringify({ apiVersion: API_VERSION, kind: KIND, ...found }) : undefined;
     const configuration = content === undefined ? undefined : { content, where: "the sysdump" };
-    return { objects: { filename: [objects], leftOut: leftOutIn(status) }, node, configuration };
+    return { objects: { filename: [objects], decided: decidedIn(status) }, node, configuration };
   }
   return undefined;
 }

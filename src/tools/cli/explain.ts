@@ -16,6 +16,7 @@ import type { PortExplanation } from "../explain/explanation.ts";
 import { find, isKnownService, type Search } from "../explain/find.ts";
 import { nodeOfAddress, type Objects, partOf, servicesOfTarget } from "../explain/part-of-cluster.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
+import { refusedServices, standingText } from "../explain/standing.ts";
 import { joinedKind, parseTarget, type Target, withKnownNames, withoutDomain } from "../explain/target.ts";
 import { answerText } from "../explain/text.ts";
 import { withTraffic } from "../explain/traffic.ts";
@@ -145,7 +146,9 @@ export async function explain(
       ? await withTrafficHere(inspection, await withSockets(cluster, planned, warn), choices, warn)
       : planned;
     if (wish === undefined) {
-      const said = [note ?? [], because, search.because, loopbackWords(target, servicePorts)].flat();
+      const standing = whole.standing?.ports.filter(({ servicePort }) => search.keys.includes(servicePort)) ?? [];
+      const refused = standing.map((one) => `${standingText(one)}.`);
+      const said = [note ?? [], because, search.because, refused, loopbackWords(target, servicePorts)].flat();
       output.out(
         form === "json"
           ? jsonText({ what, because: said, servicePorts })
@@ -273,12 +276,15 @@ function refuseOtherNames(what: string, { nodes, services, serviceNotes = [] }: 
 /** How many Services of a namespace an error names. */
 const SHOWN = 5;
 
+const REFUSED_HINT =
+  "A proxy that knew it before keeps its last known good rules: on its node, explain --kernel asks the proxy which.";
+
 /** @param whole for suggestions. @throws UsageError if nothing is found. */
 function searched(
   cluster: ExplainedCluster,
   what: string,
   target: Target,
-  whole: Objects,
+  whole: ReadObjects,
 ): Exclude<Search, { kind: "nothing" }> {
   const part = find(cluster, target);
   if (part.kind !== "nothing") return part;
@@ -288,6 +294,8 @@ function searched(
   refuseOtherNames(what, whole);
   if (target.kind === "service") {
     const { service } = target;
+    const refusal = refusedServices(whole.problems).get(service);
+    if (refusal !== undefined) throw new UsageError(`Service ${service} is refused: ${refusal}`, REFUSED_HINT);
     const elsewhere = namesakes(service, servicesLike(target, whole));
     if (elsewhere.length > 0 && !elsewhere.includes(service)) {
       throw notThere(part.why, elsewhere.join(" or "));

@@ -10,8 +10,10 @@ import { isObject, listOf, textOf } from "../../kernel/nftables/json.ts";
 import { silentLogger } from "../../logging/logger.ts";
 import { formatManifestProblem } from "../../model/manifest-problem.ts";
 import type { ClusterRecords, NodeRecord } from "../../model/objects.ts";
+import type { StandingPort, WithStanding } from "../../model/standing-ports.ts";
 import { DEFAULT_INSPECT_SOCKET, programIdentity, userAgentProduct } from "../../program/program-identity.ts";
 import { safe } from "../explain/safe-text.ts";
+import { refusedServices, standingIn } from "../explain/standing.ts";
 import { isStandardInput, readInputText, refusalText } from "./bounded-input.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { askDaemon } from "./inspect-socket-client.ts";
@@ -33,10 +35,13 @@ export interface ObjectsChoice extends Partial<OptionValues<typeof OBJECTS_OPTIO
   readonly "hostname-override"?: string | undefined;
   readonly "all-nodes"?: boolean | undefined;
   /** Of the node that a sysdump is of. @default not known */
-  readonly leftOut?: ClusterRecords["leftOut"] | undefined;
+  readonly decided?: Decided | undefined;
 }
 
-export interface ReadObjects extends ClusterRecords {
+/** What a daemon has decided by itself. */
+type Decided = Pick<ClusterRecords, "leftOut"> & WithStanding;
+
+export interface ReadObjects extends ClusterRecords, WithStanding {
   /** The namespace of the kubeconfig's context, if a cluster was read and the context has one. */
   readonly namespace?: string | undefined;
   /** kube-proxy's configuration, if one was found. */
@@ -73,7 +78,7 @@ export async function readObjects(
   input: NodeJS.ReadableStream,
   interest: ClusterInterest = {},
 ): Promise<ReadObjects> {
-  const { filename, kubeconfig, context, config, node = choice["hostname-override"], leftOut } = choice;
+  const { filename, kubeconfig, context, config, node = choice["hostname-override"] } = choice;
   const tell = (line: string) => output.err(safe(`${line}\n`));
   await output.progress?.({ what: "reading the objects" });
   if (filename !== undefined) {
@@ -81,8 +86,8 @@ export async function readObjects(
       throw new UsageError("-f excludes --kubeconfig and --context");
     }
     const objects = await readInput(filename, input, tell);
-    const left = interest.isOfKernel === true ? await leftOutHere(interest.socket) : leftOut;
-    return left === undefined ? objects : { ...objects, leftOut: left };
+    const decided = interest.isOfKernel === true ? await decidedHere(objects, interest.socket) : choice.decided;
+    return { ...objects, ...decided };
   }
   const isConfigured = config === undefined && interest.isForPods !== true;
   const isOfAll = choice["all-nodes"] === true;
@@ -93,8 +98,8 @@ export async function readObjects(
   tellProblems(cluster, tell);
   const own = isConfigured ? await configurationHere(node, cluster.nodes, interest.socket) : undefined;
   const configuration = own ?? cluster.configuration;
-  const left = interest.isForPods === true ? undefined : await leftOutHere(interest.socket);
-  const whole = left === undefined ? cluster : { ...cluster, leftOut: left };
+  const decided = interest.isForPods === true ? {} : await decidedHere(cluster, interest.socket);
+  const whole = { ...cluster, ...decided };
   if (configuration === undefined || !isOfAll || configuration.where.startsWith("the ConfigMap")) {
     return { ...whole, configuration };
   }
@@ -120,15 +125,33 @@ async function configurationHere(
   }
 }
 
-/** The endpoints that the daemon on this host leaves out, if there is one. */
-async function leftOutHere(socket: string = DEFAULT_INSPECT_SOCKET): Promise<ClusterRecords["leftOut"]> {
-  if (!existsSync(socket)) return undefined;
-  try {
-    return leftOutIn(await askDaemon(socket, "/status"));
-  } catch (error) {
-    if (error instanceof UsageError) return undefined;
-    throw error;
-  }
+/** What the daemon on this host has decided by itself, if there is one. */
+async function decidedHere({ problems }: ClusterRecords, socket: string = DEFAULT_INSPECT_SOCKET): Promise<Decided> {
+  if (!existsSync(socket)) return {};
+  const asked = async (path: string): Promise<unknown> => {
+    try {
+      return await askDaemon(socket, path);
+    } catch (error) {
+      if (error instanceof UsageError) return undefined;
+      throw error;
+    }
+  };
+  const decided = decidedIn(await asked("/status"));
+  if (decided.standing === undefined) return decided;
+  const { node, ports } = decided.standing;
+  const more: StandingPort[] = [];
+  for (const [service, why] of refusedServices(problems))
+    more.push(...standingIn(await asked(`/ports?${new URLSearchParams({ service })}`), why));
+  return { ...decided, standing: { node, ports: [...ports, ...more] } };
+}
+
+/** What a daemon has decided by itself. @param status its answer to `/status`, perhaps of another version. */
+export function decidedIn(status: unknown): Decided {
+  const node = isObject(status) ? textOf(status.node) : undefined;
+  if (!isObject(status) || node === undefined) return {};
+  const families = listOf(status.families).filter(isObject);
+  const ports = families.flatMap(({ refused }) => standingIn(refused));
+  return { leftOut: leftOutIn(status), standing: { node, ports } };
 }
 
 /** The endpoints that a daemon leaves out. @param status its answer to `/status`, perhaps of another version. */

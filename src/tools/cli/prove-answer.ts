@@ -1,6 +1,7 @@
 /** What `kube-proxy prove` answers, as text and as data. */
 import type { IpFamily } from "../../net/ip.ts";
 import { endText, type Packet } from "../../trace/packet.ts";
+import { DECIDED } from "../explain/standing.ts";
 import { UDP_LENGTHS } from "../prove/domain.ts";
 import { fateText, noticed } from "../prove/fate.ts";
 import { ownerAt } from "../prove/node-components.ts";
@@ -13,6 +14,8 @@ export interface Answer {
   readonly family: IpFamily;
   readonly sides: readonly [Side, Side];
   readonly proof: Proof;
+  /** What the node's daemon has decided by itself, in sentences. @default nothing */
+  readonly decided?: readonly string[];
 }
 
 /** In the words of `-o json`. */
@@ -22,7 +25,13 @@ export function resultOf({ differing, unprovable }: Proof): "different" | "equal
 }
 
 /** As text, for people. */
-export function answerText({ node, family, sides, proof }: Answer): string {
+export function answerText(answer: Answer): string {
+  const { decided = [] } = answer;
+  const ofDaemon = decided.length === 0 ? "" : `${[`  ${DECIDED}`, ...decided].join("\n    ")}\n`;
+  return `${proofText(answer)}${ofDaemon}`;
+}
+
+function proofText({ node, family, sides, proof }: Answer): string {
   const [one, other] = sides;
   const where = node === undefined ? family : `${node}, ${family}`;
   const isOfServices = one.name === SPECIFICATION;
@@ -92,7 +101,7 @@ function packetText(packet: Packet): string {
 }
 
 /** As data, for programs. */
-export function answerData({ node, family, sides, proof }: Answer) {
+export function answerData({ node, family, sides, proof, decided = [] }: Answer) {
   const { unprovable, classes, differing, seconds, examples, unproved, doubts, gaps, others } = proof;
   return {
     node: node ?? null,
@@ -111,6 +120,7 @@ export function answerData({ node, family, sides, proof }: Answer) {
       classes: others.classes,
       examples: others.examples.map((one) => ({ ...one, packet: packetData(one.packet), fate: fateText(one.fate) })),
     },
+    ofDaemon: decided,
     seconds,
     examples: examples.map((example) => exampleData(example, sides)),
   };

@@ -4,11 +4,15 @@
  */
 import { isDeepStrictEqual } from "node:util";
 import { DEVIATIONS } from "../../contract/deviations.ts";
-import { offlineNode } from "../../contract/inspect/offline-node.ts";
+import { type OfflineNode, offlineNode } from "../../contract/inspect/offline-node.ts";
+import { standingOn } from "../../contract/inspect/offline-state.ts";
+import type { ServicePort } from "../../model/service-port.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../../net/ip.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
+import { decidedLines } from "../explain/standing.ts";
 import { type Proof, proving, RANGE_NOT_GIVEN } from "../prove/proof.ts";
 import { guardsLoopback, planSide, specificationSide } from "../prove/sides.ts";
+import { besideStanding } from "../prove/standing-places.ts";
 import { chosenNode, seenFromSlices } from "./chosen-node.ts";
 import { contextOf } from "./dump-folder.ts";
 import { BARE, INSPECT_OPTIONS, type InspectChoices, readChoices, warner } from "./inspect-options.ts";
@@ -210,7 +214,8 @@ async function* answersOn(
     for (const family of families) {
       const named = local.filter((address) => familyOf(address) === family);
       const listed = rules?.addresses?.(family) ?? offlineNode(objects, config, family, () => {}).hostAddresses;
-      const node = offlineNode(objects, config, family, warn, [...new Set([...listed, ...named])]);
+      const { standing: _, ...stated } = objects;
+      const node = offlineNode(stated, config, family, warn, [...new Set([...listed, ...named])]);
       const own = node.hostAddresses;
       const record = objects.nodes.find(({ name }) => name === node.name);
       if (record === undefined || !record.addresses.some(({ address }) => isOf(address, family))) continue;
@@ -226,12 +231,15 @@ async function* answersOn(
         (await planSide(variant.name, node, config).catch(refuseUnplanned));
       const side = options["whole-node"] ? { ...all, proxyPart: undefined } : all;
       const specification = specificationSide(objects, node, config, deviations, side.ownSockets);
-      const sides = [{ ...specification, doubts: unusable(objects) }, side] as const;
+      const standing = rules === undefined ? [] : standingPorts(objects, node);
+      const doubts = unusable(objects, rules !== undefined && objects.standing?.node === node.name);
+      const sides = besideStanding(standing, own, [{ ...specification, doubts }, side]);
+      const decided = rules === undefined ? [] : decidedLines(objects, node.name, [family]);
       count += 1;
       const proof = await proved(family, own, sides, output, total, of);
       const lacksRange = objects.serviceCIDRs.length === 0 && deviations.includes("unallocated-dropped");
       if (rules !== undefined && lacksRange && proof.unprovable !== RANGE_NOT_GIVEN) warn(RANGE_NOT_GIVEN);
-      yield { node: node.name, family, sides, proof };
+      yield { node: node.name, family, sides, proof, decided };
     }
   }
   if (count === 0)
@@ -242,12 +250,20 @@ async function* answersOn(
     );
 }
 
-/** What Services, endpoints and Nodes that cannot be used would ask for. */
-function unusable({ problems }: ReadObjects): readonly string[] {
-  const count = problems.filter(({ severity }) => severity === "error").length;
+/** What Services, endpoints and Nodes that cannot be used would ask for. @param isAsked whether the node's daemon has said what it does with Services */
+function unusable({ problems }: ReadObjects, isAsked: boolean): readonly string[] {
+  const errors = problems.filter(({ severity }) => severity === "error");
+  const count = errors.filter(({ object }) => !isAsked || !object.startsWith("Service ")).length;
   const objects =
     count === 1 ? "an object cannot be used (its error is" : `${count} objects cannot be used (their errors are`;
   return count === 0 ? [] : [`${objects} above), and what depends on it is not compared`];
+}
+
+/** The service ports that the node's daemon keeps against the objects: as they should be, and as they are. */
+function standingPorts(objects: ReadObjects, { name, family, state }: OfflineNode): ServicePort[] {
+  return standingOn(objects, name, family).flatMap(({ servicePort, inForce }) =>
+    [state.services.get(servicePort) ?? [], inForce?.port ?? []].flat(),
+  );
 }
 
 /** Rules that show no mode, or none at all, are judged as those that the configuration asks for. */

@@ -13,11 +13,12 @@ import {
   type ServiceRecord,
 } from "../../model/objects.ts";
 import { servicePortName } from "../../model/service-port-name.ts";
+import type { WithStanding } from "../../model/standing-ports.ts";
 import { type IpAddress, joinHostPort, parseIpAddress } from "../../net/ip.ts";
 import type { Target } from "./target.ts";
 
 /** The objects of a cluster; their reader has already reported problems. */
-export type Objects = Omit<ClusterRecords, "problems">;
+export type Objects = Omit<ClusterRecords, "problems"> & WithStanding;
 
 /** The objects of these Services (`namespace/name`), and all nodes. @param services undefined: all. */
 export function partOf(objects: Objects, services: ReadonlySet<string> | undefined): Objects {

@@ -1,15 +1,15 @@
 /** An endpoint that stops answering is left out, connections that wait for it are saved, and it comes back. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { DEFAULT_INSPECT_SOCKET } from "../../../src/program/program-identity.ts";
 import { KUBE_PROXY } from "../../../testkit/needs/built-program.ts";
 import type { ProbeAnswer } from "../../../testkit/net/messages.ts";
 import { nodeA } from "../../../testkit/net/topology-spec.ts";
 import { stretched } from "../../../testkit/support/patience.ts";
 import { kernelSkip } from "../../../testkit/support/topology.ts";
+import { commandsBeside } from "../node-commands.ts";
 import { outcomeOf } from "./asking.ts";
 import { clusterOf, FAMILIES, type ServingPod, servingPods, TARGET_PORTS } from "./cluster-objects.ts";
 import { addressOf, flowNetwork } from "./flow-network.ts";
@@ -77,20 +77,22 @@ for (const mode of ALL_MODES) {
     const { stdout } = await daemon.namespace.exec([KUBE_PROXY, "status", "--socket", socket]);
     assert.match(stdout, new RegExp(`${DEAD.ipv4}:8080 of flows/web:tcp/TCP is left out ${why}`));
     assert.ok((await rules()) !== usual, "the rules leave it out");
-    if (mode === "nftables") {
-      // Commands that look at this kernel ask the daemon at the usual place.
-      const folder = dirname(DEFAULT_INSPECT_SOCKET);
-      const place = `mount -t tmpfs none /run && mkdir ${folder} && ln -s "$0" ${DEFAULT_INSPECT_SOCKET}`;
-      const run = async (...argv: string[]): Promise<string> => {
-        const command = [KUBE_PROXY, ...argv, "--kernel", "-f", daemon.manifests];
-        const shell = ["unshare", "--mount", "sh", "-c", `${place} && exec "$@"`, socket] as const;
-        const config = ["--config", join(daemon.folder, "config.json"), "--hostname-override", nodeA.name];
-        return (await daemon.namespace.exec([...shell, ...command, ...config])).stdout;
-      };
-      assert.match(await run("explain", "flows/web:tcp"), new RegExp(`${nodeA.name} leaves it out: ${why}`));
-      assert.match(await run("diff"), /No differences/);
-      assert.match(await run("prove"), /IPv6\): the rules treat every packet as the Services ask/);
-    }
+    // Commands that look at this kernel ask the daemon at the usual place.
+    const here = commandsBeside(daemon, nodeA.name, socket);
+    const run = async (...argv: string[]): Promise<string> => (await here(...argv)).stdout;
+    assert.match(await run("explain", "flows/web:tcp"), new RegExp(`${nodeA.name} leaves it out: ${why}`));
+    const decided = `Decided by the daemon here, and no difference:\n +${DEAD.ipv4}:8080 of flows/web:tcp/TCP is left out ${why}`;
+    assert.match(await run("diff"), new RegExp(`^No differences\\.\n${decided}`));
+    const proof = await run("prove");
+    assert.match(proof, /IPv6\): the rules treat every packet as the Services ask/);
+    assert.match(proof, new RegExp(decided));
+    const alone = commandsBeside(daemon, nodeA.name, undefined);
+    const told = await Promise.all([alone("diff"), alone("prove", "--family", "ipv4")]);
+    assert.deepEqual(
+      told.map(({ status }) => status),
+      [1, 1],
+      "without the daemon it is a difference",
+    );
 
     for (const tool of ["iptables", "ip6tables"]) await pod.exec([tool, "-D", ...DROP]);
     await daemon.until("both are back", async () => {
