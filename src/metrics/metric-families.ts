@@ -137,31 +137,10 @@ function numberText(number: number): string {
   return Math.abs(number) === Number.POSITIVE_INFINITY ? (number < 0 ? "-Inf" : "+Inf") : String(number);
 }
 
-export interface MetricFamilies {
-  counter(options: FamilyOptions): Family;
-  /**
-   * A counter with the label `ip_family`. The returned function gives the series of one IP family, which starts at 0:
-   * `increase()` misses the first step of a series that begins with it.
-   */
-  familyCounter(options: Omit<FamilyOptions, "labels">): (family: "IPv4" | "IPv6") => {
-    /** @param by @default 1 */
-    inc(by?: number): void;
-  };
-  gauge(options: FamilyOptions): Family;
-  histogram(options: FamilyOptions & { readonly buckets: readonly number[] }): Family;
-  /** An unlabelled family whose value is read at each scrape; a reader that throws counts as `undefined`. */
-  scraped(type: "counter" | "gauge", options: FamilyOptions, read: ReadValue): void;
-  /** A counter with labels whose values are read at each scrape; a reader that throws has none. */
-  scrapedSamples(options: FamilyOptions, read: ReadSamples): void;
-  /** Calls the listener for each family defined so far and from now on. */
-  onDefine(listener: (stability: Stability) => void): void;
-  /** All families with samples, by name, in the Prometheus text format 0.0.4. */
-  render(): Promise<string>;
-  readonly contentType: string;
-}
+export type MetricFamilies = ReturnType<typeof createFamilies>;
 
 /** Makes an empty set of families. */
-export function createFamilies(): MetricFamilies {
+export function createFamilies() {
   const families = new Map<string, Family>();
   const defined: Stability[] = [];
   let announce: (stability: Stability) => void = () => {};
@@ -195,29 +174,38 @@ export function createFamilies(): MetricFamilies {
   }
 
   return {
-    counter: (options) => define("counter", options),
-    familyCounter(options) {
+    counter: (options: FamilyOptions) => define("counter", options),
+    /**
+     * A counter with the label `ip_family`. The returned function gives the series of one IP family, which starts at 0:
+     * `increase()` misses the first step of a series that begins with it.
+     */
+    familyCounter(options: Omit<FamilyOptions, "labels">) {
       const counter = define("counter", { ...options, labels: ["ip_family"] });
-      return (family) => {
+      return (family: "IPv4" | "IPv6") => {
         const series = { ip_family: family };
         counter.inc(series, 0);
-        return { inc: (by = 1) => counter.inc(series, by) };
+        return { inc: (by = 1): void => counter.inc(series, by) };
       };
     },
-    gauge: (options) => define("gauge", options),
-    histogram: ({ buckets, ...options }) => define("histogram", options, buckets),
-    scraped(type, options, read) {
+    gauge: (options: FamilyOptions) => define("gauge", options),
+    histogram: ({ buckets, ...options }: FamilyOptions & { readonly buckets: readonly number[] }) =>
+      define("histogram", options, buckets),
+    /** An unlabelled family whose value is read at each scrape; a reader that throws counts as `undefined`. */
+    scraped(type: "counter" | "gauge", options: FamilyOptions, read: ReadValue): void {
       scraped(type, options, async () => {
         const value = await read();
         return value === undefined ? [] : [{ labels: {}, value }];
       });
     },
-    scrapedSamples: (options, read) => scraped("counter", options, read),
-    onDefine(listener) {
+    /** A counter with labels whose values are read at each scrape; a reader that throws has none. */
+    scrapedSamples: (options: FamilyOptions, read: ReadSamples): void => scraped("counter", options, read),
+    /** Calls the listener for each family defined so far and from now on. */
+    onDefine(listener: (stability: Stability) => void): void {
       announce = listener;
       for (const stability of defined) listener(stability);
     },
-    async render() {
+    /** All families with samples, by name, in the Prometheus text format 0.0.4. */
+    async render(): Promise<string> {
       const sorted = [...families.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
       return (await Promise.all(sorted.map((family) => family.text()))).join("");
     },
