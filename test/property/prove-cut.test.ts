@@ -47,7 +47,7 @@ type Damage = (text: string, other: string, at: number) => readonly string[] | u
 const DAMAGES: Readonly<Record<string, Damage>> = {
   "its end is missing": (text, _, at) => {
     const cut = text.slice(0, at).trimEnd();
-    return /\n\}$|\nCOMMIT(?:\n#(?: C.*)?)?$/.test(cut) || cut === text.trimEnd() ? undefined : [cut];
+    return /\n\}$|\nCOMMIT(?:\n#(?: Completed on .{24})?)?$/.test(cut) || cut === text.trimEnd() ? undefined : [cut];
   },
   "its beginning is missing": (text, _, at) => {
     const rest = text.slice(at).replace(/^.*\n/, "").trimStart();

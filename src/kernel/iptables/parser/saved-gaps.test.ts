@@ -30,6 +30,7 @@ test("the first line that is not of iptables-save, or not in its place", () => {
     [TABLE.slice(7), 1],
     [[...TABLE, "table ip nat {"], 10],
     [[...TABLE, "# Gen"], 10],
+    [[...TABLE.slice(0, 7), "# Completed on Sun Nov"], 8],
     [[...TABLE.slice(0, 5), ...TABLE], 6],
   ];
   for (const [lines, line] of damages) {

@@ -127,6 +127,7 @@ test("a hook that is not understood, and a quote that does not end, are gaps", (
   for (const [whole, damaged] of [
     ["hook prerouting priority dstnat + 5; policy accept;", "hook prerou"],
     ["priority dstnat + 5;", "priority later;"],
+    ["flags interval,timeout", "ip daddr @s jump web"],
     ['comment "a, { b"', 'comment "a, b'],
   ] as const) {
     const { gaps } = readListing(TABLE.replace(whole, damaged));

@@ -131,8 +131,11 @@ class ListingReader {
     const text = lines.join(" ");
     this.#complete(text, first);
     const { kind, body = {} } = this.#block ?? {};
+    const isOfSet = kind === "set" || kind === "map";
     // A chain whose hook is not known looks like one that nothing calls.
-    const isUnread = kind === "chain" && text.startsWith("type ") && body.hook === undefined;
+    const isUnread = isOfSet
+      ? !SET_LINE.test(text)
+      : kind === "chain" && text.startsWith("type ") && body.hook === undefined;
     const hasOpenQuote = text.split('"').length % 2 === 0;
     if (isUnread || hasOpenQuote)
       this.#gap(first, `${quoted(text)} is not understood, and something may be missing there`);
@@ -230,6 +233,8 @@ function addToChain({ body, lines, rules }: Block, text: string, line: number): 
 const VALUE_TYPES: Readonly<Record<string, ValueType>> = {
   ...{ inet_service: "port", ipv4_addr: "address", ipv6_addr: "address" },
 };
+const SET_LINE =
+  /^(?:type|typeof|flags|comment|timeout|gc-interval|elements|size|policy|auto-merge|counter|quota|limit|last|ct)\b/;
 /** What `typeof` has in the place of types. */
 const TYPES_OF: readonly (readonly [RegExp, string])[] = [
   [/^(?:ip protocol|ip6 nexthdr|meta l4proto|ct (?:\w+ )?protocol)$/, "inet_proto"],
