@@ -59,8 +59,18 @@ export function iptablesChains(
       const priority = table === "nat" ? NAT_PRIORITIES[stage] : (PRIORITIES[table] ?? 0);
       const type = table === "nat" ? "nat" : "filter";
       const label = `${tool} -t ${table}`;
+      const reroutes = table === "mangle" && stage === "output";
       return [
-        { table: label, type, stage, priority, policy: policy === "DROP" ? "drop" : "accept", chain, chainNamed },
+        {
+          table: label,
+          type,
+          stage,
+          priority,
+          policy: policy === "DROP" ? "drop" : "accept",
+          chain,
+          chainNamed,
+          reroutes,
+        },
       ];
     });
   });

@@ -115,3 +115,30 @@ test("behind connection tracking it is too late to leave it", () => {
   const late = fates(chainOf("a", "filter", -150, [{ notrack: null }]), chainOf("b", "nat", -100, [dnat("10.0.0.1")]));
   assert.deepEqual(late, ["10.0.0.1:2001"]);
 });
+
+test("what the node sends is routed again by its mark behind chains of type route, and where nat changed its destination", () => {
+  const marks = [{ mangle: { key: { meta: { key: "mark" } }, value: 7 } }];
+  const routedMark = (type: string, prio: number, expr: readonly object[] = marks) => {
+    const output = { hook: "output" };
+    const objects = [
+      ...chainOf("a", type, prio, expr, output),
+      ...chainOf("b", "nat", -100, [toService, dnat("10.0.0.1")], output),
+    ];
+    const { chains } = readNftRuleset(objects, { family: "IPv4", facts });
+    const own = { inInterface: "", source: ip("192.0.2.10"), sourcePort: 40_000 };
+    const at = (destination: string) => {
+      const packet = newPacket({
+        ...own,
+        family: "IPv4",
+        protocol: "tcp",
+        destination: ip(destination),
+        destinationPort: 80,
+      });
+      return [...outcomesOf(walk(programOf(chains), packet, facts))].map((end) => end.packet.routedMark);
+    };
+    return [...at(NEXT.to), ...at("10.9.9.9")];
+  };
+  assert.deepEqual(routedMark("route", 0), [7, 7]);
+  assert.deepEqual(routedMark("filter", 0), [0, 0]);
+  assert.deepEqual(routedMark("filter", -150), [7, 0]);
+});

@@ -125,6 +125,8 @@ export interface BaseChain {
   readonly place?: number | undefined;
   /** What is not known, in words, and must be so for the kernel to call it. @default nothing */
   readonly onlyIf?: string | undefined;
+  /** Whether a packet of the node that it marks is routed again. @default false */
+  readonly reroutes?: boolean;
   /** A chain of the same table, the target of a jump. */
   chainNamed(name: string): Chain | undefined;
 }

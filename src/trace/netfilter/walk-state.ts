@@ -79,3 +79,8 @@ export function missEvent({ chain, index }: Frame, rule: Rule, at: number, packe
   const place = { chain: chain.name, index: placeIn(chain, index) };
   return { kind: "no-match", ...place, rule, condition: step?.text ?? "", observed: step?.observed?.(packet) };
 }
+
+/** Whether the base chain behind which the walk is sent the node's packet to the router again: with this mark (ip_route_me_harder). */
+export function isRoutedAgain({ base, packet }: Walk): boolean {
+  return base?.reroutes === true || (base?.type === "nat" && packet.isDestinationTranslated);
+}

@@ -32,7 +32,17 @@ import {
   type TraceNode,
   type WalkOptions,
 } from "./tree.ts";
-import { type Branch, type Frame, hashedBy, missEvent, openNode, placeOf, startOf, type Walk } from "./walk-state.ts";
+import {
+  type Branch,
+  type Frame,
+  hashedBy,
+  isRoutedAgain,
+  missEvent,
+  openNode,
+  placeOf,
+  startOf,
+  type Walk,
+} from "./walk-state.ts";
 import { fateOfLeaving, firstHook, whyNotAsked, withTranslation, withTranslationDecided } from "./without-rules.ts";
 
 const LIMIT = 100_000;
@@ -281,6 +291,7 @@ class Machine {
   }
 
   #nextBaseChain(walk: Walk): boolean {
+    if (walk.stage === "output" && isRoutedAgain(walk)) walk.packet = { ...walk.packet, routedMark: walk.packet.mark };
     if (walk.rest.length === 0) return this.#leaveStage(walk);
     const effectOf: EffectOf = (chain, packet) => this.#effectOf(walk, chain, packet);
     if (walk.settled === 0) {
@@ -353,7 +364,7 @@ class Machine {
         this.#enter(walk, "postrouting");
         return false;
       case "output":
-        this.#sendBy(walk);
+        this.#sendBy(walk, walk.packet.routedMark);
         this.#enter(walk, "postrouting");
         return false;
       case "prerouting":
@@ -387,10 +398,9 @@ class Machine {
   }
 
   /** The kernel routes what the node sends before the first hook, and again if its destination has changed. */
-  #sendBy(walk: Walk): void {
+  #sendBy(walk: Walk, routedMark = walk.packet.mark): void {
     this.#options.observer?.asked(this.#facts.about.destination, walk.packet);
-    const { destination, mark } = walk.packet;
-    walk.packet = { ...walk.packet, outInterface: this.#facts.outInterface(destination), routedMark: mark };
+    walk.packet = { ...walk.packet, outInterface: this.#facts.outInterface(walk.packet.destination), routedMark };
   }
 
   /** The packet leaves the node. */

@@ -148,6 +148,7 @@ function baseChainsOf({ label, sets, chains, onlyIf }: OpenTable, options: NftRu
       policy: head.policy === "drop" ? "drop" : "accept",
       chain,
       handle: numberOf(head.handle),
+      reroutes: head.type === "route",
       onlyIf,
       chainNamed: (other) => compiled.get(other),
     });
