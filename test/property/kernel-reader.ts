@@ -1,12 +1,27 @@
 /** A process in a node's namespace that reads its kernel as `kube-proxy prove --kernel` does. */
 import process from "node:process";
+import type { IpFamily } from "../../src/net/ip.ts";
 import { kernelDumps, kernelHooks } from "../../src/tools/cli/trace-kernel.ts";
+import type { Dump } from "../../src/trace/dump/recognise.ts";
 
-process.on("message", (family: "IPv4" | "IPv6") => {
-  void Promise.all([kernelDumps(family), kernelHooks()]).then(([{ dumps }, hooks]) => {
-    // Functions cannot be sent: of virtual servers, what ipvsadm printed.
-    const whole = dumps.filter(({ kind }) => kind !== "chains");
-    const servers = dumps.flatMap((dump) => (dump.kind === "chains" ? [dump.text ?? ""] : []));
-    process.send?.({ dumps: hooks === undefined ? whole : [...whole, hooks], servers });
-  });
+/** What it answers. */
+export interface KernelRead {
+  readonly dumps: readonly Dump[];
+  /** What ipvsadm printed: functions cannot be sent. */
+  readonly servers: readonly string[];
+  readonly error?: string;
+}
+
+async function read(family: IpFamily): Promise<KernelRead> {
+  const [{ dumps }, hooks] = await Promise.all([kernelDumps(family), kernelHooks()]);
+  const whole = dumps.filter(({ kind }) => kind !== "chains");
+  const servers = dumps.flatMap((dump) => (dump.kind === "chains" ? [dump.text ?? ""] : []));
+  return { dumps: hooks === undefined ? whole : [...whole, hooks], servers };
+}
+
+process.on("message", (family: IpFamily) => {
+  const failed = (error: unknown): KernelRead => ({ dumps: [], servers: [], error: String(error) });
+  void read(family)
+    .catch(failed)
+    .then((answer) => process.send?.(answer));
 });

@@ -8,4 +8,9 @@ import { testProofs } from "./prove-fuzz.ts";
 const IS_LONG = process.env.KPTS_PROPERTY_SCALE !== undefined;
 const IS_VM = process.env.KPTS_VM !== undefined;
 
-testProofs(IS_VM ? { sets: 8, isFixed: true } : { sets: IS_LONG ? 5_000 : 40, isFixed: !IS_LONG });
+testProofs(
+  IS_VM
+    ? // Emulated, a set takes ten seconds of a processor; of these, three have queues, one a flow table, two virtual servers.
+      { sets: 5, firstFixed: 9_017 }
+    : { sets: IS_LONG ? 5_000 : 40, firstFixed: IS_LONG ? undefined : 9_000 },
+);

@@ -41,6 +41,7 @@ import { skipWithoutTool } from "../../testkit/support/tools.ts";
 import type { Observed, PacketLab } from "../trace/packet-lab.ts";
 import type { Extra } from "./foreign-dice.ts";
 import { type ForeignCommand, type ForeignRules, foreignRules, isWide, vocabularyOf } from "./foreign-rules.ts";
+import type { KernelRead } from "./kernel-reader.ts";
 import {
   agrees,
   clientsOf,
@@ -158,9 +159,11 @@ export class ProveFuzz {
   async #kernel(family: IpFamily): Promise<Dump[]> {
     const answer = once(this.#reader, "message");
     this.#reader.send(family);
-    const [{ dumps, servers }] = await answer;
+    const [read] = await answer;
+    const { dumps, servers, error }: KernelRead = read;
+    if (error !== undefined) throw new Error(`the kernel cannot be read: ${error}`);
     const readers = await dumpReaders();
-    return [...dumps, ...servers.map((text: string) => serversIn(text, readers))];
+    return [...dumps, ...servers.map((text) => serversIn(text, readers))];
   }
 }
 
@@ -355,8 +358,6 @@ function wayOf({ source, destination, destinationPort }: PacketQuestion, observe
 
 /** Where the order of two programs' chains decides, for example, the rules do not tell. */
 const MOST_UNPROVED = 0.15;
-/** The first seed of the sets that are the same in each run. */
-const FIXED = 9000;
 /** From so many sets on, the share says something. */
 const MANY = 40;
 
@@ -368,16 +369,16 @@ const VARIANTS: readonly Variant[] = [
 
 interface Runs {
   readonly sets: number;
-  /** Whether they are the same in each run. */
-  readonly isFixed: boolean;
+  /** The first seed, if they are the same in each run. */
+  readonly firstFixed: number | undefined;
 }
 
 /** Registers the test of so many sets, or of as many as `KPTS_PROVE_FUZZ_SETS` says. */
-export function testProofs({ sets, isFixed }: Runs): void {
+export function testProofs({ sets, firstFixed }: Runs): void {
   const asked = process.env.KPTS_PROVE_FUZZ_SETS;
   const count = Number(asked ?? sets);
-  const first =
-    isFixed && asked === undefined ? FIXED : Number(process.env.KPTS_PROPERTY_SEED ?? Date.now() % 1_000_000);
+  const chosen = Number(process.env.KPTS_PROPERTY_SEED ?? Date.now() % 1_000_000);
+  const first = asked === undefined ? (firstFixed ?? chosen) : chosen;
   describe("beside rules of other programs", { skip: netnsSkip || skipWithoutTool("conntrack", "conntrack") }, () => {
     let lab: PacketLab;
     let fuzz: ProveFuzz;
