@@ -1,7 +1,9 @@
 /** `kube-proxy prove --kernel`: compares this node's kernel with what the Services ask for. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { closeSync } from "node:fs";
+import { closeSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 import { LINK_CREATE, PROG_LOAD } from "../../src/kernel/bpf/attributes.ts";
 import { encode } from "../../src/kernel/bpf/layout.ts";
@@ -31,6 +33,21 @@ function tcxProgram(): number | undefined {
   const { result } = tryBpf("LINK_CREATE", encode(LINK_CREATE, asked));
   closeSync(programFd);
   return result < 0 ? undefined : result;
+}
+
+/** Beside an nft that is this shell script; the real one is `$NFT`. */
+async function withNft<T>(script: string, work: () => Promise<T>): Promise<T> {
+  const folder = mkdtempSync(join(tmpdir(), "kpts-nft-"));
+  const nft = execFileSync("sh", ["-c", "command -v nft"], { encoding: "utf8" }).trim();
+  writeFileSync(join(folder, "nft"), `#!/bin/sh\nNFT=${nft}\n${script}\n`, { mode: 0o755 });
+  const { PATH } = process.env;
+  process.env.PATH = `${folder}:${PATH}`;
+  try {
+    return await work();
+  } finally {
+    process.env.PATH = PATH;
+    rmSync(folder, { recursive: true });
+  }
 }
 
 inNetns(import.meta.url, { name: "provecli" }, () => {
@@ -94,6 +111,8 @@ inNetns(import.meta.url, { name: "provecli" }, () => {
     assert.equal(execFileSync("sh", ["-c", tables], { encoding: "utf8" }), legacy, "no table is made by looking");
     const restored = await ipv4();
     assert.equal(restored.status, 0, restored.out);
+    const cut = await withNft('case $1 in -j) echo \'{"nftables": [\';; *) exec "$NFT" "$@";; esac', ipv4);
+    assert.equal(cut.status, 0, cut.out + cut.err);
     execFileSync("iptables-legacy", ["-t", "raw", "-A", "PREROUTING", "-d", "10.96.0.0/16", "-j", "DROP"]);
     const dropped = await ipv4();
     assert.equal(dropped.status, 1, dropped.out);

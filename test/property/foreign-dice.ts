@@ -11,12 +11,16 @@ export interface Vocabulary {
 /** What only some kernels have. */
 export type Extra = "flow" | "queue" | "sctp" | "ipvs";
 
+/** How often a word is the one that was chosen first. */
+const OFTEN = 0.4;
+
 export class Dice {
   readonly isIPv6: boolean;
   /** Whether there may be what hands packets to others, of which no walk knows what they do. */
   readonly isWide: boolean;
   readonly extras: ReadonlySet<Extra>;
   readonly #random: () => number;
+  readonly #favourites = new Map<string, string>();
   readonly #words: Vocabulary;
 
   constructor(seed: number, words: Vocabulary, isWide: boolean, extras: ReadonlySet<Extra>) {
@@ -53,8 +57,9 @@ export class Dice {
     return Array.from({ length: least + this.below(more) }, make);
   }
 
+  /** Often one that other rules of the set have, too. */
   address(): string {
-    return this.pick(this.#words.addresses);
+    return this.#often("address", () => this.pick(this.#words.addresses));
   }
 
   network(): string {
@@ -62,7 +67,23 @@ export class Dice {
   }
 
   port(): number {
-    return this.pick(this.#words.ports);
+    return Number(this.#often("port", () => String(this.pick(this.#words.ports))));
+  }
+
+  /** One of the list, often the one that was taken before: programs that never meet a packet together show nothing. */
+  oftenSame<T extends string>(list: readonly T[]): T {
+    const known = list.find((one) => one === this.#favourites.get("word"));
+    const chosen = known !== undefined && this.odds(OFTEN) ? known : this.pick(list);
+    if (!this.#favourites.has("word")) this.#favourites.set("word", chosen);
+    return chosen;
+  }
+
+  #often(kind: string, make: () => string): string {
+    const known = this.#favourites.get(kind);
+    if (known !== undefined && this.odds(OFTEN)) return known;
+    const made = make();
+    if (known === undefined) this.#favourites.set(kind, made);
+    return made;
   }
 
   place(): string {

@@ -101,7 +101,7 @@ export class NftTables {
   #chain(type: ChainType, at: number, isInet: boolean): string {
     const dice = this.#dice;
     const hooks = type === "route" ? (["output"] as const) : HOOKS;
-    const hook = dice.pick(type === "nat" ? hooks.filter((one) => one !== "forward") : hooks);
+    const hook = dice.oftenSame(type === "nat" ? hooks.filter((one) => one !== "forward") : hooks);
     const priority = dice.pick(type === "nat" ? NAT_PRIORITIES : FILTER_PRIORITIES);
     const place: Place = { type, hook, priority, called: `u${at}`, isInet };
     const inner = dice.times(1, 2, () => this.#rule({ ...place, called: undefined }));
@@ -114,7 +114,8 @@ export class NftTables {
   /** One protocol in each rule: nft refuses others. */
   #rule(place: Place): string {
     this.#protocol = this.#dice.pick(["tcp", "udp"]);
-    const conditions = this.#dice.times(0, 3, () => this.#condition(place));
+    const count = this.#dice.pick([0, 0, 0, 1, 1, 2]);
+    const conditions = Array.from({ length: count }, () => this.#condition(place));
     return [...conditions, this.#action(place)].join(" ");
   }
 

@@ -215,6 +215,8 @@ export class PacketLab {
   #forget(): void {
     this.#close();
     this.tool(["conntrack", "-F"]);
+    // An answer that ends the association, by no listener, lets its entry go after ten seconds.
+    this.#node.sysctl({ "net.netfilter.nf_conntrack_sctp_timeout_closed": 600 });
     this.#inClients("flush set ip seen s; flush set ip6 seen s");
     this.#nextPort = FIRST_PORT;
   }

@@ -17,7 +17,7 @@ import { localAddresses } from "../../kernel/route/addresses.ts";
 import { devicesHere, filtersAt } from "../../kernel/route/devices.ts";
 import { MODES } from "../../modes/registry.ts";
 import { cidrContains, familyOf, type IpAddress, type IpFamily, parseCidr, parseIpAddress } from "../../net/ip.ts";
-import { type Dump, recogniseDump } from "../../trace/dump/recognise.ts";
+import { type Dump, DumpError, type DumpReader, recogniseDump } from "../../trace/dump/recognise.ts";
 import type { KnownRoute } from "../../trace/facts.ts";
 import type { ListedClients } from "../../trace/iptables/surroundings.ts";
 import { UsageError } from "./output.ts";
@@ -109,7 +109,7 @@ async function printedBy(tools: readonly Tool[]): Promise<Printed> {
   const readers = await dumpReaders();
   for (const tool of tools) {
     const { stdout: text, stderr = "" } = (await outputOf(tool, notes)) ?? { stdout: undefined };
-    if (text?.trim()) dumps.push(...(await withKernel(recogniseDump(text, tool.file, readers), stderr)));
+    if (text?.trim()) dumps.push(...(await withKernel(await readOutput(tool, text, readers), stderr)));
     if (text === undefined && tool.alone !== undefined)
       dumps.push({ kind: "unread", what: `${tool.alone} were not read: ${notes.pop()}`, isOfRules: true });
     // No virtual servers, which is an answer.
@@ -117,6 +117,16 @@ async function printedBy(tools: readonly Tool[]): Promise<Printed> {
       dumps.push({ kind: "chains", tool: tool.file, chains: () => [] });
   }
   return { dumps, notes };
+}
+
+/** Where a table has flags, JSON of nft 1.0.6 may end there, with status 0; its text is whole. */
+async function readOutput({ file }: Tool, text: string, readers: readonly DumpReader[]): Promise<Dump> {
+  try {
+    return recogniseDump(text, file, readers);
+  } catch (error) {
+    if (!(error instanceof DumpError) || file !== "nft") throw error;
+    return recogniseDump(await toolText(["nft", "-a", "list", "ruleset"]), file);
+  }
 }
 
 /**

@@ -99,6 +99,14 @@ test("prompts, code fences and blanks around it do not matter", () => {
   assert.deepEqual(readListing(TABLE).gaps, []);
 });
 
+test("handles are read, which tell the order of chains, and which rule of the kernel one is", () => {
+  const { objects } = readListing(TABLE);
+  const handles = (kind: "chain" | "rule") => bodies(objects, kind).map(({ handle }) => handle);
+  assert.deepEqual([handles("chain"), handles("rule")], [[1], [6, 7]]);
+  const without = bodies(readListing(TABLE.replaceAll(/ # handle \d+/g, "")).objects, "rule");
+  assert.ok(without.length === 2 && without.every((rule) => !("handle" in rule)));
+});
+
 test("wherever it is cut, this is said, what is there counts, and what may lack its end does not", () => {
   const whole = readListing(TABLE);
   const rules = bodies(whole.objects, "rule").map(({ expr }) => JSON.stringify(expr));

@@ -52,14 +52,18 @@ class ListingReader {
   readonly #ofIptables = new Set<string>();
   #table: Record<string, unknown> | undefined;
   #block: Block | undefined;
+  /** Of the line's object, where the listing has them. */
+  #handle: { readonly handle?: number } = {};
   /** Lines whose braces are still open, and the number of the first. */
   #open: { readonly lines: string[]; readonly first: number; depth: number } | undefined;
 
   line(raw: string, number: number): void {
-    // Without the handle that `nft -a` prints behind each object, and what stands behind an opening brace.
+    // `nft -a` prints a handle behind each object.
+    const [end, handle] = / ?# handle (\d+)$/.exec(raw.trim()) ?? [""];
+    this.#handle = handle === undefined ? {} : { handle: Number(handle) };
     const line = raw
       .trim()
-      .replace(/ ?# handle \d+$/, "")
+      .slice(0, end.length === 0 ? undefined : -end.length)
       .replace(/\{ # .*$/, "{");
     const [, family, name] = OF_IPTABLES.exec(line) ?? [];
     if (family !== undefined) this.#ofIptables.add(`${family} ${name}`);
@@ -107,7 +111,7 @@ class ListingReader {
   #openBlock([, kind = "", name = ""]: RegExpExecArray, line: string, number: number): void {
     if (this.#block !== undefined) this.#cutBlock(number, `the ${kind} ${name} begins`, false);
     const { family, name: table } = this.#table ?? {};
-    const body = { family, table, name: unquoted(name) };
+    const body = { family, table, name: unquoted(name), ...this.#handle };
     this.#block = { kind, body, lines: [], rules: [] };
     if (kind === "chain" || kind === "set" || kind === "map") this.#objects.push({ [kind]: body });
     if (line.endsWith("}")) this.#closeBlock();
@@ -144,7 +148,7 @@ class ListingReader {
   #complete(text: string, line: number): void {
     const block = this.#block;
     if (block === undefined) return;
-    if (block.kind === "chain") addToChain(block, text, line);
+    if (block.kind === "chain") addToChain(block, text, line, this.#handle);
     else if (block.kind === "set" || block.kind === "map") addToSet(block, text, line);
     else block.lines.push(spelled(text));
   }
@@ -218,7 +222,7 @@ function ruleOf({ family, table, name }: Readonly<Record<string, unknown>>, rule
   return { rule: { family, table, chain: name, ...rule } };
 }
 
-function addToChain({ body, lines, rules }: Block, text: string, line: number): void {
+function addToChain({ body, lines, rules }: Block, text: string, line: number, handle: object): void {
   const [, type, hook, device, priority = "", policy] = HOOK.exec(text) ?? [];
   const prio = priorityOf(priority, body.family);
   if (type !== undefined && prio !== undefined) {
@@ -226,7 +230,7 @@ function addToChain({ body, lines, rules }: Block, text: string, line: number): 
     if (device !== undefined) body.dev = device.startsWith("{") ? device : unquoted(device);
     lines.push(spelled(text));
   } else if (/^comment "[^"]*"$/.test(text)) lines.push(text);
-  else rules.push(ruleOf(body, { text: spelled(text), ...readRule(new WordReader(text), line) }));
+  else rules.push(ruleOf(body, { ...handle, text: spelled(text), ...readRule(new WordReader(text), line) }));
 }
 
 /** Types that say how constants are read. */
