@@ -7,7 +7,7 @@ const CHAINS: Readonly<Record<string, readonly string[]>> = {
   nat: ["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"],
   filter: ["INPUT", "FORWARD", "OUTPUT"],
 };
-const RARE = 0.015;
+const RARE = 0.01;
 
 type Words = readonly string[];
 

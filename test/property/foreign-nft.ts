@@ -2,7 +2,7 @@
 import type { Dice } from "./foreign-dice.ts";
 
 const FILTER_PRIORITIES = [-450, -400, -301, -300, -250, -199, -150, -101, -100, -99, -1, 0, 1, 50, 99, 100, 101, 225];
-const NAT_PRIORITIES = [-190, -150, -101, -100, -100, -99, -50, 0, 50, 99, 100, 100, 101, 150];
+const NAT_PRIORITIES = [-190, -150, -101, -100, -99, -50, 0, 50, 99, 100, 101, 150];
 const HOOKS = ["prerouting", "input", "forward", "output", "postrouting"] as const;
 type Hook = (typeof HOOKS)[number];
 type ChainType = "filter" | "nat" | "route";
@@ -32,7 +32,7 @@ const OF_IPTABLES: readonly (readonly [table: string, chain: string, type: Chain
   ];
 
 /** One chain of the table alone may have what no walk can decide, at these odds for a rule. */
-const RARE = 0.008;
+const RARE = 0.006;
 
 export class NftTables {
   readonly #dice: Dice;

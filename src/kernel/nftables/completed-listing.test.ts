@@ -186,7 +186,11 @@ const completedBy = (said: string, rules: ReadonlyMap<string, ReturnType<typeof 
   completed([RULE], said, { dormant: new Set(), rules });
 
 test("what nft complains of, and rules that it leaves out, are named", () => {
-  assert.deepEqual(completedBy("# Warning: …\n", new Map()), { objects: [RULE], unread: [] });
+  for (const harmless of ["# Warning: …\n", "warning: stmt ops map have no json callback\n"])
+    assert.deepEqual(completedBy(harmless, new Map()), { objects: [RULE], unread: [] });
+  // Its text is in the place of a value, and reads like one.
+  const expression = "warning: expr ops exthdr have no json callback";
+  assert.deepEqual(completedBy(expression, new Map()).unread, [`nft says: ${expression}`]);
   const said = "netlink: Error: unknown expression type 'inner'\nnetlink: Error: no such thing\n";
   const { unread } = completedBy(said, new Map([["ip t 4", []]]));
   assert.deepEqual(unread, [

@@ -48,11 +48,13 @@ export async function completedListing(objects: readonly unknown[], said: string
   return completed(objects, said, { dormant, rules, sets: hasSets ? await ipsetNames() : new Map() });
 }
 
+/** nft 1.0.6 has no JSON for a statement that fills a map, and prints its text in that place. */
+const AS_TEXT = /^warning: stmt ops \S+ have no json callback$/;
 const UNKNOWN = /^netlink: Error: unknown expression type '(.*)'$/;
 
 /** @param said what nft printed to stderr. @returns the objects, and what is not read, in words */
 export function completed(objects: readonly unknown[], said: string, { dormant, rules, sets }: KernelReading) {
-  const complaints = said.split("\n").filter((line) => line !== "" && !line.startsWith("#"));
+  const complaints = said.split("\n").filter((line) => line !== "" && !line.startsWith("#") && !AS_TEXT.test(line));
   const unknown = new Set(complaints.flatMap((line) => UNKNOWN.exec(line)?.[1] ?? []));
   const met = new Set<string>();
   const unlisted = new Set(rules.keys());
