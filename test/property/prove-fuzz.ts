@@ -212,7 +212,7 @@ async function dumpsIn(
   extras: ReadonlySet<Extra>,
 ): Promise<Dump[]> {
   const tool = family === "IPv4" ? "iptables" : "ip6tables";
-  const listing = ["nft", ...(hasFlags || seed % 4 === 0 ? [] : ["-j"]), "list", "ruleset"];
+  const listing = ["nft", ...(hasFlags || seed % 8 === 0 ? [] : ["-j"]), "list", "ruleset"];
   const tools = [listing, [`${tool}-nft-save`], [`${tool}-legacy-save`], ["ipset", "save"]];
   if (extras.has("ipvs")) tools.push(["ipvsadm", "-S", "-n"]);
   const texts = tools.map((argv) => lab.tool(argv).stdout);

@@ -213,6 +213,16 @@ describe("a statement of nft that is not understood cannot be proved", () => {
 });
 
 describe("packets of one class are alike", () => {
+  test("an answer that chance drops: the refusal arrives as often as it passes", () => {
+    const half = "-m statistic --mode random --probability 0.50000000000";
+    const rules = [...saved("mangle", `-A OUTPUT -p icmp ${half} -j DROP`), ...saved("filter", "-A FORWARD -j REJECT")];
+    const { unprovable, examples } = provedOf(rules);
+    assert.equal(unprovable, undefined);
+    const ways = examples.flatMap(({ fates: [, fate] }) => [...fate]);
+    assert.ok(ways.some(([way, odds]) => way === "refused" && odds === 0.5));
+    assert.ok(ways.some(([way, odds]) => way === "dropped" && odds === 0.5));
+  });
+
   test("the connection's ends before any translation are told apart, for refusals too", () => {
     const away = "-A PREROUTING -d 10.96.0.1/32 -j DNAT --to-destination 10.0.0.7";
     const asked = (option: string, chain = "FORWARD") => [
@@ -433,6 +443,7 @@ test("targets that nft prints as text like its own statements are iptables' wher
   const printed = {
     "-j TEE --gateway 192.0.2.1": "dup to 192.0.2.1",
     "-j DSCP --set-dscp 0x1": "ip dscp set 0x01",
+    "-m iprange --src-range 10.0.0.1-10.0.0.9 -j DROP": "ip saddr 10.0.0.1-10.0.0.9 drop",
     "-p tcp -m tcp --tcp-flags SYN,RST SYN -j TCPMSS --set-mss 500": "tcp option maxseg size set 500",
   };
   for (const [target, statement] of Object.entries(printed)) {

@@ -127,7 +127,7 @@ function isOfIptables(json: unknown, saved: string): boolean {
     return JSON.stringify(left).includes('{"meta":{"key":"random"}}') && saved.includes("--probability ");
   const isOfPorts = left.name === "payload" && (field === "sport" || field === "dport");
   if (isOfPorts && right.name === "set") return /--\S*ports /.test(saved);
-  const isRange = isOfPorts && right.name === "range";
+  const isRange = right.name === "range" && (isOfPorts || /-range /.test(saved));
   const isPlain =
     right.name === "" ? !String(body.right).startsWith("@") && !Array.isArray(body.right) : right.name === "prefix";
   return (isPlain || isRange) && ["==", "!=", "in"].includes(op);

@@ -9,13 +9,18 @@ import type { ComparedField, Question } from "../question.ts";
 import type { WalkObserver } from "./observer.ts";
 import type { Fate, Outcome, WalkOptions } from "./tree.ts";
 
-/** @param walkAnswer where the node's answer goes, with these options. */
-export function fateOfRefusal(
+/**
+ * @param walkAnswer where the node's answer goes, with these options.
+ * @returns two, with their odds, if chance decides whether the answer arrives
+ */
+export function fatesOfRefusal(
   { packet, answer, by }: { readonly packet: Packet; readonly answer: string; readonly by: string },
   facts: NodeFacts,
   { observer, random: _, ...given }: WalkOptions,
   walkAnswer: (packet: Packet, options: WalkOptions) => Iterable<Outcome>,
-): Fate {
+): readonly { readonly odds: number; readonly fate: Fate }[] {
+  const only = (fate: Fate) => [{ odds: 1, fate }];
+  const refused: Fate = { kind: "refused", answer, by };
   const sent = answerTo(packet, answer, facts);
   // Otherwise only a packet that no host accepts has another host's source (a martian).
   const isFromLoopback = packet.family === "IPv4" && packet.isSourceTranslated && isLoopback(sent.source);
@@ -23,16 +28,24 @@ export function fateOfRefusal(
     observer?.asked(facts.about.source, packet);
     // Without it there is no route from a loopback address (net/ipv4/route.c, __mkroute_output).
     const because = "whether the refusal arrives depends on route_localnet of the interface by which it leaves";
-    if (facts.addressType(sent.destination) !== "local") return { kind: "uncertain", because, by };
+    if (facts.addressType(sent.destination) !== "local") return only({ kind: "uncertain", because, by });
   }
   const told = observer && { observer: observerOfAnswer(observer, packet) };
   const ends = Array.from(walkAnswer(sent, { ...given, ...told, record: "ends" }));
   const lost = ends.flatMap(({ fate }) => (fate.kind === "dropped" ? [fate] : []));
   const open = ends.find(({ fate }) => fate.kind === "uncertain")?.fate;
-  if (open === undefined && lost[0] === undefined) return { kind: "refused", answer, by };
-  if (lost[0] !== undefined && lost.length === ends.length)
-    return { kind: "dropped", by: `${by}; its answer is dropped by ${lost[0].by}` };
-  return open ?? { kind: "uncertain", because: `whether the refusal arrives depends on ${lost[0]?.by}`, by };
+  const [first] = lost;
+  if (open === undefined && first === undefined) return only(refused);
+  const dropped: Fate = { kind: "dropped", by: `${by}; its answer is dropped by ${first?.by}` };
+  if (first !== undefined && lost.length === ends.length) return only(dropped);
+  const isByChance = ends.every(({ assumptions, hashed }) => assumptions.length === 0 && !hashed);
+  if (open !== undefined || !isByChance)
+    return only(open ?? { kind: "uncertain", because: `whether the refusal arrives depends on ${first?.by}`, by });
+  const odds = ends.reduce((sum, end) => sum + (end.fate.kind === "dropped" ? end.odds : 0), 0);
+  return [
+    { odds: 1 - odds, fate: refused },
+    { odds, fate: dropped },
+  ];
 }
 
 /** @param refused as the rule met it. @param text what the rule answers, as its tool prints it. */

@@ -21,7 +21,7 @@ import {
   type Verdict,
   verdictText,
 } from "./program.ts";
-import { fateOfRefusal } from "./refusal.ts";
+import { fatesOfRefusal } from "./refusal.ts";
 import {
   type Fate,
   IDLE,
@@ -255,10 +255,17 @@ class Machine {
     // Nothing answers an ICMP error.
     if (this.#scope === "answer") return this.#finish(walk, { kind: "dropped", by });
     const refused = { packet: walk.packet, answer, by };
-    const fate = fateOfRefusal(refused, this.#facts, this.#options, (packet, options) =>
+    const fates = fatesOfRefusal(refused, this.#facts, this.#options, (packet, options) =>
       outcomesOf(new Machine(this.#program, packet, this.#facts, options, "answer").run(startOf("output", packet))),
     );
-    return this.#finish(walk, fate);
+    const [one, other] = fates;
+    const { random } = this.#options;
+    const taken =
+      one !== undefined && other !== undefined && random !== undefined && random() >= one.odds ? other : one;
+    if (taken !== undefined && (other === undefined || random !== undefined)) return this.#finish(walk, taken.fate);
+    const branches = fates.map(({ odds, fate }) => ({ odds, label: `${by}: ${fate.kind}`, node: endOf(walk, fate) }));
+    walk.node.end = { kind: "fork", question: undefined, branches };
+    return true;
   }
 
   /** At the end of a chain, returns to the caller, or applies the policy. */
@@ -409,7 +416,11 @@ class Machine {
   }
 
   #finish(walk: Walk, fate: Fate): boolean {
-    walk.node.end = { kind: "end", fate, packet: walk.packet, entries: walk.entries, hashed: walk.hashed };
+    walk.node.end = endOf(walk, fate).end;
     return true;
   }
+}
+
+function endOf({ packet, entries, hashed }: Walk, fate: Fate): TraceNode {
+  return { events: [], end: { kind: "end", fate, packet, entries, hashed } };
 }
