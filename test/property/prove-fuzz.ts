@@ -37,7 +37,7 @@ import { unwalkedIn } from "../../src/trace/dump/unwalked.ts";
 import { type NodeFacts, nodeFacts } from "../../src/trace/facts.ts";
 import { type Outcome, outcomesOf } from "../../src/trace/netfilter/tree.ts";
 import { walk } from "../../src/trace/netfilter/walk.ts";
-import { endText, newPacket, type PacketQuestion } from "../../src/trace/packet.ts";
+import { endText, newPacket, type Packet, type PacketQuestion } from "../../src/trace/packet.ts";
 import { PACKET_FIELDS, type PacketField } from "../../src/trace/question.ts";
 import { fateText } from "../../src/trace/report/fate-text.ts";
 import { seededRandom } from "../../src/trace/seeded-random.ts";
@@ -45,7 +45,7 @@ import type { Scalar } from "../../src/trace/value.ts";
 import { netnsSkip } from "../../testkit/support/netns.ts";
 import { skipWithoutTool } from "../../testkit/support/tools.ts";
 import type { Observed, PacketLab } from "../trace/packet-lab.ts";
-import type { Extra } from "./foreign-dice.ts";
+import type { Extra, Vocabulary } from "./foreign-dice.ts";
 import { type ForeignCommand, type ForeignRules, foreignRules, isWide, vocabularyOf } from "./foreign-rules.ts";
 import type { KernelRead } from "./kernel-reader.ts";
 import {
@@ -78,8 +78,12 @@ export interface Judged {
 /** A packet of a class. */
 interface Sent {
   readonly packet: PacketQuestion;
+  /** Others of the class, which are not sent. */
+  readonly alike: readonly PacketQuestion[];
   readonly rules: Fate;
   readonly wanted: Fate;
+  /** The port of the class's example, in the place of which a fate has each packet's own where rules keep it. */
+  readonly port: number | undefined;
 }
 
 /** A socket for each: a process has a thousand. */
@@ -155,7 +159,7 @@ export class ProveFuzz {
       ruleFates(dumps, family, facts),
       specification.fates,
     ]);
-    const { sent, unproved } = packetsOf(lab, this.#extras, classes, family, words.addresses, seed);
+    const { sent, unproved } = packetsOf(lab, this.#extras, classes, words, seed);
     // What runs at devices is named, and not walked.
     const wrong = doubts.some((doubt) => doubt.includes("runs at a ")) ? [] : await compared(lab, dumps, family, sent);
     const equal = sent.filter(({ rules, wanted }) => isSameFate(wanted, rules)).length;
@@ -238,41 +242,27 @@ function extrasOf(lab: PacketLab): ReadonlySet<Extra> {
   return new Set((["queue", "flow", "sctp", "ipvs"] as const).filter((extra) => tried[extra]()));
 }
 
+/** Packets of a class that are walked beside the one that is sent. */
+const ALIKE = 3;
+
 /** One packet of each class that a client of the lab can send. */
 function packetsOf(
   lab: PacketLab,
   extras: ReadonlySet<Extra>,
   classes: Iterable<ProvedClass<Fate>>,
-  family: IpFamily,
-  addresses: readonly string[],
+  words: Vocabulary,
   seed: number,
 ) {
   const random = seededRandom(seed);
-  const pick = <T>(list: readonly T[]): T | undefined => list[Math.floor(random() * list.length)];
   const found: Sent[] = [];
   const unproved = new Set<string>();
   for (const { packets: all, example, fates, unproved: why } of classes) {
     if (why !== undefined) unproved.add(why);
     const [rules, wanted] = fates;
     if (why !== undefined || rules === undefined || wanted === undefined) continue;
-    const client = pick(
-      clientsOf(family).filter(({ source, inInterface }) => all.source.has(source) && all.inInterface.has(inInterface)),
-    );
-    const others = [...PLACES[family].other, ...addresses.map(ip)].filter((address) => all.destination.has(address));
-    const destination = pick([...others, example.destination]) ?? example.destination;
-    const packet = { ...example, bridgePort: "", udpLength: SENT_LENGTH, ...client, destination, sourcePort: 40_000 };
-    if (client === undefined || !isSendable(packet, extras) || !isIn(all, packet)) continue;
-    const { destinationPort, protocol } = example;
-    const question = {
-      family,
-      ...client,
-      destination,
-      destinationPort,
-      protocol,
-      bridgePort: "",
-      udpLength: SENT_LENGTH,
-    };
-    found.push({ packet: { ...question, sourcePort: 0 }, rules, wanted });
+    const [packet, ...alike] = Array.from({ length: 1 + ALIKE }, () => memberOf(all, example, words, random));
+    if (packet === undefined || !isSendable(packet, extras)) continue;
+    found.push({ packet, alike: alike.flatMap((one) => one ?? []), rules, wanted, port: example.destinationPort });
   }
   const every = Math.ceil(found.length / MOST_PACKETS);
   const some = found.filter((_, at) => at % every === 0);
@@ -291,6 +281,30 @@ const isSendable = (
 
 const isIn = (all: PacketClass, packet: Partial<Record<PacketField, Scalar | undefined>>): boolean =>
   PACKET_FIELDS.every((field) => all[field].has(packet[field] ?? ""));
+
+/** Some packet of the class, with words that rules have; undefined if no client of the lab can send it. */
+function memberOf(
+  all: PacketClass,
+  { family, protocol, destination, destinationPort }: Packet,
+  words: Vocabulary,
+  random: () => number,
+): PacketQuestion | undefined {
+  const pick = <T>(list: readonly T[]): T | undefined => list[Math.floor(random() * list.length)];
+  const clients = clientsOf(family).filter(
+    ({ source, inInterface }) => all.source.has(source) && all.inInterface.has(inInterface),
+  );
+  const addresses = [...PLACES[family].other, ...words.addresses.map(ip)].filter((one) => all.destination.has(one));
+  const ports = words.ports.filter((one) => all.destinationPort.has(one));
+  const client = pick(clients);
+  if (client === undefined) return undefined;
+  const end = {
+    destination: pick([...addresses, destination]) ?? destination,
+    destinationPort: pick([...ports, destinationPort]),
+  };
+  const packet = { family, protocol, ...client, ...end, bridgePort: "", udpLength: SENT_LENGTH, sourcePort: 40_000 };
+  // A machine's packets to itself do not pass here.
+  return isIn(all, packet) && packet.source !== packet.destination ? packet : undefined;
+}
 
 /** @returns the packets that did not meet a fate of theirs. */
 async function compared(
@@ -322,7 +336,8 @@ async function compared(
   const observed = await lab.observed((key) => quiet.has(key), LIMIT_MS);
   const arrivals = lab.arrivals();
   const wrong: string[] = [];
-  for (const { packet, rules, wanted } of sent) {
+  for (const one of sent) {
+    const { packet, rules } = one;
     const tracked = observed.get(keyOf(packet)) ?? { kind: "silence" };
     const arrived: Observed = arrivals.get(keyOf(packet)) ?? { kind: "silence" };
     const outcomes = outcomesFor(packet);
@@ -336,11 +351,18 @@ async function compared(
     const to = `${packet.source} "${packet.inInterface}" to ${endText(packet.destination, packet.destinationPort)}`;
     const seen = `${packet.protocol} ${to}: ${observedText(tracked)} (${observedText(arrived)})`;
     if (met === undefined) wrong.push(`${seen}, said: ${outcomes.map((outcome) => fateText(outcome)).join("; ")}`);
-    const alone = again.fateOf(newPacket(packet), () => {});
-    if (!isSameFate(alone, rules))
-      wrong.push(`${seen}, class: ${fateOfClassText(rules)}, the packet itself: ${fateOfClassText(alone)}`);
+    for (const other of [packet, ...one.alike]) {
+      const alone = again.fateOf(newPacket(other), () => {});
+      const end = endText(other.destination, other.destinationPort);
+      const isSame =
+        isSameFate(alone, rules) || isSameFate(withOwn(alone, other.destinationPort), withOwn(rules, one.port));
+      if (!isSame)
+        wrong.push(
+          `${seen}, class: ${fateOfClassText(rules)}, from ${other.source} to ${end}: ${fateOfClassText(alone)}`,
+        );
+    }
     const isSeen = met !== undefined && met.packet.state !== "untracked" && met.fate.kind !== "uncertain";
-    const verdict = isSeen && isAsFirst(packet, outcomes) ? wrongVerdict(packet, rules, wanted, tracked) : undefined;
+    const verdict = isSeen && isAsFirst(packet, outcomes) ? wrongVerdict(one, tracked) : undefined;
     if (verdict !== undefined) wrong.push(`${seen}, ${verdict}`);
     for (const entry of met?.entries ?? []) traced.remember(entry);
   }
@@ -348,20 +370,28 @@ async function compared(
 }
 
 /** Whether the packet met what the Services ask, if that is said; or not, if not. */
-function wrongVerdict(packet: PacketQuestion, rules: Fate, wanted: Fate, observed: Observed): string | undefined {
+function wrongVerdict({ packet, rules, wanted, port }: Sent, observed: Observed): string | undefined {
   // Of the node's own packets, sockets refuse some; what the kernel takes as its own has no other source.
   if (packet.inInterface === "" || wanted.has(UNSAID)) return undefined;
   const way = wayOf(packet, observed);
-  const ways = new Set([...wanted.keys()].map(plain));
-  if (wanted.has(RANGE_UNKNOWN)) for (const one of [UNTOUCHED, DROPPED]) ways.add(one);
+  const plainly = (fate: Fate): ReadonlySet<string> =>
+    new Set([...fate.keys(), ...withOwn(fate, port).keys()].map((one) => plain(one)));
+  const isIn = (ways: ReadonlySet<string>) => ways.has(way) || ways.has(ofOwnPort(way, packet.destinationPort));
+  const isAllowed = isIn(plainly(wanted)) || (wanted.has(RANGE_UNKNOWN) && (way === UNTOUCHED || way === DROPPED));
   const isEqual = isSameFate(wanted, rules);
-  if (isEqual && !ways.has(way)) return `said to be equal to ${fateOfClassText(wanted)}`;
-  const isOneWay = wanted.size === 1 && rules.size === 1 && ways.size === 1;
+  if (isEqual && !isAllowed) return `said to be equal to ${fateOfClassText(wanted)}`;
   // A translation to the node's own address looks like masquerading.
-  const isAlike = [...rules.keys()].some((one) => one.includes(", from ") || plain(one) === [...ways][0]);
-  if (!isEqual && isOneWay && !isAlike && ways.has(way)) return `said to differ from ${fateOfClassText(wanted)}`;
+  const isAlike = [...rules.keys()].some((one) => one.includes(", from ")) || isIn(plainly(rules));
+  if (!isEqual && wanted.size === 1 && isAllowed && !isAlike) return `said to differ from ${fateOfClassText(wanted)}`;
   return undefined;
 }
+
+const withOwn = (fate: Fate, port: number | undefined): Fate =>
+  new Map([...fate].map(([way, odds]) => [ofOwnPort(way, port), odds]));
+
+/** The same text for all packets whose port a rule keeps. */
+const ofOwnPort = (way: string, port: number | undefined): string =>
+  way.replaceAll(new RegExp(`(?<=\\]|\\d\\.\\d{1,3}):${port}\\b`, "g"), ":its own port");
 
 /** Without the client's next connection, and without who is led there by a hash. */
 const plain = (way: string): string => way.replace(/(?:, always|; the client's next |, by hash ).*$/, "");
