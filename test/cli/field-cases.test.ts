@@ -312,7 +312,6 @@ const UNREADABLE = new Map([
   ["quoted-port.yaml", /:22: .*spec\.ports\[0\]\.port must be a whole number from 1 to 65535, got "80"/],
   ["shell-prompt.yaml", /:1: .*it has a command between its lines: remove it/],
   ["tab.yaml", /:21: .*Tabs are not allowed as indentation/],
-  ["watch.json", /watch\.json:1: .*kind is required, got nothing/],
 ]);
 
 test("files as people have them: what kubectl reads is read, and the rest is named by line", async (t) => {
