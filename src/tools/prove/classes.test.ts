@@ -6,7 +6,7 @@ import { newPacket, type Packet } from "../../trace/packet.ts";
 import { fieldsQuestion, type Key, type PacketField, whichOf } from "../../trace/question.ts";
 import { fits, type Pattern } from "../../trace/value.ts";
 import { classesOf, type PacketClass, type RootClass, type Subject, UnprovableError } from "./classes.ts";
-import { type Domain, onlyAddresses, PORTS } from "./domain.ts";
+import { addressDomain, type Domain, Groups, onlyAddresses, PORTS } from "./domain.ts";
 
 const SMALL = 8;
 /** A domain of one name. */
@@ -27,7 +27,7 @@ const one = (address: string): Pattern => ({ kind: "exact", value: address });
 
 /** Ports below {@link SMALL}, as all that a packet can differ in. */
 function portsOnly(): Domain {
-  const [few] = PORTS.divided([{ kind: "range", first: 0n, last: BigInt(SMALL - 1) }], () => "");
+  const [few] = PORTS.divided(new Groups([{ kind: "range", first: 0n, last: BigInt(SMALL - 1) }], () => ""));
   assert.ok(few);
   return few;
 }
@@ -143,4 +143,30 @@ test("another error than what cannot be proved is no answer", () => {
     },
   };
   assert.throws(() => [...classesOf("IPv4", [rootOf()], [broken])], /a fault/);
+});
+
+test("a question with many answers in many classes is not asked to the end, and what is left is said", () => {
+  const length = 50_000;
+  const values = Array.from({ length }, (_, at) => `10.${at >> 16}.${(at >> 8) & 255}.${at & 255}`);
+  const isFrom = whichOf("source", values);
+  const ports = Array.from({ length: 12 }, (_, port) => whichOf("destinationPort", [port]));
+  const subject: Subject<string> = {
+    fateOf(packet, asked) {
+      for (const port of ports) asked(port, packet);
+      asked(isFrom, packet);
+      return packet.source;
+    },
+  };
+  const root: RootClass = {
+    ...rootOf(),
+    packets: { ...rootOf().packets, source: addressDomain(32, []), destinationPort: PORTS },
+  };
+  let [tried, left] = [0, 0];
+  for (const { packets, fates, unproved } of classesOf("IPv4", [root], [subject])) {
+    if (unproved === undefined) tried += fates.length;
+    else if (left++ === 0) assert.match(unproved, /compare the source with 50000 values/);
+    assert.equal(packets.source.isSingle || packets.source.has("192.0.2.1") || unproved !== undefined, true);
+  }
+  assert.ok(left > 0 && left < SMALL, `${left}`);
+  assert.ok(tried >= 8 * length && tried < 9 * length + 100, `${tried}`);
 });

@@ -8,7 +8,7 @@ import type { IpFamily } from "../../net/ip.ts";
 import { newPacket, type Origin, type Packet } from "../../trace/packet.ts";
 import { type ComparedField, type Key, PACKET_FIELDS, type PacketField, type Question } from "../../trace/question.ts";
 import { fits, type Parts, type Pattern, type Scalar } from "../../trace/value.ts";
-import type { Domain } from "./domain.ts";
+import { type Domain, Groups } from "./domain.ts";
 
 /** A rule depends on something by which packets cannot be divided into classes. */
 export class UnprovableError extends Error {
@@ -40,8 +40,39 @@ export interface ProvedClass<Fate> {
 }
 
 interface OpenClass extends RootClass {
-  /** Questions that all its packets answer alike. */
-  readonly settled: ReadonlySet<Question>;
+  /** Questions that all its packets answer alike: those that another class had settled when this one was divided from it. */
+  readonly settled: { readonly by: Settled; readonly count: number } | undefined;
+}
+
+/** More questions than this are not copied from class to class. */
+const COPIED = 256;
+
+class Settled {
+  /** Each with how many were before it. */
+  readonly #own = new Map<Question, number>();
+  readonly #before: OpenClass["settled"];
+
+  constructor(before: OpenClass["settled"]) {
+    if (before === undefined) return;
+    const { by, count } = before;
+    if (by.#before !== undefined || count > COPIED) this.#before = before;
+    else for (const [question, at] of by.#own) if (at < count) this.add(question);
+  }
+
+  get count(): number {
+    return this.#own.size;
+  }
+
+  add(question: Question): void {
+    if (!this.#own.has(question)) this.#own.set(question, this.#own.size);
+  }
+
+  has(question: Question): boolean {
+    if (this.#own.has(question)) return true;
+    for (let before = this.#before; before !== undefined; before = before.by.#before)
+      if ((before.by.#own.get(question) ?? before.count) < before.count) return true;
+    return false;
+  }
 }
 
 /** Keys of shorter questions are scanned without an index. */
@@ -53,12 +84,13 @@ export function* classesOf<Fate>(
   roots: readonly RootClass[],
   subjects: readonly Subject<Fate>[],
 ): Generator<ProvedClass<Fate>> {
-  const open: OpenClass[] = roots.map((root) => ({ ...root, settled: new Set() }));
+  const open: OpenClass[] = roots.map((root) => ({ ...root, settled: undefined }));
+  const parts = new Map<Question, number>();
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
     const example = exampleOf(family, next);
     // A machine's packets to itself do not pass through this node.
     if (example.inInterface !== "" && example.source === example.destination) continue;
-    const narrowing = new Narrowing(next, example);
+    const narrowing = new Narrowing(next, example, parts);
     const fates: Fate[] = [];
     let unproved: string | undefined;
     try {
@@ -70,6 +102,8 @@ export function* classesOf<Fate>(
     }
     open.push(...narrowing.others);
     yield { packets: narrowing.packets, example: narrowing.example, fates, unproved };
+    for (const { because, ...left } of narrowing.left)
+      yield { packets: left.packets, example: exampleOf(family, left), fates: [], unproved: because };
   }
 }
 
@@ -99,12 +133,17 @@ class Narrowing {
   readonly example: Packet;
   packets: PacketClass;
   readonly others: OpenClass[] = [];
-  readonly #settled: Set<Question>;
+  /** Those that are not examined. */
+  readonly left: (RootClass & { readonly because: string })[] = [];
+  readonly #settled: Settled;
+  readonly #parts: Map<Question, number>;
 
-  constructor({ packets, settled }: OpenClass, example: Packet) {
+  /** @param parts into how many parts each question has divided classes so far. */
+  constructor({ packets, settled }: OpenClass, example: Packet, parts: Map<Question, number>) {
     this.packets = packets;
-    this.#settled = new Set(settled);
+    this.#settled = new Settled(settled);
     this.example = example;
+    this.#parts = parts;
   }
 
   /** @param packet the example, with the subject's changes so far. */
@@ -131,7 +170,7 @@ class Narrowing {
       if (live.length === 0) break;
       const field = freeFields[index];
       const others = [...open.slice(place + 1), ...(question.drawnPart === undefined ? [] : [question.drawnPart])];
-      if (field !== undefined) this.#divide(field, index, live, others);
+      if (field !== undefined) this.#divide(question, field, index, live, others);
       live = keysAt(question, live, index, parts);
     }
     // After a change of the packet, the same question may concern other fields.
@@ -151,20 +190,52 @@ class Narrowing {
   }
 
   /** @param others indices of the parts that are still to be divided. */
-  #divide(field: PacketField, index: number, live: readonly Key[], others: readonly number[]): void {
-    const domain = this.packets[field];
-    const patterns = live.map((key) => key.patterns[index]).filter((pattern) => pattern !== undefined);
-    const tails = live.map((key) => tailOf(key, others));
-    const parts = domain.divided(patterns, (fitting) => fitting.map((at) => tails[at]).join("\n"));
+  #divide(
+    question: Question,
+    field: PacketField,
+    index: number,
+    live: readonly Key[],
+    others: readonly number[],
+  ): void {
+    const parts = this.packets[field].divided(groupsOf(question, index, live, others));
     if (parts.length === 1) return;
     const value = this.example[field];
-    const settled: ReadonlySet<Question> = new Set(this.#settled);
+    // Of a comparison of one field, nothing is left to ask in any part.
+    if (question.fields.length === 1) this.#settled.add(question);
+    const settled = { by: this.#settled, count: this.#settled.count };
+    const { origin } = this.example;
+    const made = (this.#parts.get(question) ?? 0) + parts.length;
+    const isTooMany = parts.length > FEW_PARTS && made > MOST_PARTS + 5 * question.keys.length;
+    if (!isTooMany) this.#parts.set(question, made);
+    let left: PacketClass | undefined;
     for (const part of parts) {
       const packets: PacketClass = { ...this.packets, [field]: part };
       if (value !== undefined && part.has(value)) this.packets = packets;
-      else this.others.push({ packets, origin: this.example.origin, settled });
+      else if (isTooMany) left ??= packets;
+      else this.others.push({ packets, origin, settled });
     }
+    const because = `rules compare the ${field} with ${question.keys.length} values, and do so many different things that not all packets were tried`;
+    if (left !== undefined) this.left.push({ packets: left, origin, because });
   }
+}
+
+/** Into how many parts one question may divide classes, and how many never count. */
+const MOST_PARTS = 200_000;
+const FEW_PARTS = 100;
+
+/** The groups of questions about one field alone. */
+const groups = new WeakMap<Question, Groups>();
+
+/** @param others indices of the parts that are still to be divided. */
+function groupsOf(question: Question, index: number, live: readonly Key[], others: readonly number[]): Groups {
+  const isAlone = question.fields.length === 1 && live === question.keys;
+  const known = isAlone ? groups.get(question) : undefined;
+  if (known !== undefined) return known;
+  const patterns = live.map((key) => key.patterns[index]).filter((pattern) => pattern !== undefined);
+  const tails = live.map((key) => tailOf(key, others));
+  const found = new Groups(patterns, (fitting) => fitting.map((at) => tails[at]).join("\n"));
+  if (isAlone) groups.set(question, found);
+  return found;
 }
 
 /** Keys by one of their parts: exact values in a map, and all others. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../../testkit/support/fast-check.ts";
 import { fits, type Pattern } from "../../trace/value.ts";
-import { addressDomain, type Domain, onlyAddresses, PORTS } from "./domain.ts";
+import { addressDomain, type Domain, Groups, onlyAddresses, PORTS } from "./domain.ts";
 
 /** Few values, so that patterns meet. */
 const SMALL = 40;
@@ -24,8 +24,8 @@ function partsWith(parts: readonly Domain[], value: number): readonly Domain[] {
 test("parts of a domain are disjoint and contain all of it; values of one part fit the same patterns", () => {
   fc.assert(
     fc.property(anyPatterns, anyPatterns, (first, second) => {
-      for (const whole of [PORTS, ...PORTS.divided(first, String)]) {
-        const parts = whole.divided(second, String);
+      for (const whole of [PORTS, ...PORTS.divided(new Groups(first, String))]) {
+        const parts = whole.divided(new Groups(second, String));
         const seen = new Map<Domain, string>();
         for (const value of VALUES) {
           const owners = partsWith(parts, value);
@@ -44,7 +44,7 @@ test("parts of a domain are disjoint and contain all of it; values of one part f
 test("parts with one outcome are one", () => {
   fc.assert(
     fc.property(anyPatterns, (patterns) => {
-      const parts = PORTS.divided(patterns, () => "the same");
+      const parts = PORTS.divided(new Groups(patterns, () => "the same"));
       assert.ok(parts.length <= 2);
       const fitsAny = (value: number) => patterns.some((pattern) => fits(pattern, value));
       for (const value of VALUES)
@@ -56,7 +56,7 @@ test("parts with one outcome are one", () => {
 test("a sample is in its domain, and another than the one to avoid where there is a choice", () => {
   fc.assert(
     fc.property(anyPatterns, (patterns) => {
-      for (const part of PORTS.divided(patterns, String)) {
+      for (const part of PORTS.divided(new Groups(patterns, String))) {
         const sample = part.sample();
         assert.ok(part.has(sample));
         const other = part.sample(sample);

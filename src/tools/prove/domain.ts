@@ -7,15 +7,85 @@ export interface Domain {
   has(value: Scalar): boolean;
   /** A value of the set. @param other a value to avoid if there is a choice. */
   sample(other?: Scalar): Scalar;
-  /**
-   * Divides the set into parts whose values fit the same patterns; the rest fits none. Parts for which `sameAs` returns the same
-   * text are joined.
-   * @param sameAs gets the indices of the patterns that a part fits.
-   */
-  divided(patterns: readonly Pattern[], sameAs: (fitting: readonly number[]) => string): readonly Domain[];
+  /** Divides the set into parts whose values belong to the same group; the rest belongs to none. */
+  divided(groups: Groups): readonly Domain[];
 }
 
 type Range = readonly [first: bigint, last: bigint];
+
+/** Which values fit the same patterns. Groups for which `sameAs` returns the same text are one. */
+export class Groups {
+  readonly patterns: readonly Pattern[];
+  readonly #sameAs: (fitting: readonly number[]) => string;
+  #spans: readonly Span[] | undefined;
+  readonly #parts = new Map<string, readonly Domain[]>();
+
+  /** @param sameAs gets the indices of the patterns that values fit. */
+  constructor(patterns: readonly Pattern[], sameAs: (fitting: readonly number[]) => string) {
+    this.patterns = patterns;
+    this.#sameAs = sameAs;
+  }
+
+  /** All numbers, ascending. */
+  get spans(): readonly Span[] {
+    this.#spans ??= this.#allSpans();
+    return this.#spans;
+  }
+
+  /** Remembers the last few results. */
+  once(whole: string, divide: () => readonly Domain[]): readonly Domain[] {
+    const parts = this.#parts.get(whole) ?? divide();
+    this.#parts.delete(whole);
+    this.#parts.set(whole, parts);
+    for (const oldest of this.#parts.keys()) if (this.#parts.size > KEPT) this.#parts.delete(oldest);
+    return parts;
+  }
+
+  #allSpans(): Span[] {
+    const starts = new Map<bigint, number[]>();
+    const ends = new Map<bigint, number[]>();
+    for (const [index, pattern] of this.patterns.entries()) {
+      const range = rangeOf(pattern);
+      if (range === undefined) continue;
+      listAt(starts, range[0]).push(index);
+      listAt(ends, range[1] + 1n).push(index);
+    }
+    const bounds = [...new Set([...starts.keys(), ...ends.keys()])].sort((a, b) => (a < b ? -1 : 1));
+    const active = new Set<number>();
+    const numbers = new Map<string, number>();
+    const spans: Span[] = [];
+    let first = 0n;
+    let group = REST;
+    for (const bound of bounds) {
+      if (bound > first) spans.push({ range: [first, bound - 1n], group });
+      for (const index of ends.get(bound) ?? []) active.delete(index);
+      for (const index of starts.get(bound) ?? []) active.add(index);
+      first = bound;
+      group = active.size === 0 ? REST : this.#groupOf(active, numbers);
+    }
+    return [...spans, { range: [first, 1n << 128n], group }];
+  }
+
+  #groupOf(active: ReadonlySet<number>, numbers: Map<string, number>): number {
+    const text = this.#sameAs([...active].sort((a, b) => a - b));
+    const number = numbers.get(text) ?? numbers.size;
+    numbers.set(text, number);
+    return number;
+  }
+}
+
+/** With so many spans it is worth while to remember what became of a domain with few ranges. */
+const MANY_SPANS = 1_000;
+const FEW_RANGES = 32;
+const KEPT = 16;
+
+interface Span {
+  readonly range: Range;
+  readonly group: number;
+}
+
+/** The group of values that fit no pattern. */
+const REST = -1;
 
 /** Ranges of numbers, or of addresses as numbers. */
 class Ranges implements Domain {
@@ -36,7 +106,7 @@ class Ranges implements Domain {
   has(value: Scalar): boolean {
     const order = orderOf(value);
     if (order === undefined) return false;
-    const range = this.#ranges[this.#indexAt(order)];
+    const range = this.#ranges[firstFrom(this.#ranges, 0, ([, last]) => last >= order)];
     return range !== undefined && range[0] <= order;
   }
 
@@ -49,68 +119,55 @@ class Ranges implements Domain {
     return this.#valueAt(first === last ? next : last);
   }
 
-  divided(patterns: readonly Pattern[], sameAs: (fitting: readonly number[]) => string): readonly Domain[] {
-    const starts = new Map<bigint, number[]>();
-    const ends = new Map<bigint, number[]>();
-    for (const [index, pattern] of patterns.entries()) {
-      const range = rangeOf(pattern);
-      if (range === undefined) continue;
-      listAt(starts, range[0]).push(index);
-      listAt(ends, range[1] + 1n).push(index);
-    }
-    const bounds = [...new Set([...starts.keys(), ...ends.keys()])].sort((a, b) => (a < b ? -1 : 1));
-    const active = new Set<number>();
-    const groups = new Map<string, Range[]>();
-    for (const [at, bound] of bounds.entries()) {
-      for (const index of ends.get(bound) ?? []) active.delete(index);
-      for (const index of starts.get(bound) ?? []) active.add(index);
-      const next = bounds[at + 1];
-      if (active.size === 0 || next === undefined) continue;
-      const parts = this.#clipped(bound, next - 1n);
-      if (parts.length === 0) continue;
-      const group = sameAs([...active].sort((a, b) => a - b));
-      listAt(groups, group).push(...parts);
-    }
-    const taken = [...groups.values()].flat().sort((a, b) => (a[0] < b[0] ? -1 : 1));
-    const rest = this.#without(taken);
-    return [...groups.values(), ...(rest.length > 0 ? [rest] : [])].map((ranges) => new Ranges(ranges, this.#valueAt));
+  divided(groups: Groups): readonly Domain[] {
+    const isKept = groups.spans.length > MANY_SPANS && this.#ranges.length < FEW_RANGES;
+    return isKept ? groups.once(this.#ranges.join(), () => this.#divided(groups)) : this.#divided(groups);
   }
 
-  /** The first range that does not end before this. */
-  #indexAt(order: bigint): number {
-    let [low, high] = [0, this.#ranges.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if ((this.#ranges[middle]?.[1] ?? order) < order) low = middle + 1;
-      else high = middle;
-    }
-    return low;
-  }
-
-  #clipped(first: bigint, last: bigint): Range[] {
-    const found: Range[] = [];
-    for (let at = this.#indexAt(first); at < this.#ranges.length; at += 1) {
-      const range = this.#ranges[at];
-      if (range === undefined || range[0] > last) break;
-      found.push([range[0] > first ? range[0] : first, range[1] < last ? range[1] : last]);
-    }
-    return found;
-  }
-
-  /** @param taken ascending, within this. */
-  #without(taken: readonly Range[]): Range[] {
-    const left: Range[] = [];
+  #divided({ spans }: Groups): readonly Domain[] {
+    const found = new Map<number, Range[]>();
     let at = 0;
-    for (const [first, last] of this.#ranges) {
-      let from = first;
-      for (let next = taken[at]; next !== undefined && next[0] <= last; next = taken[++at]) {
-        if (next[0] > from) left.push([from, next[0] - 1n]);
-        from = next[1] + 1n;
+    for (let next = 0; next < this.#ranges.length; ) {
+      const range = this.#ranges[next] ?? EMPTY;
+      const [first, last] = range;
+      if ((spans[at]?.range[1] ?? first) < first) at = firstFrom(spans, at, (span) => span.range[1] >= first);
+      const { range: [from, to] = range, group = REST } = spans[at] ?? {};
+      if (from <= first && last <= to) {
+        const end = firstFrom(this.#ranges, next, ([, other]) => other > to);
+        for (const list = listAt(found, group); next < end; next += 1) list.push(this.#ranges[next] ?? EMPTY);
+        continue;
       }
-      if (from <= last) left.push([from, last]);
+      for (let span = spans[at]; span !== undefined && span.range[0] <= last; span = spans[++at]) {
+        const isWhole = span.range[0] >= first && span.range[1] <= last;
+        listAt(found, span.group).push(isWhole ? span.range : common(span.range, range));
+        // It may reach into the next range.
+        if (span.range[1] >= last) break;
+      }
+      next += 1;
     }
-    return left;
+    if (found.size === 1) return [this];
+    const rest = found.get(REST);
+    found.delete(REST);
+    return [...found.values(), ...(rest === undefined ? [] : [rest])].map((one) => new Ranges(one, this.#valueAt));
   }
+}
+
+const EMPTY: Range = [0n, -1n];
+
+function common([first, last]: Range, [from, to]: Range): Range {
+  return [first > from ? first : from, last < to ? last : to];
+}
+
+/** The index of the first item from this one on for which it holds, as it does for all behind. */
+function firstFrom<T>(items: readonly T[], from: number, holds: (item: T) => boolean): number {
+  let [low, high] = [from, items.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const item = items[middle];
+    if (item !== undefined && !holds(item)) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }
 
 function listAt<K, V>(map: Map<K, V[]>, key: K): V[] {
@@ -140,13 +197,13 @@ export const UDP_LENGTHS = new Ranges(
 /** All addresses of a family outside the ranges. */
 export function addressDomain(bits: 32 | 128, without: readonly Pattern[]): Domain {
   const all = allAddresses(bits);
-  return all.divided(without, () => "").at(-1) ?? all;
+  return all.divided(new Groups(without, () => "")).at(-1) ?? all;
 }
 
 /** The addresses inside the ranges. */
 export function onlyAddresses(bits: 32 | 128, ranges: readonly Pattern[]): Domain {
   const all = allAddresses(bits);
-  return all.divided(ranges, () => "")[0] ?? all;
+  return all.divided(new Groups(ranges, () => ""))[0] ?? all;
 }
 
 function allAddresses(bits: 32 | 128): Domain {
@@ -187,7 +244,7 @@ export class Names implements Domain {
   }
 
   /** Names are few, so parts with the same outcome are not joined. */
-  divided(patterns: readonly Pattern[]): readonly Domain[] {
+  divided({ patterns }: Groups): readonly Domain[] {
     const unique = new Map<string, Pattern & { kind: "exact" | "beginning" }>();
     for (const pattern of patterns) {
       if (pattern.kind === "exact") unique.set(`=${pattern.value}`, pattern);

@@ -11,9 +11,9 @@ import { gapsIn } from "../../trace/dump/gaps.ts";
 import { programOfDumps } from "../../trace/dump/program.ts";
 import type { Dump } from "../../trace/dump/recognise.ts";
 import { unwalkedIn } from "../../trace/dump/unwalked.ts";
-import { walkDumps } from "../../trace/dump/walk-dumps.ts";
+import { walkerOf } from "../../trace/dump/walk-dumps.ts";
 import { type KnownRoute, type NodeFacts, nodeFacts } from "../../trace/facts.ts";
-import { type Outcome, outcomesOf, type TraceNode } from "../../trace/netfilter/tree.ts";
+import { type Outcome, outcomesOf, type TraceNode, type WalkOptions } from "../../trace/netfilter/tree.ts";
 import { walk } from "../../trace/netfilter/walk.ts";
 import { endText, type Packet } from "../../trace/packet.ts";
 import type { Question } from "../../trace/question.ts";
@@ -51,8 +51,14 @@ export function rulesSide(
   const ofFamily = own.filter((address) => familyOf(address) === family);
   const facts = nodeFacts({ addresses: [...ofFamily, ...addresses], routes });
   const isOfOthers = nodeComponents(dumps, guardsLoopback);
-  const rules = ruleFates(dumps, family, facts);
+  const traced = programToProve(dumps, family, facts);
+  const rules = ruleFates(dumps, family, facts, undefined, traced);
   const isWhole = isOfOthers === undefined;
+  let walker: ReturnType<typeof walkerOf> | undefined;
+  const walked = (packet: Packet, options: WalkOptions): TraceNode => {
+    walker ??= walkerOf(dumps, family, facts, { knowsClients: true, knowsDynamicSets: true });
+    return walker(packet, options);
+  };
   return {
     name,
     addresses,
@@ -62,22 +68,15 @@ export function rulesSide(
       (dump) => dump.kind === "chains" && dump.chains(facts, undefined).some(({ stage }) => stage === "socket"),
     ),
     fates: settings === undefined ? rules : rules.ending(settings),
-    proxyPart: isWhole ? settings && rules : ruleFates(dumps, family, facts, isOfOthers),
+    proxyPart: isWhole ? settings && rules : ruleFates(dumps, family, facts, isOfOthers, traced),
     whoDecides(packet, isOfProxy = false) {
       const isLeftOut = isOfProxy ? isOfOthers : undefined;
-      const options = {
-        knowsClients: true,
-        knowsDynamicSets: true,
-        record: "ends",
-        ...(isLeftOut && { isLeftOut }),
-      } as const;
-      const root = walkDumps(dumps, packet, facts, options);
+      const root = walked(packet, { record: "ends", ...(isLeftOut && { isLeftOut }) });
       for (const { fate } of outcomesOf(root)) if ("by" in fate) return fate.by;
       return undefined;
     },
     why(packet: Packet) {
-      const root = walkDumps(dumps, packet, facts, { knowsClients: true, knowsDynamicSets: true });
-      return traceText({ packet, rules: name, notes: [], root });
+      return traceText({ packet, rules: name, notes: [], root: walked(packet, {}) });
     },
   };
 }
@@ -122,21 +121,25 @@ export function specificationSide(
   return { name: SPECIFICATION, hasSlots: deviations.includes("shares-by-slots"), ...meaning };
 }
 
+function programToProve(dumps: readonly Dump[], family: IpFamily, facts: NodeFacts) {
+  return programOfDumps(dumps.map(withoutClients), { family, facts, knowsClients: true, knowsDynamicSets: true });
+}
+
 /**
  * Throws `UnprovableError` when a packet meets a rule that is not understood.
  *
  * @param facts with all node addresses. @param isLeftOut chains that are not walked. @default none
+ * @param traced one for several: the same questions divide packets once.
  */
 export function ruleFates(
   dumps: readonly Dump[],
   family: IpFamily,
   facts: NodeFacts,
   isLeftOut?: IsOfOthers,
+  traced = programToProve(dumps, family, facts),
 ): Subject<Fate> & { ending(settings: NodeSettings): Subject<Fate> } {
-  const own = dumps.map(withoutClients);
   const [missing] = gapsIn(dumps);
   const isOfHns = dumps.some(({ kind }) => kind === "walker");
-  const traced = programOfDumps(own, { family, facts, knowsClients: true, knowsDynamicSets: true });
   /** The walk of the last packet: what decides beside the rules needs no second one. */
   let last: readonly [packet: Packet, root: TraceNode] | undefined;
   return {

@@ -6,10 +6,12 @@ import { type ChainTexts, NOWHERE, type TableTexts } from "../../kernel/iptables
 import { attempt } from "../../logging/attempt.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import type { BaseChain, Chain, Hook, Rule, Step } from "../netfilter/program.ts";
+import { INDEXED_LENGTH, RuleIndex } from "../netfilter/rule-index.ts";
+import type { PacketField } from "../question.ts";
 import { basicSteps } from "./basic-match.ts";
 import { foreignStep } from "./foreign-match.ts";
 import { matchStep } from "./match.ts";
-import { RuleIndex } from "./rule-index.ts";
+import { keysOf, withSettled } from "./rule-key.ts";
 import type { Surroundings } from "./surroundings.ts";
 import { type RuleContext, targetStep } from "./target.ts";
 
@@ -29,9 +31,6 @@ const STAGES: Readonly<Record<string, Hook>> = {
   OUTPUT: "output",
   POSTROUTING: "postrouting",
 };
-
-/** Shorter chains are not indexed. */
-const INDEXED_LENGTH = 16;
 
 /** The built-in chains of every table. @param tables of one family, from `readRuleset`. @param backEnd what its name ends with. */
 export function iptablesChains(
@@ -78,8 +77,12 @@ export function iptablesChains(
 
 function compileChain(name: string, { rules }: ChainTexts, context: RuleContext): Chain {
   const compiled: Rule[] = [];
-  let index: RuleIndex | undefined;
   const isShort = rules.length < INDEXED_LENGTH;
+  let built: RuleIndex | undefined;
+  const indexed = (): RuleIndex => {
+    built ??= new RuleIndex(rules.length, keysOf(rules));
+    return built;
+  };
   return {
     name,
     length: rules.length,
@@ -87,19 +90,12 @@ function compileChain(name: string, { rules }: ChainTexts, context: RuleContext)
       const known = compiled[at];
       const text = known === undefined ? rules.at(at) : undefined;
       if (text === undefined) return known;
-      compiled[at] = compileRule(text, context);
+      compiled[at] = compileRule(text, context, isShort ? undefined : indexed().settledAt(at));
       return compiled[at];
     },
-    asks() {
-      if (isShort) return [];
-      index ??= new RuleIndex(rules);
-      return index.asks;
-    },
+    asks: (at) => (isShort ? [] : indexed().asksAt(at)),
     firstCandidate(at, packet) {
-      if (!isShort) {
-        index ??= new RuleIndex(rules);
-        return index.next(at, packet);
-      }
+      if (!isShort) return indexed().next(at, packet);
       let next = at;
       while (next < rules.length && rules.destinationAt?.(next) === NOWHERE) next += 1;
       return next;
@@ -107,7 +103,8 @@ function compileChain(name: string, { rules }: ChainTexts, context: RuleContext)
   };
 }
 
-function compileRule(text: string, context: RuleContext): Rule {
+/** @param settled the field that is compared before the rule is looked at. */
+function compileRule(text: string, context: RuleContext, settled: PacketField | undefined): Rule {
   const comment = commentOf(text);
   // A quote may not be closed.
   const rule = attempt(() => parseLoosely(text, context.family), RuleSyntaxError);
@@ -116,7 +113,12 @@ function compileRule(text: string, context: RuleContext): Rule {
   }
   const action = targetStep(rule, context);
   const steps = [...basicSteps(rule), ...matchSteps(rule, text, context), ...(action === undefined ? [] : [action])];
-  return { text, comment, isIdle: action === undefined && !WRITES.test(withoutQuoted(text)), steps };
+  return {
+    text,
+    comment,
+    isIdle: action === undefined && !WRITES.test(withoutQuoted(text)),
+    steps: withSettled(steps, settled),
+  };
 }
 
 function matchSteps(rule: LooseRule, text: string, { surroundings }: RuleContext): Step[] {

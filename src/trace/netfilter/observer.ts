@@ -11,11 +11,16 @@ export interface WalkObserver {
   unclear(what: string): void;
 }
 
-/** Reports what a chain uses to find the rules that may match. */
-export function tellOfChain(observer: WalkObserver, { name, asks, firstCandidate }: Chain, packet: Packet): void {
+/** Reports what a chain uses to find the rules that may match, from this one on. */
+export function tellOfChain(
+  observer: WalkObserver,
+  { name, asks, firstCandidate }: Chain,
+  packet: Packet,
+  index: number,
+): void {
   if (firstCandidate === undefined) return;
   if (asks === undefined) observer.unclear(`how ${name} finds its rules`);
-  for (const question of asks?.() ?? []) observer.asked(question, packet);
+  for (const question of asks?.(index) ?? []) observer.asked(question, packet);
 }
 
 /** Reports what a step of a rule looks at. */

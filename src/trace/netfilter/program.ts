@@ -105,7 +105,7 @@ export interface Chain {
   /** The rule at an index, compiled on first use. */
   ruleAt(index: number): Rule | undefined;
   /** What {@link firstCandidate} depends on. @default nothing */
-  readonly asks?: (() => readonly Question[]) | undefined;
+  readonly asks?: ((index: number) => readonly Question[]) | undefined;
   /** The first index from this one on whose rule can match the packet; the chain's length if there is none. @default index */
   firstCandidate?(index: number, packet: Packet): number;
 }

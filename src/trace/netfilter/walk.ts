@@ -105,7 +105,7 @@ class Machine {
   }
 
   #candidate(walk: Walk, { chain, index }: Frame): number {
-    if (this.#options.observer !== undefined) tellOfChain(this.#options.observer, chain, walk.packet);
+    if (this.#options.observer !== undefined) tellOfChain(this.#options.observer, chain, walk.packet, index);
     const next = chain.firstCandidate?.(index, walk.packet) ?? index;
     if (this.#options.record === "all" && chain.isNumbered !== false && next > index) {
       this.#note(walk, { kind: "skipped", chain: chain.name, count: next - index });

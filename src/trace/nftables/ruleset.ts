@@ -8,10 +8,13 @@ import type { NodeFacts } from "../facts.ts";
 import { extensionSteps } from "../iptables/ruleset.ts";
 import { type IpSets, type Surroundings as IptablesSurroundings, UNKNOWN_LISTS } from "../iptables/surroundings.ts";
 import { type BaseChain, type Chain, type Entry, HOOKS, type Hook, type Rule } from "../netfilter/program.ts";
+import { INDEXED_LENGTH, RuleIndex } from "../netfilter/rule-index.ts";
+import type { PacketField } from "../question.ts";
 import { limitAddedKeys } from "./added-keys.ts";
 import { NAMES } from "./constant.ts";
 import type { Surroundings } from "./expression.ts";
 import { SetIndex } from "./named-set.ts";
+import { keysIn, withSettled } from "./rule-key.ts";
 import { areIdle, compileStatement, hasRate } from "./statement.ts";
 
 interface NftRulesetOptions {
@@ -158,19 +161,30 @@ function baseChainsOf({ label, sets, chains, onlyIf }: OpenTable, options: NftRu
 
 function compileChain(name: string, rules: readonly JsonObject[], surroundings: RuleSurroundings): Chain {
   const compiled: Rule[] = [];
+  const isShort = rules.length < INDEXED_LENGTH;
+  let built: RuleIndex | undefined;
+  const indexed = (): RuleIndex => {
+    built ??= new RuleIndex(rules.length, (index) => keysIn(rules[index] ?? {}));
+    return built;
+  };
   return {
     name,
     length: rules.length,
     ruleAt(index) {
       const json = rules[index];
       if (json === undefined) return undefined;
-      compiled[index] ??= compileRule(json, surroundings);
+      compiled[index] ??= compileRule(json, surroundings, isShort ? undefined : indexed().settledAt(index));
       return compiled[index];
     },
+    ...(!isShort && {
+      asks: (from) => indexed().asksAt(from),
+      firstCandidate: (from, packet) => indexed().next(from, packet),
+    }),
   };
 }
 
-function compileRule(json: JsonObject, surroundings: RuleSurroundings): Rule {
+/** @param settled the field that is compared before the rule is looked at. */
+function compileRule(json: JsonObject, surroundings: RuleSurroundings, settled: PacketField | undefined): Rule {
   const statements = listOf(json.expr);
   const comment = textOf(json.comment);
   return {
@@ -179,12 +193,16 @@ function compileRule(json: JsonObject, surroundings: RuleSurroundings): Rule {
     },
     comment,
     isIdle: areIdle(statements),
-    steps: statements.flatMap((statement) => {
-      const { name, fields } = named(statement);
-      const options = name === "xt" ? textOf(fields.options) : undefined;
-      return options === undefined
-        ? compileStatement(statement, surroundings)
-        : extensionSteps(options, { family: surroundings.family, surroundings: surroundings.iptables });
-    }),
+    steps: withSettled(
+      json,
+      statements.flatMap((statement) => {
+        const { name, fields } = named(statement);
+        const options = name === "xt" ? textOf(fields.options) : undefined;
+        return options === undefined
+          ? compileStatement(statement, surroundings)
+          : extensionSteps(options, { family: surroundings.family, surroundings: surroundings.iptables });
+      }),
+      settled,
+    ),
   };
 }
