@@ -434,6 +434,8 @@ export function testProofs({ sets, firstFixed }: Runs): void {
     before(async () => {
       lab = await traceLab();
       lab.watchArrivals();
+      // Copies of packets end there.
+      for (const address of ["192.0.2.99", "2001:db8:9::9"]) lab.tool(["ip", "route", "add", "blackhole", address]);
       fuzz = new ProveFuzz(lab);
     });
     after(async () => {

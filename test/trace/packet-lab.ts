@@ -130,9 +130,6 @@ export class PacketLab {
       ),
       "route add default dev out",
       "route add ::/0 dev out",
-      // Copies of packets end there.
-      "route add blackhole 192.0.2.99",
-      "route add blackhole 2001:db8:9::9",
       ...addresses.pods.map((ip) => `route add ${ip} dev cni0`),
       ...addresses.outside.map((ip) => `route add ${ip} dev eth0`),
     ]);
