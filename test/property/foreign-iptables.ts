@@ -93,13 +93,6 @@ export class IptablesRules {
       () => ["-m", "statistic", "--mode", "random", "--probability", "0.5"],
       () => ["-m", "iprange", ...(dice.odds(0.2) ? ["!"] : []), dice.pick(["--src-range", "--dst-range"]), range],
       () => ["-m", "set", ...(dice.odds(0.2) ? ["!"] : []), "--match-set", `fs${dice.ip}`, dice.pick(["src", "dst"])],
-      () => [
-        "-m",
-        "recent",
-        "--name",
-        "fuzz",
-        ...dice.pick([["--set"], ["--rcheck"], ["--update", "--seconds", "900"]]),
-      ],
     ];
   }
 
@@ -126,6 +119,8 @@ export class IptablesRules {
   #rare(chain: string): Words[] {
     const all = [
       "-m cpu --cpu 0",
+      "-m recent --name fuzz --set",
+      "-m recent --name fuzz --rcheck",
       "-m time --timestart 00:00 --timestop 12:00",
       "-m limit --limit 1/hour --limit-burst 1",
       "-m hashlimit --hashlimit-name h --hashlimit-above 1/hour --hashlimit-burst 1 --hashlimit-mode srcip",
@@ -191,11 +186,8 @@ export class IptablesRules {
 
   #idle(): Words[] {
     const dice = this.#dice;
-    return [
-      ["-j", "LOG"],
-      ["-j", "NFLOG", "--nflog-group", "1"],
-      ["-j", "TEE", "--gateway", dice.isIPv6 ? "2001:db8:9::9" : "192.0.2.99"],
-    ];
+    const copied = ["-j", "TEE", "--gateway", dice.isIPv6 ? "2001:db8:9::9" : "192.0.2.99"];
+    return [["-j", "LOG"], ["-j", "NFLOG", "--nflog-group", "1"], ...(dice.odds(RARE) ? [copied] : [])];
   }
 
   #mangle(chain: string): Words[] {

@@ -310,7 +310,7 @@ export class NftTables {
   }
 
   /** What changes no way by itself. */
-  #writes({ priority, called, hook, isInet }: Place): (() => string)[] {
+  #writes({ priority, called }: Place): (() => string)[] {
     const dice = this.#dice;
     const { ip } = dice;
     const all = [
@@ -328,7 +328,6 @@ export class NftTables {
       () => dice.pick([`${ip} dscp set cs1`, "tcp option maxseg size set 500", `${ip} ecn set 0`]),
     ];
     if (called !== undefined) all.push(() => `${this.#protocol} dport vmap @v ${dice.pick(["", "counter"])}`.trim());
-    if (hook !== "postrouting" && !isInet) all.push(() => `dup to ${dice.isIPv6 ? "2001:db8:9::9" : "192.0.2.99"}`);
     if (priority > -200)
       all.push(
         () => "ct mark set 0x5",
@@ -405,7 +404,7 @@ export class NftTables {
     return dice.one(all);
   }
 
-  #rareActions({ type, hook, priority }: Place): (() => string)[] {
+  #rareActions({ type, hook, priority, isInet }: Place): (() => string)[] {
     const dice = this.#dice;
     const { ip } = dice;
     const all = [
@@ -413,6 +412,7 @@ export class NftTables {
       () => `${ip} daddr set ${dice.address()}`,
       () => `${this.#protocol} dport set ${dice.port()}`,
     ];
+    if (hook !== "postrouting" && !isInet) all.push(() => `dup to ${dice.isIPv6 ? "2001:db8:9::9" : "192.0.2.99"}`);
     if (hook === "prerouting") all.push(() => `meta pkttype set ${dice.pick(["host", "broadcast"])}`);
     if (priority < -200 && (hook === "prerouting" || hook === "output")) all.push(() => "ct zone set 5");
     if (type === "nat" && (hook === "prerouting" || hook === "output"))
