@@ -120,7 +120,7 @@ test("slots stay from release to release: during an upgrade, nodes of both choos
       digest.update(`${last.text}\n`);
     }
   }
-  assert.equal(digest.digest("hex"), "fdb6d68638141ccd9511159afe2082fa083466f6c9512c15f34496acfde1832f");
+  assert.equal(digest.digest("hex"), "531bb7eb1b0d95a440f48d7c247bf7b65d40204fe690dddebf8be7db64494893");
 });
 
 test("one endpoint needs no table, none has none, and one address at two ports shares its slots", () => {
@@ -138,15 +138,15 @@ test("one endpoint needs no table, none has none, and one address at two ports s
 test("the tables in use, and how often they are asked, depend on the number of cells only", () => {
   const next = numbers(2);
   for (const [count, tables] of [
-    [2, "64 x 5, 32 x 24, 8 x 24"],
-    [3, "256 x 1, 64 x 8, 32 x 24, 8 x 24"],
-    [6, "256 x 10, 64 x 8, 32 x 24, 8 x 24"],
-    [8, "1024 x 2, 256 x 11, 64 x 8, 32 x 24"],
-    [30, "1024 x 8, 256 x 11, 64 x 8, 32 x 24"],
-    [31, "1024 x 8, 256 x 11, 64 x 24"],
-    [41, "4096 x 10, 1024 x 8, 256 x 11, 64 x 24"],
-    [135, "4096 x 11, 1024 x 8, 256 x 11, 64 x 24"],
-    [136, "4096 x 11, 1024 x 8, 256 x 24"],
+    [2, "64 x 10, 32 x 11, 8 x 24"],
+    [3, "256 x 5, 64 x 10, 32 x 15, 8 x 24"],
+    [5, "256 x 12, 64 x 10, 32 x 16, 8 x 24"],
+    [6, "1024 x 2, 256 x 13, 64 x 10, 32 x 24"],
+    [20, "1024 x 13, 256 x 13, 64 x 10, 32 x 24"],
+    [21, "1024 x 13, 256 x 13, 64 x 24"],
+    [40, "4096 x 9, 1024 x 13, 256 x 13, 64 x 24"],
+    [192, "4096 x 11, 1024 x 13, 256 x 13, 64 x 24"],
+    [193, "4096 x 11, 1024 x 13, 256 x 24"],
     [2_222, "4096 x 24"],
   ] as const) {
     const found = tablesOf(endpointsOf(count, next)).tables.map(({ size, probes }) => `${size} x ${probes}`);
@@ -167,7 +167,7 @@ test("one cell more changes either nothing or begins a class, and asks larger ta
 });
 
 test("the first occupied slot decides, table after table; the last choice is for those who met none", () => {
-  const tables = tablesOf(endpointsOf(7, numbers(3)));
+  const tables = tablesOf(endpointsOf(5, numbers(3)));
   const [first] = tables.tables;
   assert.ok(first);
   const [[slot, endpoint] = [0, undefined]] = first.cells;
@@ -189,7 +189,7 @@ test("the first occupied slot decides, table after table; the last choice is for
 
 /** Sizes on both sides of many classes, and between. */
 const SIZES = [
-  1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 17, 20, 24, 30, 31, 36, 40, 43, 50, 100, 135, 136, 249, 513, 753, 1_000,
+  1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 16, 20, 21, 25, 29, 30, 36, 40, 43, 50, 100, 192, 193, 249, 513, 761, 1_000,
 ];
 
 /** The bar of issue 49 A 3 for a new endpoint beside so many. */
@@ -215,7 +215,7 @@ test("shares are within 5 %, and few clients move when an endpoint comes or goes
     }
     assert.ok(moved / sets <= mostMoved(count), `${count}: ${moved / sets}`);
     // Where a second endpoint moves, more clients do. The probes of few endpoints are a compromise between that and their number.
-    assert.ok(within >= 0.75 * sets, `${count}: ${within} of ${sets}`);
+    assert.ok(within >= 0.8 * sets, `${count}: ${within} of ${sets}`);
     t.diagnostic(
       `${count} endpoints: ${(moved / sets / ideal).toFixed(2)} of what must move, ${within} of ${sets} within`,
     );
@@ -234,7 +234,7 @@ test("of single changes at all sizes to 1,000, 95 % move no more than the bar", 
   assert.ok(within >= 0.95 * events, `${within} of ${events}`);
 });
 
-test("a client is asked for few slots: each costs a new connection a third of a microsecond", () => {
+test("a client is asked for few slots: each costs a new connection 0.3 microseconds", () => {
   for (const count of [2, 3, 4, 5, 7, 10, 16, 20, 30, 40, 50, 100, 200, 500, 1_000]) {
     let [open, lookups] = [1, 0];
     for (const { size, probes, cells } of tablesOf(endpointsOf(count, numbers(count))).tables) {
@@ -242,7 +242,7 @@ test("a client is asked for few slots: each costs a new connection a third of a 
       lookups += (open * (1 - left) * size) / cells.size;
       open *= left;
     }
-    assert.ok(lookups <= (count <= 36 ? 16.5 : 20), `${count}: ${lookups}`);
+    assert.ok(lookups <= 22, `${count}: ${lookups}`);
   }
 });
 

@@ -22,34 +22,45 @@ interface TableUse {
 /**
  * In the order in which a client asks them. A probe of a table decides for as large a share of clients as the table is full: so a larger
  * table gets its probes one by one while it is nearly empty, and few clients move. Found by simulated annealing, for few probes of a client
- * (docs/notes/performance-diary.md).
+ * and few chains of endpoints that move (docs/notes/performance-diary.md).
  */
 const TABLES: readonly TableUse[] = [
-  { size: 4096, probes: [...oneByOne(32, 41, 1), [43, 11], [2222, 24]], mostCells: Number.POSITIVE_INFINITY },
-  { size: 1024, probes: [[8, 2], ...oneByOne(12, 17, 3), [753, 24]], mostCells: 2221 },
+  {
+    size: 4096,
+    probes: [...oneByOne(22, 26, 1), [29, 6], [30, 7], [39, 8], [40, 9], [43, 10], [46, 11], [2222, 24]],
+    mostCells: Number.POSITIVE_INFINITY,
+  },
+  { size: 1024, probes: [[6, 2], [7, 4], [8, 5], ...oneByOne(9, 16, 6), [761, 24]], mostCells: 2221 },
   {
     size: 256,
     probes: [
-      [3, 1],
-      [4, 6],
-      [5, 8],
-      [6, 10],
-      [7, 11],
-      [136, 24],
+      [3, 5],
+      [4, 9],
+      [5, 12],
+      [6, 13],
+      [193, 24],
     ],
-    mostCells: 752,
+    mostCells: 760,
   },
   {
     size: 64,
     probes: [
-      [2, 5],
-      [3, 8],
-      [31, 24],
+      [2, 10],
+      [21, 24],
     ],
-    mostCells: 135,
+    mostCells: 192,
   },
-  { size: 32, probes: [[2, 24]], mostCells: 30 },
-  { size: 8, probes: [[2, 24]], mostCells: 6 },
+  {
+    size: 32,
+    probes: [
+      [2, 11],
+      [3, 15],
+      [4, 16],
+      [6, 24],
+    ],
+    mostCells: 20,
+  },
+  { size: 8, probes: [[2, 24]], mostCells: 5 },
 ];
 
 function oneByOne(from: number, to: number, first: number): (readonly [cells: number, probes: number])[] {
