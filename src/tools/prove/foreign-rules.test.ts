@@ -146,6 +146,11 @@ const EXPRESSIONS: readonly Row[] = [
   ["unproved", "meter m { ip saddr limit rate over 1/hour } drop"],
   // objref
   ["equal", 'counter name "o"'],
+  [
+    "unproved",
+    "counter name ip daddr map @m drop",
+    { more: 'map m {\ntype ipv4_addr : counter\nelements = { 10.0.0.9 : "o" }\n}' },
+  ],
   ["unproved", 'quota name "o" drop'],
   ["unproved", 'limit name "o" drop'],
   ["equal", 'ct helper set "o"', EARLY],

@@ -95,6 +95,8 @@ function compile(json: unknown, surroundings: Surroundings): Step {
     case "reject":
       return refusal(body, text);
     default: {
+      // Where the map names no object for the packet, the rule ends.
+      if (body.map !== undefined) return fixed(unknown(`${text} names an object`));
       const verdict = verdictOf(json);
       return fixed(verdict === undefined ? acting(nftablesAction(found.name), text) : { kind: "verdict", verdict });
     }
