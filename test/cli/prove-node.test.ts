@@ -17,7 +17,7 @@ import { newRunName } from "../../testkit/net/run-name.ts";
 import { netnsSkip } from "../../testkit/support/netns.ts";
 import { stretched } from "../../testkit/support/patience.ts";
 import { skipWithoutTool } from "../../testkit/support/tools.ts";
-import { keyOf, PLACES, traceLab } from "../property/trace-against-kernel.ts";
+import { PLACES, traceLab } from "../property/trace-against-kernel.ts";
 import type { PacketLab } from "../trace/packet-lab.ts";
 import { runCommand } from "./run-command.ts";
 
@@ -104,9 +104,8 @@ describe("beside the rules", { skip: netnsSkip || skipWithoutTool("conntrack", "
     lab.send(packet);
     const end = performance.now() + stretched(2_000);
     for (;;) {
-      const seen = (await lab.observed(() => true)).get(keyOf(packet));
-      const isRefused = seen?.kind === "refused" || (seen?.kind === "passed" && seen.isRefused);
-      if (isRefused === isExpected || performance.now() > end) return isRefused;
+      await lab.observed(() => true);
+      if (lab.isAnswered(packet) === isExpected || performance.now() > end) return lab.isAnswered(packet);
     }
   }
 

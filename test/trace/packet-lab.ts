@@ -51,6 +51,7 @@ interface SentPacket {
   readonly fd: number;
   entry: Omit<Observed & { kind: "passed" }, "isRefused"> | undefined;
   isRefused: boolean;
+  isAnswered: boolean;
 }
 
 const SOCK_STREAM = 1;
@@ -59,6 +60,7 @@ const SOCK_NONBLOCK = 0o4000;
 const SOCK_CLOEXEC = 0o2000000;
 const SOL_SOCKET = 1;
 const SO_ERROR = 4;
+const ECONNREFUSED = 111;
 /** Both ends of a pair without ARP have one hardware address, so that each takes what the other sends. */
 const HARDWARE = { cni0: "02:00:00:00:00:01", eth0: "02:00:00:00:00:02", out: "02:00:00:00:00:03" } as const;
 const NAMES: Readonly<Record<string, string>> = { 6: "tcp", 17: "udp", 132: "sctp" };
@@ -242,6 +244,11 @@ export class PacketLab {
     this.#inClients(`${table("ip", "ipv4_addr")}\n${table("ip6", "ipv6_addr")}\n`);
   }
 
+  /** Whether a machine has said that it has no such socket: no router says that. */
+  isAnswered({ protocol, sourcePort }: PacketQuestion): boolean {
+    return this.#sent.get(`${protocol} ${sourcePort}`)?.isAnswered === true;
+  }
+
   /** What came out, by protocol and source port. */
   arrivals(): ReadonlyMap<string, Observed> {
     const family = this.#family === "IPv6" ? "ip6" : "ip";
@@ -331,7 +338,7 @@ export class PacketLab {
       if (protocol === "udp" && status < 0) throw new Error(`no way from ${source} to ${destination}`);
       return opened;
     });
-    this.#sent.set(`${protocol} ${sourcePort}`, { fd, entry: undefined, isRefused: false });
+    this.#sent.set(`${protocol} ${sourcePort}`, { fd, entry: undefined, isRefused: false, isAnswered: false });
     if (protocol === "udp") writeAtMost(fd);
   }
 
@@ -371,7 +378,9 @@ export class PacketLab {
   #lookForRefusals(isSilent: (key: string) => boolean): boolean {
     let isComplete = true;
     for (const [key, packet] of this.#sent) {
-      if (errorOf(packet.fd) !== 0) packet.isRefused = true;
+      const error = errorOf(packet.fd);
+      if (error !== 0) packet.isRefused = true;
+      if (error === ECONNREFUSED) packet.isAnswered = true;
       if (packet.entry === undefined && !packet.isRefused && !isSilent(key)) isComplete = false;
     }
     return isComplete;
