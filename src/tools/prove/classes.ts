@@ -40,42 +40,51 @@ export interface ProvedClass<Fate> {
 }
 
 interface OpenClass extends RootClass {
-  /** Questions that all its packets answer alike: those that another class had settled when this one was divided from it. */
-  readonly settled: { readonly by: Settled; readonly count: number } | undefined;
+  /** Questions that all its packets answer alike: the first of those that another class has settled, and those before them. */
+  readonly settled: { readonly own: ReadonlySet<Question>; readonly count: number; readonly before: Layer | undefined };
+}
+
+interface Layer {
+  readonly own: ReadonlySet<Question>;
+  readonly before: Layer | undefined;
 }
 
 /** More questions than this are not copied from class to class. */
 const COPIED = 256;
 
 class Settled {
-  /** Each with how many were before it. */
-  readonly #own = new Map<Question, number>();
-  readonly #before: OpenClass["settled"];
+  #own = new Set<Question>();
+  #before: Layer | undefined;
 
-  constructor(before: OpenClass["settled"]) {
-    if (before === undefined) return;
-    const { by, count } = before;
-    if (by.#before !== undefined || count > COPIED) this.#before = before;
-    else for (const [question, at] of by.#own) if (at < count) this.add(question);
+  constructor({ own, count, before }: OpenClass["settled"]) {
+    this.#before = before;
+    for (const question of own) {
+      if (this.#own.size === count) break;
+      this.#own.add(question);
+    }
   }
 
-  get count(): number {
-    return this.#own.size;
+  /** For a class that is divided from this one. */
+  get now(): OpenClass["settled"] {
+    if (this.#own.size > COPIED) {
+      this.#before = { own: this.#own, before: this.#before };
+      this.#own = new Set();
+    }
+    return { own: this.#own, count: this.#own.size, before: this.#before };
   }
 
   add(question: Question): void {
-    if (!this.#own.has(question)) this.#own.set(question, this.#own.size);
+    this.#own.add(question);
   }
 
   has(question: Question): boolean {
     if (this.#own.has(question)) return true;
-    for (let before = this.#before; before !== undefined; before = before.by.#before)
-      if ((before.by.#own.get(question) ?? before.count) < before.count) return true;
+    for (let layer = this.#before; layer !== undefined; layer = layer.before) if (layer.own.has(question)) return true;
     return false;
   }
 }
 
-/** Keys of shorter questions are scanned without an index. */
+/** Of shorter questions nothing is kept: their keys are scanned. */
 const INDEXED_LENGTH = 16;
 
 /** @param roots disjoint classes that together contain all packets. */
@@ -84,8 +93,11 @@ export function* classesOf<Fate>(
   roots: readonly RootClass[],
   subjects: readonly Subject<Fate>[],
 ): Generator<ProvedClass<Fate>> {
-  const open: OpenClass[] = roots.map((root) => ({ ...root, settled: undefined }));
-  const parts = new Map<Question, number>();
+  const open: OpenClass[] = roots.map((root) => ({
+    ...root,
+    settled: { own: new Set<Question>(), count: 0, before: undefined },
+  }));
+  const parts = new WeakMap<Question, number>();
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
     const example = exampleOf(family, next);
     // A machine's packets to itself do not pass through this node.
@@ -136,10 +148,10 @@ class Narrowing {
   /** Those that are not examined. */
   readonly left: (RootClass & { readonly because: string })[] = [];
   readonly #settled: Settled;
-  readonly #parts: Map<Question, number>;
+  readonly #parts: WeakMap<Question, number>;
 
   /** @param parts into how many parts each question has divided classes so far. */
-  constructor({ packets, settled }: OpenClass, example: Packet, parts: Map<Question, number>) {
+  constructor({ packets, settled }: OpenClass, example: Packet, parts: WeakMap<Question, number>) {
     this.packets = packets;
     this.#settled = new Settled(settled);
     this.example = example;
@@ -202,11 +214,12 @@ class Narrowing {
     const value = this.example[field];
     // Of a comparison of one field, nothing is left to ask in any part.
     if (question.fields.length === 1) this.#settled.add(question);
-    const settled = { by: this.#settled, count: this.#settled.count };
+    const settled = this.#settled.now;
     const { origin } = this.example;
-    const made = (this.#parts.get(question) ?? 0) + parts.length;
-    const isTooMany = parts.length > FEW_PARTS && made > MOST_PARTS + 5 * question.keys.length;
-    if (!isTooMany) this.#parts.set(question, made);
+    const isMany = parts.length > FEW_PARTS;
+    const made = isMany ? (this.#parts.get(question) ?? 0) + parts.length : 0;
+    const isTooMany = made > MOST_PARTS + 5 * question.keys.length;
+    if (isMany && !isTooMany) this.#parts.set(question, made);
     let left: PacketClass | undefined;
     for (const part of parts) {
       const packets: PacketClass = { ...this.packets, [field]: part };
@@ -214,8 +227,9 @@ class Narrowing {
       else if (isTooMany) left ??= packets;
       else this.others.push({ packets, origin, settled });
     }
+    if (left === undefined) return;
     const because = `rules compare the ${field} with ${question.keys.length} values, and do so many different things that not all packets were tried`;
-    if (left !== undefined) this.left.push({ packets: left, origin, because });
+    this.left.push({ packets: left, origin, because });
   }
 }
 
@@ -223,12 +237,12 @@ class Narrowing {
 const MOST_PARTS = 200_000;
 const FEW_PARTS = 100;
 
-/** The groups of questions about one field alone. */
+/** The groups of long questions about one field alone. */
 const groups = new WeakMap<Question, Groups>();
 
 /** @param others indices of the parts that are still to be divided. */
 function groupsOf(question: Question, index: number, live: readonly Key[], others: readonly number[]): Groups {
-  const isAlone = question.fields.length === 1 && live === question.keys;
+  const isAlone = question.fields.length === 1 && live === question.keys && live.length >= INDEXED_LENGTH;
   const known = isAlone ? groups.get(question) : undefined;
   if (known !== undefined) return known;
   const patterns = live.map((key) => key.patterns[index]).filter((pattern) => pattern !== undefined);

@@ -18,7 +18,7 @@ export class Groups {
   readonly patterns: readonly Pattern[];
   readonly #sameAs: (fitting: readonly number[]) => string;
   #spans: readonly Span[] | undefined;
-  readonly #parts = new Map<string, readonly Domain[]>();
+  #parts: Map<string, readonly Domain[]> | undefined;
 
   /** @param sameAs gets the indices of the patterns that values fit. */
   constructor(patterns: readonly Pattern[], sameAs: (fitting: readonly number[]) => string) {
@@ -34,6 +34,7 @@ export class Groups {
 
   /** Remembers the last few results. */
   once(whole: string, divide: () => readonly Domain[]): readonly Domain[] {
+    this.#parts ??= new Map();
     const parts = this.#parts.get(whole) ?? divide();
     this.#parts.delete(whole);
     this.#parts.set(whole, parts);
