@@ -218,7 +218,8 @@ export class NftTables {
       () => `ct mark . ${ip} saddr { 0x5 . ${dice.address()}, 0x0 . ${dice.address()} }`,
       () => `ct status ${dice.pick(["dnat", "snat", "& dnat == 0"])}`,
       () => `ct direction ${dice.pick(["original", "reply"])}`,
-      () => `ct protocol ${protocol}`,
+      // With the first, nft reads no port of an ICMP answer to a refused packet.
+      () => `meta l4proto ${protocol} ct protocol ${protocol}`,
       () => `${protocol} sport 1-65535 ct original proto-dst ${dice.port()}`,
       () => `ct original ${ip} ${dice.pick(["saddr", "daddr"])} ${dice.address()}`,
       () => `ct reply ${ip} ${dice.pick(["saddr", "daddr"])} ${dice.address()}`,

@@ -82,8 +82,8 @@ interface Sent {
   readonly alike: readonly PacketQuestion[];
   readonly rules: Fate;
   readonly wanted: Fate;
-  /** The port of the class's example, in the place of which a fate has each packet's own where rules keep it. */
-  readonly port: number | undefined;
+  /** Of the class: in the place of its address and port a fate has each packet's own, where rules keep them. */
+  readonly example: Packet;
 }
 
 /** A socket for each: a process has a thousand. */
@@ -262,7 +262,7 @@ function packetsOf(
     if (why !== undefined || rules === undefined || wanted === undefined) continue;
     const [packet, ...alike] = Array.from({ length: 1 + ALIKE }, () => memberOf(all, example, words, random));
     if (packet === undefined || !isSendable(packet, extras)) continue;
-    found.push({ packet, alike: alike.flatMap((one) => one ?? []), rules, wanted, port: example.destinationPort });
+    found.push({ packet, alike: alike.flatMap((one) => one ?? []), rules, wanted, example });
   }
   const every = Math.ceil(found.length / MOST_PACKETS);
   const some = found.filter((_, at) => at % every === 0);
@@ -357,8 +357,7 @@ async function compared(
     for (const other of [packet, ...one.alike]) {
       const alone = again.fateOf(newPacket(other), () => {});
       const end = endText(other.destination, other.destinationPort);
-      const isSame =
-        isSameFate(alone, rules) || isSameFate(withOwn(alone, other.destinationPort), withOwn(rules, one.port));
+      const isSame = isSameFate(alone, rules) || isSameFate(withOwn(alone, other), withOwn(rules, one.example));
       if (!isSame)
         wrong.push(
           `${seen}, class: ${fateOfClassText(rules)}, from ${other.source} to ${end}: ${fateOfClassText(alone)}`,
@@ -373,13 +372,13 @@ async function compared(
 }
 
 /** Whether the packet met what the Services ask, if that is said; or not, if not. */
-function wrongVerdict({ packet, rules, wanted, port }: Sent, observed: Observed): string | undefined {
+function wrongVerdict({ packet, rules, wanted, example }: Sent, observed: Observed): string | undefined {
   // Of the node's own packets, sockets refuse some; what the kernel takes as its own has no other source.
   if (packet.inInterface === "" || wanted.has(UNSAID)) return undefined;
   const way = wayOf(packet, observed);
   const plainly = (fate: Fate): ReadonlySet<string> =>
-    new Set([...fate.keys(), ...withOwn(fate, port).keys()].map((one) => plain(one)));
-  const isIn = (ways: ReadonlySet<string>) => ways.has(way) || ways.has(ofOwnPort(way, packet.destinationPort));
+    new Set([...fate.keys(), ...withOwn(fate, example).keys()].map((one) => plain(one)));
+  const isIn = (ways: ReadonlySet<string>) => ways.has(way) || ways.has(ofOwnEnd(way, packet));
   const isAllowed = isIn(plainly(wanted)) || (wanted.has(RANGE_UNKNOWN) && (way === UNTOUCHED || way === DROPPED));
   const isEqual = isSameFate(wanted, rules);
   if (isEqual && !isAllowed) return `said to be equal to ${fateOfClassText(wanted)}`;
@@ -389,12 +388,16 @@ function wrongVerdict({ packet, rules, wanted, port }: Sent, observed: Observed)
   return undefined;
 }
 
-const withOwn = (fate: Fate, port: number | undefined): Fate =>
-  new Map([...fate].map(([way, odds]) => [ofOwnPort(way, port), odds]));
+type End = Pick<PacketQuestion, "destination" | "destinationPort">;
 
-/** The same text for all packets whose port a rule keeps. */
-const ofOwnPort = (way: string, port: number | undefined): string =>
-  way.replaceAll(new RegExp(`(?<=\\]|\\d\\.\\d{1,3}):${port}\\b`, "g"), ":its own port");
+const withOwn = (fate: Fate, end: End): Fate => new Map([...fate].map(([way, odds]) => [ofOwnEnd(way, end), odds]));
+
+/** The same text for all packets whose address or port a rule keeps. */
+function ofOwnEnd(way: string, { destination, destinationPort }: End): string {
+  const port = new RegExp(`(?<=\\]|\\d\\.\\d{1,3}):${destinationPort}\\b`, "g");
+  const kept = way.replaceAll(port, ":its own port");
+  return kept.replace(endText(destination, 0).replace(/0$/, ""), "its own address:");
+}
 
 /** Without the client's next connection, and without who is led there by a hash. */
 const plain = (way: string): string => way.replace(/(?:, always|; the client's next |, by hash ).*$/, "");

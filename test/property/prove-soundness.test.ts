@@ -213,6 +213,13 @@ describe("a statement of nft that is not understood cannot be proved", () => {
 });
 
 describe("packets of one class are alike", () => {
+  test("the protocol of a refusal's connection is not that of the ICMP answer", () => {
+    const protocol = { match: { op: "==", left: { ct: { key: "protocol" } }, right: "tcp" } };
+    const chain = { hook: "output", prio: 0 };
+    const rules = [...saved("filter", "-A FORWARD -j REJECT"), ...IN_CHAIN([protocol, { drop: null }], chain)];
+    assert.match(provedOf(rules).unprovable ?? "", /^whether the refusal arrives depends on /);
+  });
+
   test("an answer that chance drops: the refusal arrives as often as it passes", () => {
     const half = "-m statistic --mode random --probability 0.50000000000";
     const rules = [...saved("mangle", `-A OUTPUT -p icmp ${half} -j DROP`), ...saved("filter", "-A FORWARD -j REJECT")];

@@ -133,7 +133,8 @@ export function connection(packet: Packet, key: string, text: string, isReply: b
     case "direction":
       return value(packet.isRefusal ? "reply" : "original");
     case "protocol":
-      return value(packet.protocol);
+      // Of a refusal it is the refused packet's.
+      return packet.isRefusal ? { kind: "unknown", what: text } : value(packet.protocol);
     case "mark": {
       const { value: mark, known } = packet.connectionMark;
       return known === ALL_BITS ? value(mark) : { kind: "unknown", what: text };
