@@ -11,6 +11,7 @@ import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { ip } from "../../src/model/testing/records.ts";
 import type { IpAddress } from "../../src/net/ip.ts";
+import { proveCommand } from "../../src/tools/cli/prove.ts";
 import { render } from "../../src/tools/cli/render.ts";
 import { NetworkNamespace } from "../../testkit/net/network-namespace.ts";
 import { newRunName } from "../../testkit/net/run-name.ts";
@@ -137,6 +138,24 @@ describe("beside the rules", { skip: netnsSkip || skipWithoutTool("conntrack", "
       /dropped by net\.ipv4\.conf\.cni0\.forwarding = 0 \(set it to 1\), which ends the answers/,
     );
     await named("ip_forward", /dropped by net\.ipv4\.ip_forward = 0 \(set it to 1\)/);
+  });
+
+  test("a sysdump has what decides beside the rules: the answer of another machine is the node's", async () => {
+    await load("IPv4");
+    // The lab drops resets, and the archive asks a daemon that is not there.
+    run("nft delete table inet lab");
+    const archive = join(folder, "sysdump.tgz");
+    const set = (value: number) => run(`sysctl -qw net.ipv4.conf.eth0.forwarding=${value}`);
+    set(0);
+    const here = proved("IPv4");
+    const words = ["-f", "-", "--node", "node-a", "--config", config, "--socket", join(folder, "none"), "-o", archive];
+    const made = lab.tool([execPath, MAIN, "sysdump", ...words], objects("IPv4"));
+    set(1);
+    assert.equal(made.status, 0, made.stderr);
+    const { out, err } = await runCommand(proveCommand, [...argvFor("IPv4"), "--dump", archive], objects("IPv4"));
+    const said = /^ +udp .* dropped by net\.ipv4\.conf\.eth0\.forwarding = 0 .*$/m;
+    assert.equal(said.exec(out)?.[0], said.exec(here.stdout)?.[0], out + err);
+    assert.match(here.stdout, said);
   });
 
   test("IPv4: a route to the endpoint that leads nowhere", async () => {

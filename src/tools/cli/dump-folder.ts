@@ -18,7 +18,7 @@ import { merged } from "../explain/wanted.ts";
 import { readBounded, readInputText, refusalText } from "./bounded-input.ts";
 import { decidedIn, type FoundConfiguration, type ObjectsChoice } from "./objects-input.ts";
 import { EXIT_FAILURE, UsageError } from "./output.ts";
-import { tarFiles } from "./sysdump/archive.ts";
+import { BESIDE_RULES, tarFiles } from "./sysdump/archive.ts";
 
 const RULES = "rules";
 const OBJECTS = "objects";
@@ -135,6 +135,16 @@ export async function rulesNotRead(paths: readonly string[]): Promise<readonly s
         found.push(`${part.name} is not in the sysdump (${part.why})`);
   }
   return found;
+}
+
+/** What a sysdump has beside the rules of its node. @param paths the first sysdump that has it counts. */
+export async function besideRulesOf(paths: readonly string[]): Promise<string | undefined> {
+  for (const given of paths) {
+    const file = join(await sysdumpIn(await unpacked(given)), BESIDE_RULES);
+    const text = await readFile(file, "utf8").catch(() => undefined);
+    if (text !== undefined) return text;
+  }
+  return undefined;
 }
 
 /** @param paths the first sysdump among them counts. @returns undefined if there is none. */

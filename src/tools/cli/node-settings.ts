@@ -2,29 +2,76 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { isObject, textOf } from "../../kernel/nftables/json.ts";
-import { devicesHere } from "../../kernel/route/devices.ts";
+import { type Device, devicesHere } from "../../kernel/route/devices.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { IpRules, type SetRule } from "../prove/ip-rules.ts";
-import type { NodeSettings, XfrmPolicy } from "../prove/node-settings.ts";
+import { type NodeSettings, parametersOf, type XfrmPolicy } from "../prove/node-settings.ts";
 import { toolText } from "./tool-text.ts";
 import { cidrOf, ipJson, lengthOf } from "./trace-kernel.ts";
 
 /** Kinds of devices that lead to other machines; those of hardware have none. */
 const UPLINKS = new Set([undefined, "vlan", "bond", "team", "macvlan", "ipvlan"]);
 
+/** As the kernel and `ip` say it. */
+interface ReadSettings {
+  readonly links: readonly Omit<Device, "index" | "xdp">[];
+  readonly rules: readonly unknown[];
+  readonly routes: readonly unknown[];
+  readonly policies: readonly XfrmPolicy[];
+}
+
+/** The same for a sysdump, with each parameter that decides. */
+export interface StoredSettings extends ReadSettings {
+  readonly parameters: Readonly<Record<string, number>>;
+}
+
 /** @throws UsageError */
 export async function nodeSettings(family: IpFamily): Promise<NodeSettings> {
+  const known = new Map<string, number | undefined>();
+  return settingsOf(await readSettings(family), family, (name) => {
+    if (!known.has(name)) known.set(name, parameterAt(name));
+    return known.get(name);
+  });
+}
+
+/** @throws UsageError */
+export async function storedSettings(family: IpFamily): Promise<StoredSettings> {
+  const read = await readSettings(family);
+  const names = parametersOf(read.links.map(({ name }) => name));
+  const parameters = names.flatMap((name) => {
+    const value = parameterAt(name);
+    return value === undefined ? [] : [[name, value] as const];
+  });
+  return { ...read, parameters: Object.fromEntries(parameters) };
+}
+
+export function settingsIn(stored: StoredSettings, family: IpFamily): NodeSettings {
+  return settingsOf(stored, family, (name) => stored.parameters[name]);
+}
+
+/** @throws UsageError */
+async function readSettings(family: IpFamily): Promise<ReadSettings> {
   const version = family === "IPv4" ? "-4" : "-6";
-  const links = await devicesHere();
-  // A kernel may be built without rules.
-  const rules = await ipJson(version, "rule", "show").catch((): readonly unknown[] => USUAL_RULES);
-  const listed = (await ipJson(version, "route", "show", "table", "all")).filter(isObject).map((route) => {
+  return {
+    links: await devicesHere(),
+    // A kernel may be built without rules.
+    rules: await ipJson(version, "rule", "show").catch((): readonly unknown[] => USUAL_RULES),
+    routes: await ipJson(version, "route", "show", "table", "all"),
+    policies: await xfrmPolicies(version),
+  };
+}
+
+function settingsOf(
+  { links, rules, routes: all, policies }: ReadSettings,
+  family: IpFamily,
+  read: NodeSettings["read"],
+): NodeSettings {
+  const listed = all.filter(isObject).map((route) => {
     const { dst, dev, type = "unicast", table = "main" } = route;
     const cidr = cidrOf(String(dst), family);
     return { cidr, type: String(type), device: textOf(dev), table: String(table) };
   });
   const routes = listed.sort((a, b) => lengthOf(b.cidr) - lengthOf(a.cidr));
-  const known = new Map<string, number | undefined>();
   return {
     devices: links.map(({ name }) => name),
     bridges: new Set(links.flatMap(({ name, kind }) => (kind === "bridge" ? [name] : []))),
@@ -41,11 +88,8 @@ export async function nodeSettings(family: IpFamily): Promise<NodeSettings> {
     ),
     withoutHairpin: links.flatMap(({ name, lacksHairpin }) => (lacksHairpin ? [name] : [])),
     vrfs: new Map(links.flatMap(({ name, portOf, master = "" }) => (portOf === "vrf" ? [[name, master]] : []))),
-    policies: await xfrmPolicies(version),
-    read(name) {
-      if (!known.has(name)) known.set(name, parameterAt(name));
-      return known.get(name);
-    },
+    policies,
+    read,
   };
 }
 

@@ -1,7 +1,6 @@
 /** The sources of rules that `kube-proxy prove` does not plan itself: dumps, read once for both families, and this node's kernel. */
 import type { KubeProxyConfig } from "../../contract/config/config.ts";
 import type { ProvedVariant } from "../../contract/dataplane.ts";
-import { nodeCgroup } from "../../kernel/bpf/foreign-programs.ts";
 import { isObject, textOf } from "../../kernel/nftables/json.ts";
 import { MODES } from "../../modes/registry.ts";
 import { familyOf, IP_FAMILIES, type IpAddress, type IpFamily } from "../../net/ip.ts";
@@ -10,7 +9,8 @@ import { dumpedAddresses, hostAddresses } from "../explain/host-addresses.ts";
 import type { NodeSettings } from "../prove/node-settings.ts";
 import type { Side } from "../prove/proof.ts";
 import { rulesSide } from "../prove/sides.ts";
-import { dumpFiles, rulesNotRead } from "./dump-folder.ts";
+import type { KeptBesideRules } from "./beside-rules.ts";
+import { besideRulesOf, dumpFiles, rulesNotRead } from "./dump-folder.ts";
 import { UsageError } from "./output.ts";
 import { didYouMean } from "./suggestion.ts";
 import { readDumps } from "./trace-rules.ts";
@@ -42,6 +42,8 @@ export interface FoundRules {
   readonly families: ReadonlySet<IpFamily>;
   /** What could not be read, or is not examined. */
   readonly notes: readonly string[];
+  /** What was asked for and answered, each in words. @default not said: the dumps are known */
+  readonly read?: readonly string[];
   /** The mode that the rules identify themselves with; undefined if they do not. */
   readonly shown: Variant | undefined;
   /** Addresses of the machine that the rules come from, if known. */
@@ -56,7 +58,9 @@ export async function foundInDumps(paths: readonly string[], input: NodeJS.Reada
   const dumps: Dump[] = [];
   for (const { path, name } of files) dumps.push(...(await readDumps(path, name, input)));
   for (const what of await rulesNotRead(paths)) dumps.push({ kind: "unread", what, isOfRules: true });
-  return found(files.map(({ name }) => name).join(", "), dumps);
+  const kept = await besideRulesOf(paths);
+  const beside = kept === undefined ? undefined : (await import("./beside-rules.ts")).besideRulesIn(kept);
+  return found(files.map(({ name }) => name).join(", "), dumps, beside);
 }
 
 /** The mode that the rules in this host's kernel identify themselves with, and what could not be read. @throws UsageError */
@@ -72,7 +76,8 @@ export async function shownInKernel(families: readonly IpFamily[]) {
 
 /** @throws UsageError */
 export async function foundInKernel(families: readonly IpFamily[], config: KubeProxyConfig): Promise<FoundRules> {
-  const { kernelHooks, kernelRules, programsAtDevices, withLiveSockets } = await import("./trace-kernel.ts");
+  const { kernelRules, withLiveSockets } = await import("./trace-kernel.ts");
+  const { besideRulesHere } = await import("./beside-rules.ts");
   const { nodeSettings, notExamined } = await import("./node-settings.ts");
   const read = new Map<IpFamily, Awaited<ReturnType<typeof withLiveSockets>>>();
   const settings = new Map<IpFamily, NodeSettings>();
@@ -82,8 +87,7 @@ export async function foundInKernel(families: readonly IpFamily[], config: KubeP
     settings.set(family, await nodeSettings(family));
   }
   const addresses = (await Promise.all(families.map(hostAddresses))).flat();
-  const hooks = await kernelHooks();
-  const beside = [...(hooks === undefined ? [] : [hooks]), ...(await programsAtDevices(hooks))];
+  const beside = await besideRulesHere();
   const all = [...read.values()].flatMap(({ dumps }) => dumps);
   const one = found("this node's kernel", all);
   const led = [...read.values()].find(({ ledBy }) => ledBy !== undefined)?.ledBy;
@@ -91,18 +95,16 @@ export async function foundInKernel(families: readonly IpFamily[], config: KubeP
     ...one,
     shown: VARIANTS.find(({ mode }) => mode === led) ?? one.shown,
     families: new Set(families),
+    read: readWords([...all, ...beside.dumps], [...settings.values()]),
     notes: [
       ...[...read.values()].flatMap(({ notes }) => notes),
       ...[...settings.values()].flatMap(notExamined),
-      ...(nodeCgroup() === undefined
-        ? ["the node's cgroup cannot be seen from here: programs at it are not known"]
-        : []),
-      ...(hooks === undefined ? ["this kernel does not list its hooks: what else is called at them is not known"] : []),
+      ...beside.notes,
     ],
     addresses: (family) => addresses.filter((own) => familyOf(own) === family),
     side(family, own, node) {
       const { dumps = [], routes, addresses: all = [] } = read.get(family) ?? {};
-      return rulesSide("this node's kernel", [...dumps, ...beside], family, [...own, ...all], {
+      return rulesSide("this node's kernel", [...dumps, ...beside.dumps], family, [...own, ...all], {
         ...{ routes, ...node },
         settings: node && settings.get(family),
       });
@@ -110,14 +112,36 @@ export async function foundInKernel(families: readonly IpFamily[], config: KubeP
   };
 }
 
-function found(name: string, dumps: readonly Dump[]): FoundRules {
+/** What the kernel has been asked for and has answered: what is in none of these is not known. */
+function readWords(dumps: readonly Dump[], settings: readonly NodeSettings[]): readonly string[] {
+  const lists = Object.groupBy(dumps, ({ kind }) => kind);
+  const tables = (lists.nftables ?? []).flatMap((dump) => ("objects" in dump ? tablesIn(dump.objects) : []));
+  const entries = (lists.hooks ?? []).flatMap((dump) => ("entries" in dump ? dump.entries : []));
+  const [first] = settings;
+  return [
+    `nftables: ${tables.length / settings.length} tables`,
+    ...(lists.iptables === undefined ? [] : ["iptables: what iptables-save prints"]),
+    ...(lists.ipset === undefined ? [] : ["ipset: all sets"]),
+    ...(entries.length === 0 ? [] : [`hooks: ${entries.length} entries`]),
+    ...(first === undefined ? [] : [`devices: ${first.devices.length}, their programs, filters and settings`]),
+    "ip rules, routes and xfrm policies",
+  ];
+}
+
+/** @param beside what the node had beside them, if that is known. */
+function found(name: string, rules: readonly Dump[], beside?: KeptBesideRules): FoundRules {
+  const { kernel, dumps: others = [], notes = [], families } = beside ?? {};
+  const dumps = [...rules.map((dump) => (dump.kind === "nftables" && kernel ? { ...dump, kernel } : dump)), ...others];
   const addresses = dumpedAddresses(dumps);
   return {
     families: new Set(IP_FAMILIES.filter((family) => dumps.some((dump) => isOf(dump, family)))),
     shown: shownBy(dumps),
-    notes: [],
+    notes,
     ...(addresses !== undefined && { addresses: (family) => addresses.filter((own) => familyOf(own) === family) }),
-    side: (family, own, node) => rulesSide(name, dumps, family, own, node),
+    side(family, own, node) {
+      const { routes, settings } = families?.get(family) ?? {};
+      return rulesSide(name, dumps, family, own, { ...{ routes, ...node }, settings: node && settings });
+    },
   };
 }
 

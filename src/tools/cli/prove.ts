@@ -108,6 +108,7 @@ async function* answersTo(options: Options, output: Output, input: NodeJS.Readab
     : dump.length > 0
       ? await foundInDumps(dump, input)
       : undefined;
+  if (rules?.read !== undefined) output.err(safe(`read: ${rules.read.join("; ")}\n`));
   for (const note of new Set(rules?.notes)) output.err(safe(`warning: ${note}\n`));
   if (rules !== undefined && against.length > 0) {
     yield* answersBetween(rules, await foundInDumps(against, input), families, local, output);

@@ -58,7 +58,7 @@ export async function kernelRules(
     addresses,
     knowsAddresses: true,
     knowsClients: true,
-    routes: await routes(family, addresses),
+    routes: await mainRoutes(family, addresses),
     placeOf: (position) =>
       placeInDump(
         position,
@@ -222,7 +222,8 @@ export async function programsAtDevices(hooks: Dump | undefined): Promise<readon
   return unread.map((what) => ({ kind: "unread", what }));
 }
 
-async function routes(family: IpFamily, addresses: readonly IpAddress[]): Promise<KnownRoute[]> {
+/** The routes of the table main, the longest prefix first. @param addresses of the node. @throws UsageError */
+export async function mainRoutes(family: IpFamily, addresses: readonly IpAddress[]): Promise<KnownRoute[]> {
   const version = family === "IPv4" ? "-4" : "-6";
   const own = (await ipJson(version, "address", "show", "scope", "global")).flatMap(ownPrefixes);
   const found = (await ipJson(version, "route", "show", "table", "main")).flatMap((route): KnownRoute[] => {

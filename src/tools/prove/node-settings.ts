@@ -39,7 +39,7 @@ export interface NodeSettings {
  */
 export function endingSetting(settings: NodeSettings, asked: Packet, after: Packet, ask: Ask): string | undefined {
   if (!isLedElsewhere(asked, after)) return undefined;
-  const [count, most] = [settings.read("net/netfilter/nf_conntrack_count"), settings.read(CONNTRACK_MAX)];
+  const [count, most] = [settings.read(CONNTRACK_COUNT), settings.read(CONNTRACK_MAX)];
   if (count !== undefined && most !== undefined && most > 0 && count >= most)
     return `a full table of connections: ${dotted(CONNTRACK_MAX)} = ${most} (set it higher)`;
   const isLocal = after.outInterface === "lo" || after.outInterface === "";
@@ -72,6 +72,7 @@ export function meetingPolicy(settings: NodeSettings, asked: Packet, after: Pack
   return meeting.find(({ near }) => isWithin(near, asked.source))?.text;
 }
 
+const CONNTRACK_COUNT = "net/netfilter/nf_conntrack_count";
 const CONNTRACK_MAX = "net/netfilter/nf_conntrack_max";
 
 /** A packet from a loopback address leaves only by devices that allow it (net/ipv4/route.c, __mkroute_output). */
@@ -175,6 +176,16 @@ function isWithin(cidr: string, address: IpAddress): boolean {
 
 const isLedElsewhere = (asked: Packet, after: Packet): boolean =>
   after.destination !== asked.destination || after.destinationPort !== asked.destinationPort;
+
+/** All that {@link NodeSettings.read} is asked for on a node with these devices. */
+export function parametersOf(devices: readonly string[]): readonly string[] {
+  const ofDevices = ["all", ...devices].flatMap((device) => [
+    ...["rp_filter", "route_localnet", "forwarding", "accept_local"].map((name) => conf("ipv4", device, name)),
+    ...["disable_ipv6", "forwarding", "force_forwarding"].map((name) => conf("ipv6", device, name)),
+  ]);
+  const calls = ["iptables", "ip6tables"].map((name) => `net/bridge/bridge-nf-call-${name}`);
+  return [...ofDevices, ...calls, CONNTRACK_COUNT, CONNTRACK_MAX];
+}
 
 const conf = (family: "ipv4" | "ipv6", device: string, name: string) => `net/${family}/conf/${device}/${name}`;
 /** As `sysctl` takes it, where a dot in the name of a device is a slash. */

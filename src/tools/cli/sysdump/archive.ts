@@ -8,6 +8,9 @@ import { escapeLine } from "../../../logging/escape.ts";
 import { withoutCredentials, withoutSecrets } from "../../../logging/secrets.ts";
 import { UsageError } from "../output.ts";
 
+/** Where what decides beside the rules of the node is. */
+export const BESIDE_RULES = "host/beside-rules.json";
+
 /** Only the owner may read and write. */
 const FILE_MODE = 0o600;
 

@@ -5,7 +5,7 @@ import { legacyTables } from "../../../kernel/iptables/legacy-tables.ts";
 import { type Exec, ExecError } from "../../../kernel/process.ts";
 import { IP_FAMILIES, type IpFamily } from "../../../net/ip.ts";
 import { refusalText } from "../bounded-input.ts";
-import { PartError, type SysdumpPart } from "./archive.ts";
+import { BESIDE_RULES, PartError, type SysdumpPart } from "./archive.ts";
 
 const TOOL_LIMIT_MS = 60_000;
 
@@ -51,6 +51,7 @@ export function hostFacts(exec: Exec): readonly SysdumpPart[] {
     { name: "rules/iptables-legacy-save.txt", read: () => legacyRules(exec, "IPv4", "iptables") },
     { name: "rules/ip6tables-legacy-save.txt", read: () => legacyRules(exec, "IPv6", "ip6tables") },
     { name: "rules/addresses.txt", read: addressLines },
+    { name: BESIDE_RULES, read: besideRules },
     { name: "host/sysctl.txt", read: sysctlLines },
     { name: "host/kernel.txt", read: async () => `${release()}\n${version()}\n` },
     { name: "host/os-release.txt", read: () => readFile("/etc/os-release", "utf8") },
@@ -90,6 +91,13 @@ async function addressLines(): Promise<string> {
     .flat()
     .map(({ address, prefixLength, link }) => `addr add ${address}/${prefixLength} dev ${link}\n`)
     .join("");
+}
+
+/** Hooks, programs, devices, routes and settings, which `prove` reads. */
+async function besideRules(): Promise<string> {
+  if (process.platform !== "linux") throw new PartError("there is no rtnetlink on this system");
+  const { besideRulesText } = await import("../beside-rules.ts");
+  return await besideRulesText();
 }
 
 async function sysctlLines(): Promise<string> {
