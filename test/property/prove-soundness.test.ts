@@ -389,6 +389,23 @@ describe("packets of one class are alike", () => {
   });
 });
 
+test("a rule that keeps the port is not the one that names the port of the packet that is tried", () => {
+  const to = (end: string) =>
+    rulesSide(
+      "rules",
+      saved("nat", `-A PREROUTING -d 10.9.9.9/32 -p tcp -j DNAT --to-destination ${end}`),
+      "IPv4",
+      OWN,
+    );
+  const same = (one: string, other: string) => prove("IPv4", OWN, [to(one), to(other)]).differing === 0;
+  const { examples } = prove("IPv4", OWN, [to("10.0.0.1"), to("10.0.0.1:1")]);
+  const tried = examples[0]?.packet.destinationPort;
+  assert.ok(tried !== undefined);
+  assert.ok(!same("10.0.0.1", `10.0.0.1:${tried}`));
+  assert.ok(same("10.0.0.1", "10.0.0.1"));
+  assert.ok(same(`10.0.0.1:${tried}`, `10.0.0.1:${tried}`));
+});
+
 test("addresses that a program bars for a while are no clients that packets have left", () => {
   const listed = [{ elem: { val: "203.0.113.9", timeout: 3600, expires: 100 } }];
   const set = { family: "ip", table: "other", name: "barred", type: "ipv4_addr", flags: ["timeout"] };

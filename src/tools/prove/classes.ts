@@ -136,6 +136,13 @@ function exampleOf(family: IpFamily, { packets, origin }: RootClass): Packet {
   });
 }
 
+/** Another packet of a class, to another port; undefined if all are to one. */
+export function toAnotherPort({ destinationPort }: PacketClass, example: Packet): Packet | undefined {
+  if (destinationPort.isSingle) return undefined;
+  const to = { destinationPort: Number(destinationPort.sample(example.destinationPort)) };
+  return { ...example, ...to, original: { ...example.original, ...to } };
+}
+
 function addressIn(domain: Domain, other?: Packet["source"]): Packet["source"] {
   return domain.sample(other) as Packet["source"]; // address domains contain nothing else
 }

@@ -5,7 +5,14 @@ import { prefixPatterns, SPECIAL_RANGES } from "../../trace/facts.ts";
 import type { Packet } from "../../trace/packet.ts";
 import type { Question } from "../../trace/question.ts";
 import type { Pattern } from "../../trace/value.ts";
-import { classesOf, type PacketClass, type RootClass, type Subject, UnprovableError } from "./classes.ts";
+import {
+  classesOf,
+  type PacketClass,
+  type RootClass,
+  type Subject,
+  toAnotherPort,
+  UnprovableError,
+} from "./classes.ts";
 import { addressDomain, Names, onlyAddresses, PORTS, UDP_LENGTHS } from "./domain.ts";
 import { DROPPED, type Fate, fateText, isSameFate, RANGE_UNKNOWN } from "./fate.ts";
 import { isInProxyTable } from "./node-components.ts";
@@ -115,7 +122,8 @@ export function* proving(
   const doubts = sides.flatMap((side) => side.doubts ?? []);
   let [unprovable] = doubts;
   try {
-    for (const { example: packet, fates, unproved: reason } of classesOf(family, roots, subjects)) {
+    for (const { packets, example, fates: found, unproved: reason } of classesOf(family, roots, subjects)) {
+      const [packet, fates] = told(subjects, packets, example, found, isBySlots);
       classes += 1;
       const because = reason ?? (isOfUnknownRange(sides[1], packet, fates) ? RANGE_NOT_GIVEN : undefined);
       if (because !== undefined) {
@@ -166,6 +174,27 @@ export const RANGE_NOT_GIVEN =
   "no ServiceCIDR is among the objects (kubectl get servicecidrs), so the unused cluster IPs are not known";
 
 /** Whether the proxy drops the packet as one to an unused cluster IP, and the objects do not say which these are. */
+/**
+ * The packet of a class that tells the sides apart, with its fates. A fate says the packet's own port where a rule keeps it, and the
+ * same where a rule names just that one: then another packet is asked.
+ */
+function told(
+  subjects: readonly Subject<Fate>[],
+  packets: PacketClass,
+  example: Packet,
+  fates: readonly Fate[],
+  isBySlots: boolean,
+): readonly [Packet, readonly Fate[]] {
+  const [one, other] = fates;
+  const isOwn = (way: string) => way.includes(`:${example.destinationPort}`);
+  if (one === undefined || other === undefined || !isSameFate(one, other, isBySlots) || ![...one.keys()].some(isOwn))
+    return [example, fates];
+  const second = toAnotherPort(packets, example);
+  if (second === undefined) return [example, fates];
+  const again = subjects.map((subject) => subject.fateOf(second, () => {}));
+  return isSameFate(again[0] ?? one, again[1] ?? other, isBySlots) ? [example, fates] : [second, again];
+}
+
 function isOfUnknownRange({ proxyPart, whoDecides }: Side, packet: Packet, [meant, found]: readonly Fate[]): boolean {
   if (meant?.has(RANGE_UNKNOWN) !== true || found?.get(DROPPED) !== 1) return false;
   return isInProxyTable(whoDecides?.(packet, proxyPart !== undefined));
