@@ -26,7 +26,7 @@ const BIN = fileURLToPath(new URL("../../bin", import.meta.url));
 const KUBECTL = `#!/bin/sh
 printf '%s\\n' "$*" >> "$FOLDER/asked"
 case " $* " in
-  *" get "*) cat "$FOLDER/pods.json"; exit 0 ;;
+  *" get "*) cat "$FOLDER/pods"; exit 0 ;;
 esac
 while [ "$1" != exec ]; do shift; done
 pod=$4
@@ -41,12 +41,7 @@ exec "$BIN/kube-proxy" "$@" --socket "$FOLDER/$pod.sock"
 function cluster(t: TestContext) {
   const folder = mkdtempSync(join(tmpdir(), "kpts-page-"));
   t.after(() => rmSync(folder, { recursive: true }));
-  const items = ["a", "b"].map((name) => ({
-    metadata: { name: `kp-${name}` },
-    spec: { nodeName: `node-${name}`, containers: [{ name: "kube-proxy" }] },
-    status: { phase: "Running" },
-  }));
-  writeFileSync(join(folder, "pods.json"), JSON.stringify({ items }));
+  writeFileSync(join(folder, "pods"), "node-a kp-a kube-proxy\nnode-b kp-b kube-proxy\n");
   writeFileSync(join(folder, "kubectl"), KUBECTL, { mode: 0o755 });
   const env: NodeJS.ProcessEnv = { PATH: `${folder}:${process.env.PATH}`, FOLDER: folder, BIN, SSH_TTY: "" };
   const plugin = join(BIN, "kubectl-kube_proxy");
@@ -152,7 +147,7 @@ test("a connection that breaks is told in one sentence, and the next question op
   await until("an answer", async () => (await answerTo(`${url}api/state`)).status === 200);
   assert.equal(execs().length, 2);
   // The pod is gone for good.
-  writeFileSync(join(folder, "pods.json"), JSON.stringify({ items: [] }));
+  writeFileSync(join(folder, "pods"), "");
   process.kill(Number(lines("pids")[1]), "SIGKILL");
   await until("the end of the second", () => !isRunning(lines("pids")[1]));
   await until("no answer", async () => (await answerTo(`${url}api/state`)).status === 502);
