@@ -107,7 +107,7 @@ class Stretch {
   }
 
   get isUseful(): boolean {
-    const byDestination = [...this.#kinds].every(([name]) => OF_OLD.has(name));
+    const byDestination = [...this.#kinds].every(([name]) => ALWAYS_INDEXED.has(name));
     const count = this.end - this.start;
     const isShared = count >= MANY || count >= SHARED * new Set(this.#effects).size;
     return this.#hasNever || (count >= INDEXED_LENGTH && (byDestination || isShared));
@@ -191,8 +191,8 @@ class Stretch {
   }
 }
 
-/** By which chains were always divided at once: other rules are few, or do the same. */
-const OF_OLD = new Set(["destination", "destinationPort"]);
+/** Runs of rules by these fields alone are indexed however different they are: a node has many of them. */
+const ALWAYS_INDEXED = new Set(["destination", "destinationPort"]);
 
 /** The index of the first of ascending items that is at least `from`. */
 function after<T = number>(items: readonly T[], from: number, of: (item: T) => number = Number): number {
