@@ -3,6 +3,7 @@
  * them. nft only prints their names.
  */
 import { type IpFamily, ipFromBytes, joinHostPort } from "../../net/ip.ts";
+import { HOST_IS_LITTLE_ENDIAN } from "../netlink/constants.ts";
 import { ADDRESS_TYPES, CONNTRACK_STATES } from "./parser/rule-matches.ts";
 import { hex, quoteWord } from "./parser/rule-options.ts";
 
@@ -26,7 +27,8 @@ export function extensionText(
   sets: SetNames = new Map(),
 ): string | undefined {
   const [revisions, read] = (type === "match" ? MATCHES : TARGETS).get(name) ?? [];
-  if (read === undefined || revisions?.includes(revision) !== true) return undefined;
+  // The numbers have the machine's order of bytes.
+  if (read === undefined || revisions?.includes(revision) !== true || !HOST_IS_LITTLE_ENDIAN) return undefined;
   try {
     const bytes = Buffer.from(data.buffer, data.byteOffset, data.length);
     const options = read(bytes, revision, family, sets);
