@@ -1,4 +1,4 @@
-/** What the text of a rule requires of one field: of an address, or else of a port or a device. */
+/** What the text of a rule requires of one field: of an address, or else of a port, of a range of addresses or a device. */
 import { withoutQuoted } from "../../kernel/iptables/parser/rule-parts.ts";
 import { NOWHERE, type RuleTexts } from "../../kernel/iptables/parser/ruleset.ts";
 import { parseCidr, splitCidr } from "../../net/ip.ts";
@@ -40,13 +40,15 @@ function textKeys(text: string): RuleKey[] {
     isNotTo === undefined && to !== undefined ? addressKey("destination", "-d", to, text) : undefined,
     isNotFrom === undefined && from !== undefined ? addressKey("source", "-s", from, text) : undefined,
   ].filter((key) => key !== undefined);
-  if (addresses.length > 0) return addresses;
+  if (addresses.some(({ prefix }) => prefix === undefined)) return addresses;
   const port = PORT.exec(withoutQuoted(text));
   if (port !== null) {
     const [option, side, number] = port;
     const field = side === "d" ? "destinationPort" : "sourcePort";
-    return [keyOf(field, Number(number), text.slice(0, port.index) + text.slice(port.index + option.length))];
+    const rest = text.slice(0, port.index) + text.slice(port.index + option.length);
+    return [keyOf(field, Number(number), rest), ...addresses];
   }
+  if (addresses.length > 0) return addresses;
   if (isNotBy !== undefined || by === undefined || by.endsWith("+")) return [];
   return [keyOf("inInterface", by, text.replace(`-i ${by} `, ""))];
 }
