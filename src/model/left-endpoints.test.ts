@@ -106,6 +106,18 @@ test("silence of one other node is that node's, of more than half this node's", 
   assert.deepEqual(new Node({ ...FOUR, e: "four" }, never, { mostSilentNodes: 0.3 }).silence(["b", "c"]).left, []);
 });
 
+test("what is silent to one client counts where this node itself is doubted", () => {
+  const vain = (endpoint: string, source: string): Evidence => ({ kind: "unanswered", endpoint, source, count: 2 });
+  const looked = (evidence: readonly Evidence[]) => {
+    const node = new Node(FOUR, never);
+    const { held = [] } = [1, 2, 3, 4].map(() => node.look(evidence)).at(-1) ?? {};
+    return [[...node.left], held];
+  };
+  const ofOne = [vain("b", "0"), vain("b", "1"), vain("c", "0")];
+  assert.deepEqual(looked(ofOne), [[], [`${KEY}: so many other nodes are silent that it is this node`]]);
+  assert.deepEqual(looked([...ofOne, { kind: "answered", endpoint: "c" }]), [["b"], []]);
+});
+
 test("a change of the slice forgets all", () => {
   const node = new Node(FOUR, never);
   assert.deepEqual(node.silence(["b"]).left, ["b"]);

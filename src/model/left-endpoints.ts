@@ -72,6 +72,8 @@ export class LeavePolicy {
   /** Other nodes that do not answer. */
   #silentNodes: ReadonlySet<string> = new Set();
   #ownSilenceUntilMs = Number.NEGATIVE_INFINITY;
+  /** Whether so many are silent, at least to one client, that no more endpoints are left out. */
+  #isDoubtful = false;
   #left = new Map<string, Set<EndpointText>>();
   /** Why an endpoint is back, until the next decision. */
   readonly #back = new Map<EndpointText, Pick<LeaveChange, "kind" | "reason">>();
@@ -144,19 +146,22 @@ export class LeavePolicy {
     this.#back.set(endpoint, { kind: "wrong", reason: "it answered within a second" });
   }
 
-  /** A node is silent if an endpoint is, and no other one of it was answered since. */
+  /** A node is silent if an endpoint is, or was to one client, and no other one of it was answered since. */
   #lookAtNodes(nowMs: number): void {
-    const silent = [...this.#active.values()].filter(({ isLocal, judgedMs }) => !isLocal && judgedMs !== undefined);
+    const unheard = [...this.#active.values()].filter((one) => !one.isLocal && one.isUnheard(nowMs));
     const lastAnswers = new Map<string, number>();
-    for (const { isLocal, node, lastAnswerMs } of silent.length === 0 ? [] : this.#endpoints.values()) {
+    for (const { isLocal, node, lastAnswerMs } of unheard.length === 0 ? [] : this.#endpoints.values()) {
       if (!isLocal) lastAnswers.set(node, Math.max(lastAnswerMs, lastAnswers.get(node) ?? lastAnswerMs));
     }
     const isAlive = ({ node, silentFromMs }: WatchedEndpoint) =>
       (lastAnswers.get(node) ?? nowMs) > Math.max(silentFromMs, nowMs - SUSPICION_MS);
-    this.#silentNodes = new Set(silent.filter((one) => !isAlive(one)).map(({ node }) => node));
-    const { size } = this.#silentNodes;
-    if (size > 1 && size > lastAnswers.size * this.#bounds.mostSilentNodes)
-      this.#ownSilenceUntilMs = nowMs + SUSPICION_MS;
+    const silent = unheard.filter((one) => !isAlive(one));
+    const areTooMany = ({ size }: ReadonlySet<string>) =>
+      size > 1 && size > lastAnswers.size * this.#bounds.mostSilentNodes;
+    this.#silentNodes = new Set(silent.map(({ node }) => node));
+    this.#isDoubtful = areTooMany(this.#silentNodes);
+    const judged = silent.filter(({ judgedMs }) => judgedMs !== undefined);
+    if (areTooMany(new Set(judged.map(({ node }) => node)))) this.#ownSilenceUntilMs = nowMs + SUSPICION_MS;
   }
 
   /** Half open: one endpoint of a service port after the other. */
@@ -194,13 +199,19 @@ export class LeavePolicy {
       const own = new Set(members.map(({ endpoint }) => endpoint));
       const silent = [...inTurn].filter(([endpoint]) => own.has(endpoint));
       const most = isOwn ? 0 : mostLeft(own.size, this.#bounds.mostLeft);
-      const chosen = silent.filter(([, { leftMs, dueMs }]) => leftMs !== undefined || nowMs >= dueMs).slice(0, most);
+      const mayLeave = ({ leftMs, dueMs }: WatchedEndpoint) =>
+        leftMs !== undefined || (!this.#isDoubtful && nowMs >= dueMs);
+      const chosen = silent.filter(([, one]) => mayLeave(one)).slice(0, most);
       if (chosen.length > 0) this.#left.set(key, new Set(chosen.map(([endpoint]) => endpoint)));
       for (const [, watched] of chosen) {
         if (watched.leftMs === undefined) watched.leave(nowMs, this.#bounds.backOffMs, this.#bounds.longestBackOffMs);
       }
-      const why = isOwn ? OWN_SILENCE : `at most ${most} of ${own.size} endpoints are left out, and more are silent`;
-      if (silent.length > most) held.push(`${key}: ${why}`);
+      const isHeld = silent.length > most || (this.#isDoubtful && silent.length > chosen.length);
+      const why =
+        isOwn || this.#isDoubtful
+          ? OWN_SILENCE
+          : `at most ${most} of ${own.size} endpoints are left out, and more are silent`;
+      if (isHeld) held.push(`${key}: ${why}`);
     }
     return held;
   }

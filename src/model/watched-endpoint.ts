@@ -55,11 +55,21 @@ export class WatchedEndpoint {
     return silence;
   }
 
-  /** For people. */
-  get reason(): string {
+  get #syns(): number {
     let syns = 0;
     for (const count of this.#sources.values()) syns += count;
-    return `${syns} repeated SYNs were not answered${this.#silentProbes > 0 ? ", nor own connections" : ""}`;
+    return syns;
+  }
+
+  /** Whether it is silent, or was to some client: too little to leave it out, and enough to doubt this node. */
+  isUnheard(nowMs: number): boolean {
+    const isLong = this.isSuspect(nowMs) && nowMs - this.silentFromMs >= LEAST_SILENCE_MS;
+    return this.judgedMs !== undefined || (isLong && this.#syns >= ENOUGH_SILENCE);
+  }
+
+  /** For people. */
+  get reason(): string {
+    return `${this.#syns} repeated SYNs were not answered${this.#silentProbes > 0 ? ", nor own connections" : ""}`;
   }
 
   unanswered(source: string, count: number, nowMs: number): void {
