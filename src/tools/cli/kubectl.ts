@@ -15,16 +15,20 @@ export async function runKubectl<Out, Err>(
   readErr: (stream: Readable) => Promise<Err>,
   limitMs?: number,
 ): Promise<[status: number, out: Out, err: Err]> {
-  const child = spawn("kubectl", args, { timeout: limitMs, killSignal: "SIGKILL" });
+  const child = spawn("kubectl", args);
+  // Node.js' own limit keeps this process waiting where there is no kubectl.
+  const limit = limitMs === undefined ? undefined : setTimeout(() => child.kill("SIGKILL"), limitMs);
   const ended = once(child, "close").catch((error: unknown) => {
     throw new UsageError(`kubectl cannot be started: ${messageOf(error)}`);
   });
   const reading = Promise.all([ended, readOut(child.stdout, child.stdin), readErr(child.stderr)]);
-  const [[status], out, err] = await reading.catch((error: unknown) => {
-    child.kill("SIGKILL");
-    if (error instanceof UsageError) throw error;
-    throw new UsageError(`the answer cannot be used: ${messageOf(error)}`);
-  });
+  const [[status], out, err] = await reading
+    .catch((error: unknown) => {
+      child.kill("SIGKILL");
+      if (error instanceof UsageError) throw error;
+      throw new UsageError(`the answer cannot be used: ${messageOf(error)}`);
+    })
+    .finally(() => clearTimeout(limit));
   return [typeof status === "number" ? status : EXIT_FAILURE, out, err];
 }
 
