@@ -1,5 +1,5 @@
 /**
- * What health, metrics, journal and those who show failures are told of syncs: what caused each, how long its parts took,
+ * Reports syncs to health, metrics, the journal and those who show failures: what caused each, how long its parts took,
  * what became of it, and how long changes took to reach the kernel (reference sync.md).
  */
 

@@ -105,7 +105,7 @@ const ONE: Readonly<Record<"ip" | "ip6", typeof BOTH>> = {
 inNetns(import.meta.url, { name: "completed" }, () => {
   for (const family of ["ip", "ip6"] as const) {
     const tool = family === "ip" ? "iptables-nft" : "ip6tables-nft";
-    test(`${family}: each match and target is told as iptables-save tells it`, async () => {
+    test(`${family}: each match and target reads as iptables-save prints it`, async () => {
       const given = [...BOTH, ...ONE[family]];
       const tables = Object.entries(Object.groupBy(given, ([table]) => table));
       const text = tables.map(([name, rules]) =>

@@ -1,9 +1,19 @@
 /** How a walk continues where chance, or an unknown fact, decides. */
 import { isDeepStrictEqual } from "node:util";
 import type { Packet } from "../packet.ts";
-import { GO_ON, type Option, type Rule, resultOf, type StepResult } from "./program.ts";
+import { firstText } from "./calling-order.ts";
+import { type BaseChain, GO_ON, type Option, type Rule, resultOf, type StepResult } from "./program.ts";
 import type { WalkOptions } from "./tree.ts";
-import type { Walk } from "./walk-state.ts";
+import { type Branch, hashedBy, type Walk } from "./walk-state.ts";
+
+export interface Continuation {
+  /** Undefined if an answer decides. */
+  readonly odds?: number;
+  readonly label: string;
+  readonly by?: string | undefined;
+  readonly result: StepResult;
+  readonly answer?: { readonly question: string; readonly isYes: boolean };
+}
 
 /**
  * The possible continuations; the walk forks if there is more than one.
@@ -15,14 +25,7 @@ export function branchesOf(
   result: StepResult & { kind: "choice" | "unknown" },
   answers: ReadonlyMap<string, boolean>,
   { random, observer }: WalkOptions,
-): readonly {
-  /** Undefined if an answer decides. */
-  readonly odds?: number;
-  readonly label: string;
-  readonly by?: string | undefined;
-  readonly result: StepResult;
-  readonly answer?: { readonly question: string; readonly isYes: boolean };
-}[] {
+): readonly Continuation[] {
   if (result.kind === "unknown") {
     const { question, yes, no } = result;
     const known = answers.get(question) ?? (yes === no ? true : undefined);
@@ -111,4 +114,25 @@ function isCondition(result: StepResult): boolean {
 function isSameButMark(one: Packet, other: Packet): boolean {
   const { connectionMark } = one;
   return isDeepStrictEqual({ ...other, connectionMark }, one);
+}
+
+/** The two continuations of a walk that depends on an unknown fact. @param not the label where it is not so. */
+export function bothAnswers(walk: Walk, question: string, not: string): Branch[] {
+  return [true, false].map((isYes) => {
+    return { label: isYes ? question : not, walk: { ...walk, answers: new Map(walk.answers).set(question, isYes) } };
+  });
+}
+
+/** The continuations in which each of the chains is called first. */
+export function anyFirst(walk: Walk, chains: readonly BaseChain[]): Branch[] {
+  return chains.map((first) => {
+    const rest = [first, ...walk.rest.filter((chain) => chain !== first)];
+    return { label: firstText(first, chains), walk: { ...walk, rest } };
+  });
+}
+
+/** A walk behind what was decided. */
+export function continued(walk: Walk, { odds, label, result: decided, answer, by }: Continuation): Branch {
+  const answers = answer === undefined ? walk.answers : new Map(walk.answers).set(answer.question, answer.isYes);
+  return { odds, label, walk: { ...walk, decided, answers, hashed: hashedBy(walk.hashed, by) } };
 }

@@ -11,12 +11,12 @@ import type { Fate, Outcome, WalkOptions } from "./tree.ts";
 
 /**
  * @param walkAnswer where the node's answer goes, with these options.
- * @returns two, with their odds, if chance decides whether the answer arrives
+ * @returns two, with their odds, if chance decides whether the answer arrives, and is not drawn
  */
 export function fatesOfRefusal(
   { packet, answer, by }: { readonly packet: Packet; readonly answer: string; readonly by: string },
   facts: NodeFacts,
-  { observer, random: _, ...given }: WalkOptions,
+  { observer, random, ...given }: WalkOptions,
   walkAnswer: (packet: Packet, options: WalkOptions) => Iterable<Outcome>,
 ): readonly { readonly odds: number; readonly fate: Fate }[] {
   const only = (fate: Fate) => [{ odds: 1, fate }];
@@ -42,6 +42,7 @@ export function fatesOfRefusal(
   if (open !== undefined || !isByChance)
     return only(open ?? { kind: "uncertain", because: `whether the refusal arrives depends on ${first?.by}`, by });
   const odds = ends.reduce((sum, end) => sum + (end.fate.kind === "dropped" ? end.odds : 0), 0);
+  if (random !== undefined) return only(random() >= 1 - odds ? dropped : refused);
   return [
     { odds: 1 - odds, fate: refused },
     { odds, fate: dropped },

@@ -1,6 +1,6 @@
 /**
  * An index of the rules in a long chain by what they require of one field: a chain may have a hundred thousand rules, of which only
- * a handful can match a given packet. Values whose rules do the same are told apart by no question.
+ * a handful can match a given packet. A question does not separate values whose rules do the same.
  */
 import type { Packet } from "../packet.ts";
 import { fieldsQuestion, type Key, type PacketField, type Question } from "../question.ts";

@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import type { Packet } from "../packet.ts";
 import { type BaseChain, type Chain, type Entry, placeIn, type Rule, type Stage, type StepResult } from "./program.ts";
-import type { TraceEnd, TraceEvent } from "./tree.ts";
+import type { Fate, TraceEnd, TraceEvent, TraceNode } from "./tree.ts";
 
 /** A position in a chain, and the caller to return to. */
 export interface Frame {
@@ -83,4 +83,8 @@ export function missEvent({ chain, index }: Frame, rule: Rule, at: number, packe
 /** Whether the base chain behind which the walk is sent the node's packet to the router again: with this mark (ip_route_me_harder). */
 export function isRoutedAgain({ base, packet }: Walk): boolean {
   return base?.reroutes === true || (base?.type === "nat" && packet.isDestinationTranslated);
+}
+
+export function endOf({ packet, entries, hashed }: Walk, fate: Fate): TraceNode {
+  return { events: [], end: { kind: "end", fate, packet, entries, hashed } };
 }

@@ -4,8 +4,8 @@
 import { isLocalQuestion, type NodeFacts } from "../facts.ts";
 import type { Packet } from "../packet.ts";
 import { whichOf } from "../question.ts";
-import { branchesOf, eitherWay } from "./branches.ts";
-import { chainName, type EffectOf, firstText, isIdle, nextChains, programOf } from "./calling-order.ts";
+import { anyFirst, bothAnswers, branchesOf, continued, eitherWay } from "./branches.ts";
+import { chainName, type EffectOf, isIdle, nextChains, programOf } from "./calling-order.ts";
 import { tellOfChain, tellOfChange, tellOfStep } from "./observer.ts";
 import {
   type BaseChain,
@@ -34,8 +34,8 @@ import {
 } from "./tree.ts";
 import {
   type Branch,
+  endOf,
   type Frame,
-  hashedBy,
   isRoutedAgain,
   missEvent,
   openNode,
@@ -178,10 +178,7 @@ class Machine {
     return this.#fork(
       walk,
       result.kind === "unknown" ? `whether ${result.question}` : undefined,
-      branches.map(({ odds, label, result: decided, answer, by }) => {
-        const answers = answer === undefined ? walk.answers : new Map(walk.answers).set(answer.question, answer.isYes);
-        return { odds, label, walk: { ...walk, decided, answers, hashed: hashedBy(walk.hashed, by) } };
-      }),
+      branches.map((branch) => continued(walk, branch)),
       result.kind === "unknown" ? placeOf(walk, rule) : undefined,
     );
   }
@@ -258,11 +255,8 @@ class Machine {
     const fates = fatesOfRefusal(refused, this.#facts, this.#options, (packet, options) =>
       outcomesOf(new Machine(this.#program, packet, this.#facts, options, "answer").run(startOf("output", packet))),
     );
-    const [one, other] = fates;
-    const { random } = this.#options;
-    const taken =
-      one !== undefined && other !== undefined && random !== undefined && random() >= one.odds ? other : one;
-    if (taken !== undefined && (other === undefined || random !== undefined)) return this.#finish(walk, taken.fate);
+    const [only, ...others] = fates;
+    if (only !== undefined && others.length === 0) return this.#finish(walk, only.fate);
     const branches = fates.map(({ odds, fate }) => ({ odds, label: `${by}: ${fate.kind}`, node: endOf(walk, fate) }));
     walk.node.end = { kind: "fork", question: undefined, branches };
     return true;
@@ -304,17 +298,16 @@ class Machine {
     if (walk.settled === 0) {
       const { chains, settled } = nextChains(walk.rest, walk.packet, effectOf);
       walk.settled = settled;
-      if (chains.length > 1) return this.#forkOnOrder(walk, chains);
+      if (chains.length > 1) {
+        const what = `which of ${chains.map(chainName).join(", ")} is called first: they have one priority`;
+        return this.#fork(walk, what, anyFirst(walk, chains));
+      }
     }
     const [base, ...rest] = walk.rest;
     if (base === undefined) return false;
     const { onlyIf } = base;
     if (onlyIf !== undefined && !walk.answers.has(onlyIf) && !isIdle(base, walk.packet, effectOf)) {
-      const branches = [true, false].map((isYes): Branch => {
-        const answers = new Map(walk.answers).set(onlyIf, isYes);
-        return { label: isYes ? onlyIf : `not: ${onlyIf}`, walk: { ...walk, answers } };
-      });
-      return this.#fork(walk, `whether ${onlyIf}`, branches);
+      return this.#fork(walk, `whether ${onlyIf}`, bothAnswers(walk, onlyIf, `not: ${onlyIf}`));
     }
     Object.assign(walk, { base, rest, settled: walk.settled - 1 });
     if (onlyIf !== undefined && walk.answers.get(onlyIf) === false) return false;
@@ -331,23 +324,13 @@ class Machine {
     return false;
   }
 
-  #forkOnOrder(walk: Walk, chains: readonly BaseChain[]): boolean {
-    const branches = chains.map((first): Branch => {
-      const rest = [first, ...walk.rest.filter((chain) => chain !== first)];
-      return { label: firstText(first, chains), walk: { ...walk, rest } };
-    });
-    const names = chains.map(chainName).join(", ");
-    return this.#fork(walk, `which of ${names} is called first: they have one priority`, branches);
-  }
-
   #effectOf({ stage, answers }: Walk, chain: BaseChain, packet: Packet): readonly Outcome[] {
     const { random: _, ...given } = this.#options;
     const options: WalkOptions = { ...given, record: "ends", isInOrder: true };
     const known = chain.onlyIf === undefined ? answers : new Map(answers).set(chain.onlyIf, true);
     const alone: Program = { ...NO_CHAINS, [stage]: [chain] };
-    return [
-      ...outcomesOf(new Machine(alone, this.#asked, this.#facts, options, "hook").run(startOf(stage, packet, known))),
-    ];
+    const machine = new Machine(alone, this.#asked, this.#facts, options, "hook");
+    return [...outcomesOf(machine.run(startOf(stage, packet, known)))];
   }
 
   /** All base chains of the hook have accepted the packet. */
@@ -388,16 +371,11 @@ class Machine {
     const type = this.#facts.addressType(destination);
     const question = isLocalQuestion(destination);
     const answer = type === undefined ? walk.answers.get(question) : type === "local";
-    if (answer === undefined) {
-      const branches = [true, false].map((isYes): Branch => {
-        const label = isYes ? question : `${destination} is no address of the node`;
-        return { label, walk: { ...walk, answers: new Map(walk.answers).set(question, isYes) } };
-      });
-      return this.#fork(walk, `whether ${question}`, branches);
-    }
+    const not = `${destination} is no address of the node`;
+    if (answer === undefined) return this.#fork(walk, `whether ${question}`, bothAnswers(walk, question, not));
     const to = stageOf(answer ? "local" : "unicast");
     if (to === undefined) return this.#leave(walk);
-    this.#note(walk, { kind: "routed", to, because: answer ? question : `${destination} is no address of the node` });
+    this.#note(walk, { kind: "routed", to, because: answer ? question : not });
     if (to === "prerouting") walk.packet = { ...walk.packet, inInterface: "lo", outInterface: "" };
     if (to === "forward") this.#sendBy(walk);
     this.#enter(walk, to);
@@ -419,8 +397,4 @@ class Machine {
     walk.node.end = endOf(walk, fate).end;
     return true;
   }
-}
-
-function endOf({ packet, entries, hashed }: Walk, fate: Fate): TraceNode {
-  return { events: [], end: { kind: "end", fate, packet, entries, hashed } };
 }
