@@ -1,18 +1,18 @@
 /** The rules that `kube-proxy diff` compares with the wanted ones: this kernel's, or those of dumps, with the addresses of their node. */
 import { basename } from "node:path";
 import type { DumpKind, Inventory } from "../../contract/inspect/dumps/inventory.ts";
-import { savedFamily, savesIn } from "../../kernel/iptables/parser/ruleset.ts";
 import type { Exec } from "../../kernel/process.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import { gapsIn } from "../../trace/dump/gaps.ts";
 import type { Dump } from "../../trace/dump/recognise.ts";
 import type { ExplainedCluster } from "../explain/explained-cluster.ts";
 import { dumpedAddresses } from "../explain/host-addresses.ts";
-import { merged } from "../explain/wanted.ts";
+import { merged, toolOf } from "../explain/inventories.ts";
 import { readInputText } from "./bounded-input.ts";
-import { dumpFiles, dumpText, inventoryOf, kindOfDump } from "./dump-folder.ts";
+import { dumpFiles, dumpText, inventoryIn } from "./dump-folder.ts";
 import { UsageError } from "./output.ts";
 import { toolText } from "./tool-text.ts";
+import { dumpReaders, dumpsIn } from "./trace-rules.ts";
 
 interface GivenDumps {
   readonly dumps: readonly string[];
@@ -49,9 +49,24 @@ export async function inventoriesOfKernel(
     families.map(({ node }) => node.family),
     table,
   );
-  const read = (dump: (typeof dumps)[number]) => inventoryOf(dump.name, dump.text, { ...dump, table });
+  const readers = await dumpReaders();
+  const read = ({ name, kind, text, family }: (typeof dumps)[number]) =>
+    text.trim() === ""
+      ? emptyInventory(kind, family, table)
+      : inventoryIn(dumpsIn(text, name, readers), name, { family, table });
   const found = (kind: DumpKind) => dumps.filter((dump) => dump.kind === kind).map(read);
   return new Map(kinds.map((kind) => [kind, merged(kind, found(kind))]));
+}
+
+/** An empty output is valid from a tool that was run, but not in a file. */
+function emptyInventory(kind: DumpKind, family: IpFamily, table: string): Inventory {
+  const places: Readonly<Record<DumpKind, readonly string[]>> = {
+    "iptables-save": [`${family} nat`, `${family} filter`],
+    nft: [`${family === "IPv6" ? "ip6" : "ip"} ${table}`],
+    ipset: ["ipset"],
+    ipvsadm: ["ipvs"],
+  };
+  return { kind, places: new Set(places[kind]), holders: new Map() };
 }
 
 /** @returns `name`: the command, for messages. @throws UsageError if a tool is missing or fails */
@@ -87,23 +102,24 @@ export async function inventoriesOfDumps(
 ): Promise<ReadonlyMap<DumpKind, Inventory>> {
   const found = new Map<DumpKind, Inventory>();
   const saved: Dump[] = [];
-  // In a folder, files of other tools than the mode's are not a mistake.
+  const readers = await dumpReaders();
   for (const { path, name, isOfFolder } of await dumpFiles(dumps, (file) =>
     /^(?:nft|addresses|ip6?tables-legacy-save)\.txt$/.test(file),
   )) {
     const text = await dumpText(path, name, input);
-    if (isOfFolder && !kinds.some((kind) => kind === kindOfDump(text))) continue;
-    const inventory = inventoryOf(name, text, { kind: kindOfDump(text), family, table });
-    if (inventory.missing !== undefined) warn(`${name}: ${inventory.missing}`);
-    if (!kinds.includes(inventory.kind)) {
-      throw new UsageError(
-        `${name} is of ${inventory.kind}, and mode ${mode} writes ${kinds.join(", ")}: is --mode right?`,
-      );
-    }
-    const parts = inventory.kind === "iptables-save" ? savesIn(text) : [];
-    saved.push(...parts.map((part) => ({ kind: "iptables", family: savedFamily(part), text: part }) as const));
-    const known = found.get(inventory.kind);
-    found.set(inventory.kind, known === undefined ? inventory : merged(inventory.kind, [known, inventory]));
+    const isOthers = (tool: string | undefined) => isOfFolder && !kinds.some((kind) => kind === tool);
+    const own = dumpsIn(text, name, readers, (error) => isOthers(error.tool));
+    const [tool] = own.map(toolOf);
+    // In a folder, files of other tools than the mode's are not a mistake.
+    if (isOthers(tool)) continue;
+    const inventory = inventoryIn(own, name, { family, table });
+    const { kind, missing } = inventory;
+    if (missing !== undefined) warn(`${name}: ${missing}`);
+    if (!kinds.includes(kind))
+      throw new UsageError(`${name} is of ${kind}, and mode ${mode} writes ${kinds.join(", ")}: is --mode right?`);
+    if (kind === "iptables-save") saved.push(...own);
+    const known = found.get(kind);
+    found.set(kind, known === undefined ? inventory : merged(kind, [known, inventory]));
   }
   // Virtual servers are not asked for: only what the dumps tell about is compared.
   for (const gap of gapsIn([...saved, { kind: "chains", tool: "ipvsadm", chains: () => [] }])) warn(gap);

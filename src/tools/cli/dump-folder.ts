@@ -5,16 +5,12 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { API_VERSION, KIND } from "../../contract/config/config.ts";
-import { DumpError, type DumpKind, type Inventory } from "../../contract/inspect/dumps/inventory.ts";
-import { dumpKind, readDump } from "../../contract/inspect/dumps/read-dump.ts";
-import { listedRules } from "../../kernel/iptables/parser/listed-rules.ts";
-import { savedFamily, savesIn } from "../../kernel/iptables/parser/ruleset.ts";
+import type { Inventory } from "../../contract/inspect/dumps/inventory.ts";
 import { isObject } from "../../kernel/nftables/json.ts";
 import { jsonIn } from "../../logging/attempt.ts";
 import { messageOf } from "../../logging/message-of.ts";
-import type { IpFamily } from "../../net/ip.ts";
-import { isNftJson, readNft } from "../explain/nft-inventory.ts";
-import { merged } from "../explain/wanted.ts";
+import { type Dump, DumpError } from "../../trace/dump/recognise.ts";
+import { inventoryOf, merged } from "../explain/inventories.ts";
 import { readBounded, readInputText, refusalText } from "./bounded-input.ts";
 import { decidedIn, type FoundConfiguration, type ObjectsChoice } from "./objects-input.ts";
 import { EXIT_FAILURE, UsageError } from "./output.ts";
@@ -189,42 +185,12 @@ async function isFolder(path: string): Promise<boolean> {
   return (await stat(path).catch(() => undefined))?.isDirectory() === true;
 }
 
-interface DumpSource {
-  /** The kind of tool, if known: then an empty output is valid. */
-  readonly kind: DumpKind | undefined;
-  /** The family of iptables rules if the text does not tell. */
-  readonly family: IpFamily | undefined;
-  /** The name of the nftables tables to read, which must be whole. Undefined: all tables, and what is there of them. */
-  readonly table: string | undefined;
-}
-
-/** The kind of tool that printed a text. */
-export function kindOfDump(text: string): DumpKind | undefined {
-  if (isNftJson(text)) return "nft";
-  return dumpKind(text) ?? (listedRules(text) === undefined ? undefined : "iptables-save");
-}
-
-/** Reads a dump of which only the text is known. @throws UsageError */
-export function inventoryIn(text: string, name: string): Inventory {
-  return inventoryOf(name, text, { kind: kindOfDump(text), family: "IPv4", table: undefined });
-}
-
-/** @param name of the dump, for errors. @throws UsageError */
-export function inventoryOf(name: string, given: string, { kind, family, table }: DumpSource): Inventory {
-  const listed = listedRules(given);
-  const text = listed?.text ?? given;
-  if (listed?.isPart === true && table !== undefined)
-    throw new UsageError(`${name} has only some rules, without their table: give all that iptables-save prints`);
-  // An empty output is valid from a tool that was run, but not in a file.
-  if (text.trim() === "" && kind !== undefined) return emptyInventory(kind, family, table);
+/** What the dumps of a file list. @param name of the file, for errors. @throws UsageError */
+export function inventoryIn(dumps: readonly Dump[], name: string, use: Parameters<typeof inventoryOf>[1]): Inventory {
   try {
-    if (kind === "nft") return readNft(text, table);
     const parts: Inventory[] = [];
-    let linesBefore = 0;
-    for (const part of kind === "iptables-save" ? savesIn(text) : [text]) {
-      // Keeps the line numbers.
-      const inventory = readDump("\n".repeat(linesBefore) + part, savedFamily(part) ?? family);
-      linesBefore += part.split("\n").length - 1;
+    for (const dump of dumps) {
+      const inventory = inventoryOf(dump, use);
       const place = [...inventory.places].find((one) => parts.some(({ places }) => places.has(one)));
       if (place !== undefined) throw new DumpError(`it has the table ${place} twice: give what one tool prints`);
       parts.push(inventory);
@@ -235,14 +201,4 @@ export function inventoryOf(name: string, given: string, { kind, family, table }
     if (error instanceof DumpError) throw new UsageError(`cannot read the dump in ${name}: ${error.message}`);
     throw error;
   }
-}
-
-function emptyInventory(kind: DumpKind, family: string | undefined, table = ""): Inventory {
-  const places: Readonly<Record<DumpKind, readonly string[]>> = {
-    "iptables-save": [`${family} nat`, `${family} filter`],
-    nft: [`${family === "IPv6" ? "ip6" : "ip"} ${table}`],
-    ipset: ["ipset"],
-    ipvsadm: ["ipvs"],
-  };
-  return { kind, places: new Set(places[kind]), holders: new Map() };
 }

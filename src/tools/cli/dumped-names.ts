@@ -28,8 +28,9 @@ export async function namedInDumps(
     /^(?:addresses|ip6?tables-legacy-save)\.txt$/.test(file),
   )) {
     const text = await dumpText(path, name, input);
-    holders.push(...inventoryIn(text, name).holders.values());
-    dumps.push(...dumpsIn(text, name, readers));
+    const own = dumpsIn(text, name, readers);
+    holders.push(...inventoryIn(own, name, { family: "IPv4", table: undefined }).holders.values());
+    dumps.push(...own);
   }
   for (const note of [...gapsIn(dumps), ...iptablesHint(dumps)]) warn(note);
   const wanted = what.replace(/^(?:svc|services?)\//, "");

@@ -147,11 +147,17 @@ export async function readDumps(path: string, name: string, input: NodeJS.Readab
   return dumpsIn(await dumpText(path, name, input), name, await dumpReaders());
 }
 
-/** The dumps in a text. @throws UsageError */
-export function dumpsIn(text: string, name: string, readers: readonly DumpReader[]): Dump[] {
+/** The dumps in a text. @param isPassedOver what is wrong with a text without any. @default never @throws UsageError */
+export function dumpsIn(
+  text: string,
+  name: string,
+  readers: readonly DumpReader[],
+  isPassedOver: (error: DumpError) => boolean = () => false,
+): Dump[] {
   try {
     return recogniseDumps(text, name, readers);
   } catch (error) {
+    if (error instanceof DumpError && isPassedOver(error)) return [];
     if (error instanceof DumpError) throw new UsageError(error.message);
     throw new UsageError(`cannot read the dump ${name}: ${error instanceof Error ? error.message : error}`);
   }

@@ -7,7 +7,7 @@ import { messageOf } from "../../logging/message-of.ts";
 import { modeNamed } from "../../modes/registry.ts";
 import { cidrContains, type IpAddress, parseCidr } from "../../net/ip.ts";
 import { deviceAddresses } from "../../trace/dump/device-addresses.ts";
-import { type Dump, recogniseDump } from "../../trace/dump/recognise.ts";
+import { type Dump, type DumpReader, recogniseDump } from "../../trace/dump/recognise.ts";
 import { walkerOf } from "../../trace/dump/walk-dumps.ts";
 import { type KnownServices, nodeFacts } from "../../trace/facts.ts";
 import { COMES_BY_BRIDGE } from "../../trace/iptables/match.ts";
@@ -44,13 +44,18 @@ export async function plannedRules(node: OfflineNode, config: KubeProxyConfig) {
 }
 
 /** The plan in each of these forms that has any rules. @param render plans in one form. @throws what `render` throws */
-export async function dumpsOf(forms: readonly string[], render: (form: string) => Promise<Rendered>): Promise<Dump[]> {
+export async function dumpsOf(
+  forms: readonly string[],
+  render: (form: string) => Promise<Rendered>,
+  readers: readonly DumpReader[] = [],
+): Promise<Dump[]> {
   const dumps: Dump[] = [];
   for (const form of forms) {
     const rendered = await render(form);
     if (rendered.kind === "items") dumps.push({ kind: "nftables", objects: rendered.items });
     else if (rendered.kind === "dump") dumps.push(rendered.dump);
-    else if (rendered.kind === "text" && rendered.text !== "") dumps.push(recogniseDump(rendered.text, form));
+    else if (rendered.kind === "text" && rendered.text.trim() !== "")
+      dumps.push(recogniseDump(rendered.text, form, readers));
   }
   return dumps;
 }

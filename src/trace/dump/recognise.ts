@@ -7,6 +7,7 @@ import type { KernelVersion } from "../../kernel/kernel-version.ts";
 import type { HookEntry } from "../../kernel/netfilter-hooks.ts";
 import { isObject, missingElements } from "../../kernel/nftables/json.ts";
 import { isListing, type Listing, readListing } from "../../kernel/nftables/listing/listing.ts";
+import { messageOf } from "../../logging/message-of.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
 import type { ListedClients, RememberedLists } from "../iptables/surroundings.ts";
@@ -64,6 +65,12 @@ export type Dump =
 /** The text is not a dump, or is truncated. */
 export class DumpError extends Error {
   override readonly name = "DumpError";
+  /** Undefined if no tool is known to print such a text. */
+  readonly tool: "iptables-save" | "nft" | undefined;
+  constructor(message: string, tool?: DumpError["tool"]) {
+    super(message);
+    this.tool = tool;
+  }
 }
 
 /** Reads the output of a tool that only some modes use. */
@@ -94,7 +101,7 @@ export function recogniseDumps(given: string, name: string, readers: readonly Du
 /** @param name of the file, for errors. @throws DumpError */
 export function recogniseDump(text: string, name: string, readers: readonly DumpReader[] = []): Dump {
   const start = text.trimStart();
-  if (start === "") throw new DumpError(`${name} is empty`);
+  if (start === "") throw new DumpError(`${name} is empty: where there are no rules, iptables-save prints nothing`);
   if (start.startsWith("{")) return { kind: "nftables", objects: nftablesObjects(text, name) };
   const line = FIRST_LINE.exec(start)?.[0].trim() ?? "";
   if (/^\*\S|^:\S/.test(line)) return iptablesDump(text, name);
@@ -127,11 +134,11 @@ function nftablesObjects(text: string, name: string): readonly unknown[] {
   try {
     json = JSON.parse(text);
   } catch (error) {
-    throw new DumpError(`${name} is cut, or no JSON: ${error instanceof Error ? error.message : error}`);
+    throw new DumpError(`${name} is cut, or no JSON: ${messageOf(error)}`, "nft");
   }
   const list = isObject(json) ? json.nftables : undefined;
   if (!Array.isArray(list))
-    throw new DumpError(`${name} is JSON, but not of nft -j list ruleset: it has no "nftables"`);
+    throw new DumpError(`${name} is JSON, but not of nft -j list ruleset: it has no "nftables"`, "nft");
   // Flags are believed of certain versions.
   const isVersioned = list.some((object) => isObject(object) && object.metainfo !== undefined);
   return isVersioned ? list : [{ metainfo: { version: "" } }, ...list];
@@ -145,7 +152,8 @@ function iptablesDump(given: string, name: string): Dump & { readonly kind: "ipt
   const tables = [...text.matchAll(TABLE)].map(([, table]) => table);
   const commits = [...text.matchAll(COMMIT)].length;
   if (commits < tables.length) {
-    throw new DumpError(`${name} is cut: the table ${tables[commits] ?? ""} does not end with COMMIT`);
+    const cut = `${name} is cut: the table ${tables[commits] ?? ""} does not end with COMMIT`;
+    throw new DumpError([cut, ...savedGaps(text)].join("; "), "iptables-save");
   }
   return { kind: "iptables", family: savedFamily(text), text };
 }

@@ -2,6 +2,7 @@
  * The contents of a part of the kernel, as its tools print them: chains with rules, sets with elements, virtual servers with real
  * servers. Wanted (`kube-proxy render`) and found (a dump) contents have the same form, so they can be compared line by line.
  */
+import { DumpError } from "../../../trace/dump/recognise.ts";
 
 /** The tool that prints a dump: `iptables-save` includes ip6tables-save, `nft` is `nft list table` and `nft list ruleset`. */
 export type DumpKind = "iptables-save" | "nft" | "ipset" | "ipvsadm";
@@ -31,11 +32,6 @@ export interface Inventory {
   readonly unsaid?: RegExp;
   /** What its author has probably left out, in words. */
   readonly missing?: string;
-}
-
-/** A dump cannot be read; the message says what is wrong, and where. */
-export class DumpError extends Error {
-  override readonly name = "DumpError";
 }
 
 /** Collects holders; a second one with the same name is an error in the dump. */
