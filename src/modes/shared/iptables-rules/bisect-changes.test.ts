@@ -54,6 +54,23 @@ function entries(kernel: MemoryIptables, table: "filter" | "nat"): string[] {
 
 const quiet = { onRefused: () => {} };
 
+test("an offender that the tool names is left out at once", async () => {
+  const kernel = new MemoryIptables("IPv4", { backEnd: "legacy" });
+  for (const table of ["filter", "nat"] as const) await kernel.ensureChain(table, "S");
+  const restore = kernel.restore.bind(kernel);
+  let refusals = 0;
+  kernel.restore = async (payload, options) => {
+    const text = [...payload].join("");
+    const line = text.split("\n").findIndex((one) => one.includes("n-c")) + 1;
+    if (line > 0) throw new IptablesRestoreError("failed", "iptables-restore", 1, "no", line);
+    await restore([text], options);
+  };
+  const changes = ["a", "b", "c", "d", "e", "f", "g"].map(add);
+  const { refused } = await bisectChanges(kernel, changes, { onRefused: () => refusals++ });
+  assert.deepEqual([[...refused], refusals], [[["c", "no"]], 1]);
+  assert.deepEqual(entries(kernel, "nat").sort(), ["n-a", "n-b", "n-d", "n-e", "n-f", "n-g"]);
+});
+
 test("all owners but the offenders are programmed, however many there are and wherever", async () => {
   const owners = ["a", "b", "c", "d", "e", "f", "g"];
   const kernel = await kernelRefusing("f-b", "n-f", "f-g");

@@ -1,14 +1,14 @@
 /**
- * Applies changes of several owners when the kernel will reject some and the tool may not say which (`bisect.ts`). A
- * rejected owner keeps what it had.
+ * Applies changes of several owners when the kernel will reject some: those that the tool names, or that are found by trying
+ * halves (`bisect.ts`). A rejected owner keeps what it had.
  */
 import { type Iptables, IptablesRestoreError, isAttributable } from "../../../kernel/iptables/iptables.ts";
 import type { ChainName } from "../../../kernel/iptables/rule.ts";
 import { chainLines } from "../../../kernel/iptables/rule-text.ts";
-import { bisect, type Refusal } from "../bisect.ts";
+import { bisect } from "../bisect.ts";
 import { deltaPayload, droppedChains, type OwnerChange } from "./delta-payload.ts";
 import { NO_RULES, type OwnerRules, remembered } from "./owner-rules.ts";
-import { addWritten, send, staleChainOwner, type WrittenRules } from "./payload.ts";
+import { addWritten, ownerOfLine, type Payload, send, staleChainOwner, type WrittenRules } from "./payload.ts";
 
 /** The change that deletes a stale chain. */
 export function removalOf(chain: ChainName): OwnerChange {
@@ -46,34 +46,32 @@ export async function bisectChanges(
   let refusals = 0;
   let written: WrittenRules = { filter: 0, nat: 0 };
 
-  const attempt = async (group: readonly OwnerChange[]): Promise<Refusal<OwnerChange, string> | undefined> => {
-    const result = await tried(iptables, group);
-    if (!(result instanceof IptablesRestoreError)) {
-      written = addWritten(written, result);
-      return undefined;
-    }
-    refusals += 1;
-    onRefused(result);
-    return { reason: result.output };
-  };
   /** Applies one part of each change. */
-  const apply = async (whole: readonly OwnerChange[], part: (change: OwnerChange) => OwnerChange) => {
-    return await bisect(whole, {
-      attempt: (group) => attempt(group.map(part)),
+  const apply = (whole: readonly OwnerChange[], part: (change: OwnerChange) => OwnerChange) =>
+    bisect(whole, {
+      attempt: async (group) => {
+        const payload = deltaPayload(group.map(part));
+        const result = await tried(iptables, payload);
+        if (result instanceof IptablesRestoreError) {
+          refusals += 1;
+          onRefused(result);
+          const named = ownerOfLine(payload, result.line);
+          return { reason: result.output, offender: group.find(({ owner }) => owner === named) };
+        }
+        written = addWritten(written, result);
+        return undefined;
+      },
       onOffender: ({ owner }, reason: string) => refused.set(owner, reason),
       isGivenUp: () => refusals >= maxRefusals,
     });
-  };
 
   const states = new Map(changes.map(({ owner, before }) => [owner, before]));
   const inFilter = await apply(changes, filterPart);
   const inNat = await apply(inFilter, natPart);
   const dropped = inNat.flatMap(droppedChains);
   // Emptied first, because they may jump to one another.
-  const emptied = await tried(
-    iptables,
-    dropped.map((chain) => ({ owner: chain, after: { ...NO_RULES, ownChains: chainLines([chain]) } })),
-  );
+  const emptying = dropped.map((chain) => ({ owner: chain, after: { ...NO_RULES, ownChains: chainLines([chain]) } }));
+  const emptied = await tried(iptables, deltaPayload(emptying));
   if (emptied instanceof IptablesRestoreError) {
     for (const chain of dropped) refused.set(staleChainOwner(chain), emptied.output);
   } else await apply(dropped.map(removalOf), (change) => change);
@@ -83,7 +81,7 @@ export async function bisectChanges(
   const done = new Set(inNat);
   const halfDone = inFilter.filter((change) => !done.has(change));
   // Owners whose nat rules were rejected get their old entries in filter back.
-  if ((await tried(iptables, halfDone.map(filterPartUndone))) instanceof IptablesRestoreError) {
+  if ((await tried(iptables, deltaPayload(halfDone.map(filterPartUndone)))) instanceof IptablesRestoreError) {
     for (const { owner, before, after } of halfDone) {
       states.set(owner, { ...NO_RULES, ...before, filter: after?.filter ?? "" });
     }
@@ -92,12 +90,9 @@ export async function bisectChanges(
 }
 
 /** Resolves to the refusal if single rules may have caused it. */
-async function tried(
-  iptables: Iptables,
-  changes: readonly OwnerChange[],
-): Promise<WrittenRules | IptablesRestoreError> {
+async function tried(iptables: Iptables, payload: Payload): Promise<WrittenRules | IptablesRestoreError> {
   try {
-    return await send(iptables, deltaPayload(changes));
+    return await send(iptables, payload);
   } catch (error) {
     if (!isAttributable(error)) throw error;
     return error;

@@ -14,14 +14,7 @@ import { deltaPayload, type OwnerChange } from "./delta-payload.ts";
 import { countByChain, declaredChains, type OwnerRules, remembered } from "./owner-rules.ts";
 import { addWritten, send, staleChainOf, type WrittenRules } from "./payload.ts";
 import type { ServiceTable, StaticPlan } from "./rules-plan.ts";
-import {
-  applyFull,
-  type DesiredPort,
-  type FilterEntries,
-  type FullTransaction,
-  STATIC_RULES,
-  type UnplannedPort,
-} from "./transactions.ts";
+import { applyFull, type DesiredPort, type FullTransaction, STATIC_RULES, type UnplannedPort } from "./transactions.ts";
 
 interface OwnedRulesOptions {
   readonly iptables: Iptables;
@@ -40,8 +33,8 @@ export class OwnedRules {
   readonly #installed = new InstalledRules();
   readonly #refused = new RefusedPorts();
   #plan: StaticPlan | undefined;
-  /** Entries from before a failed change, kept until everything is written. */
-  #filterBefore: FilterEntries = new Map();
+  /** Everything was written once: what owners have is what is installed, as far as this process knows. */
+  #isWritten = false;
 
   constructor(options: OwnedRulesOptions) {
     this.#options = options;
@@ -92,8 +85,6 @@ export class OwnedRules {
       this.#plan = undefined;
       metrics.restoreFailures.inc();
       metrics.partialRestoreFailures?.inc();
-      // The change may be in force in filter, which precedes nat: only this process knows what was there.
-      this.#filterBefore = new Map(changes.map(({ owner, before: old }) => [owner, old?.filter ?? ""]));
       if (!isAttributable(error)) throw error;
       log.error("Partial sync was refused, rewriting all rules", error);
       return undefined;
@@ -101,7 +92,7 @@ export class OwnedRules {
   }
 
   /** Writes everything. Rejects if nothing could be written. */
-  async replace(full: Omit<FullTransaction, "filterBefore" | "onRefused">): Promise<WrittenRules> {
+  async replace(full: Omit<FullTransaction, "before" | "onRefused">): Promise<WrittenRules> {
     const { iptables, metrics, log } = this.#options;
     this.#plan = undefined;
     const onRefused = (error: IptablesRestoreError): void => {
@@ -111,10 +102,10 @@ export class OwnedRules {
     try {
       const { failures, installed, written } = await applyFull(iptables, {
         ...full,
-        filterBefore: this.#filterBefore,
+        before: this.#isWritten ? this.#installed : undefined,
         onRefused,
       });
-      this.#filterBefore = new Map();
+      this.#isWritten = true;
       this.#installed.replace(full.plan, installed);
       this.#refused.replace(failures);
       this.#plan = failures.has(STATIC_RULES) ? undefined : full.plan;

@@ -47,8 +47,8 @@ export async function send(iptables: Iptables, { transactions, written }: Payloa
   return written;
 }
 
-/** The owner of a 1-based line of a payload; undefined for lines without an owner and lines outside. */
-export function ownerOfLine({ transactions }: Payload, line: number): string | undefined {
+/** The owner of a 1-based line of a payload; undefined for lines without an owner, lines outside, and no line. */
+export function ownerOfLine({ transactions }: Payload, line = 0): string | undefined {
   let first = 1;
   for (const { parts } of transactions) {
     first += 1;

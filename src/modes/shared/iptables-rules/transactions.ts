@@ -53,9 +53,6 @@ interface TransactionResult {
   readonly written: WrittenRules;
 }
 
-/** By owner: its entries in the shared chains of filter, as in {@link OwnerRules}. */
-export type FilterEntries = ReadonlyMap<string, string>;
-
 /** The input of {@link applyFull}. */
 export interface FullTransaction {
   readonly plan: StaticPlan;
@@ -64,16 +61,13 @@ export interface FullTransaction {
   readonly unplanned: ReadonlyMap<string, UnplannedPort>;
   /** Existing nat chains of ours that no port of this transaction owns. */
   readonly staleChains: readonly ChainName[];
-  /**
-   * The previous table filter, if it could be read, for finding last known good rules. nat is read when needed: after its
-   * shared chains are rewritten, only stale chains can be refused.
-   */
+  /** The previous table filter, if it could be read, for what an earlier process left. */
   readonly savedFilter: SavedTable | undefined;
   /**
-   * By owner: entries in filter from before a failed partial sync that may have changed filter. They are the last known
-   * good ones, and override `savedFilter`.
+   * What owners had before, if this process has written everything once. Their entries in filter are the last known good
+   * ones: filter is written first, and may already have those that nat refuses. What they have in nat is read when needed.
    */
-  readonly filterBefore: FilterEntries;
+  readonly before: ReadonlyMap<string, OwnerRules> | undefined;
   /** As in {@link fullPayload}. */
   readonly portsPerTransaction?: number;
   readonly onRefused: (error: IptablesRestoreError) => void;
@@ -108,14 +102,14 @@ class FullAttempt {
   readonly #kept = new Map<string, OwnerRules>();
   #saved: SavedRules | undefined;
   #savedFilter: SavedTable | undefined;
-  #filterBefore: FilterEntries;
+  #before: FullTransaction["before"];
   #payload: Payload | undefined;
 
   constructor(iptables: Iptables, full: FullTransaction) {
     this.#iptables = iptables;
     this.#full = full;
     this.#savedFilter = full.savedFilter;
-    this.#filterBefore = full.filterBefore;
+    this.#before = full.before;
   }
 
   async run(): Promise<TransactionResult> {
@@ -144,8 +138,7 @@ class FullAttempt {
 
   /** Excludes the owner of the line in the tool's error; false if there is no new owner. */
   async excludeNamed(error: IptablesRestoreError): Promise<boolean> {
-    if (error.line === undefined || this.#payload === undefined) return false;
-    const owner = ownerOfLine(this.#payload, error.line);
+    const owner = this.#payload && ownerOfLine(this.#payload, error.line);
     if (owner === undefined || this.#failures.has(owner)) return false;
     await this.exclude(owner, this.#full.ports.get(owner)?.name, error.output);
     return true;
@@ -160,7 +153,7 @@ class FullAttempt {
     // A rejected table holds what an earlier attempt left there.
     if (fixed.refused) {
       this.#saved = undefined;
-      this.#filterBefore = new Map();
+      this.#before = undefined;
     }
     const saved = await this.#savedRules();
     const changes: OwnerChange[] = [];
@@ -229,8 +222,9 @@ class FullAttempt {
 
   async #lastGood(owner: string, name: ServicePortName): Promise<OwnerRules | undefined> {
     const found = (await this.#savedRules()).of(name);
-    const inFilter = this.#filterBefore.get(owner);
-    return inFilter === undefined ? found : { ...(found ?? NO_RULES), filter: inFilter };
+    return this.#before === undefined
+      ? found
+      : { ...NO_RULES, ...found, filter: this.#before.get(owner)?.filter ?? "" };
   }
 
   async #savedRules(): Promise<SavedRules> {
