@@ -1,20 +1,15 @@
 /** discovery.k8s.io/v1 EndpointSlice → {@link EndpointSliceRecord}. */
-import { exactList } from "../../net/compact.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress, specialAddress } from "../../net/ip.ts";
 import { PROTOCOLS } from "../../net/protocol.ts";
+import { type EndpointRecord, type EndpointSliceRecord, equalEndpointRecords } from "../objects.ts";
 import {
-  type EndpointRecord,
-  type EndpointSlicePort,
-  type EndpointSliceRecord,
-  equalEndpointRecords,
-} from "../objects.ts";
-import {
+  booleanField,
   choiceField,
   isAbsent,
   isJsonObject,
   isPortNumber,
+  itemsField,
   type JsonObject,
-  listField,
   objectField,
   portField,
   stringField,
@@ -42,7 +37,6 @@ const OVER_CAPACITY_ANNOTATION = "endpoints.kubernetes.io/over-capacity";
 /** This program's own annotation, and one of the same meaning. */
 const WEIGHT_ANNOTATIONS = ["kube-proxy-ts/weight", "service.cilium.io/weight"] as const;
 const MOST_WEIGHT = 65_535;
-const NO_PORTS: readonly EndpointSlicePort[] = Object.freeze([]);
 const NO_ENDPOINTS: readonly EndpointRecord[] = Object.freeze([]);
 
 /** Whether kube-proxy's watch includes this EndpointSlice (reference services.md §1). Accepts invalid objects. */
@@ -72,17 +66,25 @@ export function projectEndpointSlice(
   const addressType = choiceField(found, object.addressType, "addressType", ADDRESS_TYPES, "IPv4");
   const namespace = readNamespace(found, metadata);
   const podNamespace = keepsPods ? namespace : undefined;
+  const triggerTime = metadataEntry(object, "annotations", TRIGGER_TIME_ANNOTATION);
   const record: EndpointSliceRecord = {
     namespace,
     name: readName(found, metadata, "subdomain"),
     serviceName: readServiceName(found, object),
     addressType,
-    ports: readPorts(found, object.ports),
+    ports: itemsField(found, object.ports, "ports", (item) => {
+      const port = objectField(found, item, "");
+      return Object.freeze({
+        name: readPortName(found, port.name, "name"),
+        protocol: choiceField(found, port.protocol, "protocol", PROTOCOLS, "TCP"),
+        port: readPortNumber(found, port.port, "port"),
+      });
+    }),
     endpoints:
       addressType === "FQDN"
         ? NO_ENDPOINTS
         : readEndpoints(found, object, addressType, podNamespace, before?.endpoints),
-    lastChangeTriggerTime: readTriggerTime(object),
+    lastChangeTriggerTime: typeof triggerTime === "string" ? triggerTime : "",
     resourceVersion: resourceVersion ?? stringField(found, metadata.resourceVersion, "metadata.resourceVersion"),
   };
   const meantFor = keepsPods && record.serviceName === "" ? foreignServiceName(object) : undefined;
@@ -132,26 +134,6 @@ function readServiceName(found: Findings, object: JsonObject): string {
   return "";
 }
 
-function readTriggerTime(object: JsonObject): string {
-  const value = metadataEntry(object, "annotations", TRIGGER_TIME_ANNOTATION);
-  return typeof value === "string" ? value : "";
-}
-
-function readPorts(found: Findings, value: unknown): readonly EndpointSlicePort[] {
-  const items = listField(found, value, "ports");
-  if (items.length === 0) return NO_PORTS;
-  const ports = items.map((item, index) => {
-    const path = `ports[${index}]`;
-    const entry = objectField(found, item, path);
-    return Object.freeze({
-      name: readPortName(found, entry.name, `${path}.name`),
-      protocol: choiceField(found, entry.protocol, `${path}.protocol`, PROTOCOLS, "TCP"),
-      port: readPortNumber(found, entry.port, `${path}.port`),
-    });
-  });
-  return Object.freeze(ports);
-}
-
 /** Slices may have ports without a number or with 0; the proxy skips those ports (endpoints.md §5.2). */
 function readPortNumber(found: Findings, value: unknown, field: string): number | null {
   if (isPortNumber(value)) return value;
@@ -168,20 +150,17 @@ function readEndpoints(
   podNamespace: string | undefined,
   before: readonly EndpointRecord[] = NO_ENDPOINTS,
 ): readonly EndpointRecord[] {
-  const items = listField(found, object.endpoints, "endpoints");
-  if (items.length === 0) return NO_ENDPOINTS;
-  const endpoints: EndpointRecord[] = [];
+  const isAsLong = Array.isArray(object.endpoints) && before.length === object.endpoints.length;
   let next = 0;
-  for (let index = 0; index < items.length; index++) {
-    const endpoint = readEndpoint(found, items[index], index, addressType, podNamespace);
-    if (endpoint === undefined) continue;
+  return itemsField(found, object.endpoints, "endpoints", (item) => {
+    const endpoint = readEndpoint(found, item, addressType, podNamespace);
+    if (endpoint === undefined) return undefined;
     const same = indexOfSame(before, next, endpoint);
-    endpoints.push(before[same] ?? endpoint);
     // An endpoint without a match is new, or replaces the one at this position.
     next = same < 0 ? next : same + 1;
-    if (same < 0 && before.length === items.length) next += 1;
-  }
-  return Object.freeze(exactList(endpoints));
+    if (same < 0 && isAsLong) next += 1;
+    return before[same] ?? endpoint;
+  });
 }
 
 /** The index of an equal endpoint at `from`, or one further on if another was removed; negative if neither is equal. */
@@ -196,7 +175,7 @@ function indexOfSame(before: readonly EndpointRecord[], from: number, endpoint: 
 const sharedZone = sharedStrings((text) => text !== "" && isLabelValue(text));
 
 /**
- * Reads one endpoint. A big cluster has 150,000, so field paths are only built for problems.
+ * Reads one endpoint.
  *
  * @param podNamespace the default namespace of pods; undefined: pod names are not kept.
  * @returns `undefined` if the endpoint is dropped (with a warning) or makes the object invalid.
@@ -204,31 +183,27 @@ const sharedZone = sharedStrings((text) => text !== "" && isLabelValue(text));
 function readEndpoint(
   found: Findings,
   item: unknown,
-  index: number,
   family: IpFamily,
   podNamespace?: string,
 ): EndpointRecord | undefined {
   if (!isJsonObject(item)) {
-    refuse(found, `endpoints[${index}]`, "must be an object", item);
+    refuse(found, "", "must be an object", item);
     return undefined;
   }
-  const address = readAddress(found, item.addresses, index, family);
+  const address = readAddress(found, item.addresses, family);
   const nodeName = sharedNodeName(item.nodeName);
-  if (nodeName === undefined) refuse(found, `endpoints[${index}].nodeName`, DNS_SUBDOMAIN_RULE, item.nodeName);
-  const conditions = readConditions(found, item.conditions, index);
-  const hints = isJsonObject(item.hints) ? item.hints : undefined;
-  if (hints === undefined && !isAbsent(item.hints)) {
-    refuse(found, `endpoints[${index}].hints`, "must be an object", item.hints);
-  }
+  if (nodeName === undefined) refuse(found, "nodeName", DNS_SUBDOMAIN_RULE, item.nodeName);
+  const conditions = objectField(found, item.conditions, "conditions");
+  const hints = objectField(found, item.hints, "hints");
   if (address === undefined) return undefined;
   const record: EndpointRecord = {
     address,
     nodeName: nodeName ?? "",
-    ready: readCondition(found, conditions?.ready, "ready", index, true),
-    serving: readCondition(found, conditions?.serving, "serving", index, true),
-    terminating: readCondition(found, conditions?.terminating, "terminating", index, false),
-    zoneHints: hints && readHints(found, hints.forZones, "forZones", index),
-    nodeHints: hints && readHints(found, hints.forNodes, "forNodes", index),
+    ready: booleanField(found, conditions.ready, "conditions.ready", true),
+    serving: booleanField(found, conditions.serving, "conditions.serving", true),
+    terminating: booleanField(found, conditions.terminating, "conditions.terminating"),
+    zoneHints: readHints(found, hints.forZones, "hints.forZones", sharedZone, LABEL_VALUE_RULE),
+    nodeHints: readHints(found, hints.forNodes, "hints.forNodes", sharedDnsSubdomain, DNS_SUBDOMAIN_RULE),
   };
   if (podNamespace === undefined) return Object.freeze(record);
   const pod = podOfTargetRef(item.targetRef, podNamespace);
@@ -243,11 +218,10 @@ function readEndpoint(
 }
 
 /** Reads the first address, without which the endpoint is dropped. The others are unused, but checked. */
-function readAddress(found: Findings, value: unknown, index: number, family: IpFamily): IpAddress | undefined {
+function readAddress(found: Findings, value: unknown, family: IpFamily): IpAddress | undefined {
   if (!Array.isArray(value) || value.length === 0) {
-    const field = `endpoints[${index}].addresses`;
-    if (isAbsent(value) || Array.isArray(value)) warn(found, field, "is empty; this endpoint is left out", value);
-    else refuse(found, field, "must be a list", value);
+    if (isAbsent(value) || Array.isArray(value)) warn(found, "addresses", "is empty; this endpoint is left out", value);
+    else refuse(found, "addresses", "must be a list", value);
     return undefined;
   }
   let first: IpAddress | undefined;
@@ -258,9 +232,8 @@ function readAddress(found: Findings, value: unknown, index: number, family: IpF
       first ??= address;
       continue;
     }
-    const field = `endpoints[${index}].addresses[${position}]`;
     const lost = position === 0 ? "this endpoint is left out" : "it is left out";
-    warn(found, field, `${addressRule(address, family)}; ${lost}`, text);
+    warn(found, `addresses[${position}]`, `${addressRule(address, family)}; ${lost}`, text);
     if (position === 0) return undefined;
   }
   return first;
@@ -274,39 +247,20 @@ function addressRule(address: IpAddress | undefined, family: IpFamily): string {
   return `must be the address of a pod or a host, not a special one (${specialAddress(address)})`;
 }
 
-function readConditions(found: Findings, value: unknown, index: number): JsonObject | undefined {
-  if (isJsonObject(value)) return value;
-  if (!isAbsent(value)) refuse(found, `endpoints[${index}].conditions`, "must be an object", value);
-  return undefined;
-}
-
-function readCondition(found: Findings, value: unknown, name: string, index: number, ifAbsent: boolean): boolean {
-  if (typeof value === "boolean") return value;
-  if (!isAbsent(value)) refuse(found, `endpoints[${index}].conditions.${name}`, "must be true or false", value);
-  return ifAbsent;
-}
-
+/** @param sharedName the shared copy of a valid name. @param rule of valid names */
 function readHints(
   found: Findings,
   value: unknown,
-  name: "forZones" | "forNodes",
-  index: number,
+  field: string,
+  sharedName: (text: string) => string | undefined,
+  rule: string,
 ): readonly string[] | undefined {
   if (isAbsent(value)) return undefined;
-  if (!Array.isArray(value)) {
-    refuse(found, `endpoints[${index}].hints.${name}`, "must be a list", value);
-    return undefined;
-  }
-  if (value.length === 0) return undefined;
-  const hints: string[] = [];
-  for (const [position, hint] of value.entries()) {
+  const hints = itemsField(found, value, field, (hint) => {
     const text: unknown = isJsonObject(hint) ? hint.name : undefined;
-    const shared = typeof text === "string" ? SHARED_HINTS[name](text) : undefined;
-    if (shared !== undefined) hints.push(shared);
-    else refuse(found, `endpoints[${index}].hints.${name}[${position}].name`, HINT_RULES[name], text ?? hint);
-  }
-  return Object.freeze(exactList(hints));
+    const shared = typeof text === "string" ? sharedName(text) : undefined;
+    if (shared === undefined) refuse(found, "name", rule, text ?? hint);
+    return shared;
+  });
+  return hints.length === 0 ? undefined : hints;
 }
-
-const HINT_RULES = { forZones: LABEL_VALUE_RULE, forNodes: DNS_SUBDOMAIN_RULE } as const;
-const SHARED_HINTS = { forZones: sharedZone, forNodes: sharedDnsSubdomain } as const;

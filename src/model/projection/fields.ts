@@ -8,8 +8,7 @@ import { type Findings, refuse } from "./findings.ts";
 export type JsonObject = Readonly<Record<string, unknown>>;
 
 const NOTHING: JsonObject = Object.freeze({});
-const NO_ITEMS: readonly unknown[] = Object.freeze([]);
-const NO_STRINGS: readonly string[] = Object.freeze([]);
+const NO_ITEMS: readonly never[] = Object.freeze([]);
 
 /** Whether the value is a JSON object (not a list, not null). */
 export function isJsonObject(value: unknown): value is JsonObject {
@@ -44,16 +43,45 @@ export function stringField(found: Findings, value: unknown, field: string): str
   return "";
 }
 
+/**
+ * A frozen list of what is read from each item; a shared one if empty.
+ *
+ * @param read names fields as in the item. @returns undefined to leave the item out
+ */
+export function itemsField<T>(
+  found: Findings,
+  value: unknown,
+  field: string,
+  read: (item: unknown) => T | undefined,
+): readonly T[] {
+  const items = listField(found, value, field);
+  if (items.length === 0) return NO_ITEMS;
+  const { place: outer } = found;
+  const place = { list: field, index: 0, outer };
+  found.place = place;
+  const list: T[] = [];
+  for (; place.index < items.length; place.index++) {
+    const one = read(items[place.index]);
+    if (one !== undefined) list.push(one);
+  }
+  found.place = outer;
+  return Object.freeze(exactList(list));
+}
+
 /** A frozen list of strings; a shared one if empty. */
 export function stringListField(found: Findings, value: unknown, field: string): readonly string[] {
-  const items = listField(found, value, field);
-  if (items.length === 0) return NO_STRINGS;
-  const texts: string[] = [];
-  for (const [index, item] of items.entries()) {
-    if (typeof item === "string") texts.push(item);
-    else refuse(found, `${field}[${index}]`, "must be a text (put it in quotes)", item);
-  }
-  return Object.freeze(exactList(texts));
+  return itemsField(found, value, field, (item) => {
+    if (typeof item === "string") return item;
+    refuse(found, "", "must be a text (put it in quotes)", item);
+    return undefined;
+  });
+}
+
+/** A boolean; `fallback` if absent. */
+export function booleanField(found: Findings, value: unknown, field: string, fallback = false): boolean {
+  if (typeof value === "boolean") return value;
+  if (!isAbsent(value)) refuse(found, field, "must be true or false", value);
+  return fallback;
 }
 
 /** One of the choices; `fallback`, the API server's default, if absent or empty. */

@@ -18,10 +18,20 @@ export type Projection<T> =
   | { readonly ok: true; readonly record: T; readonly warnings: readonly FieldProblem[] }
   | { readonly ok: false; readonly problems: readonly FieldProblem[] };
 
+/** The item of a list that is being read. */
+interface Place {
+  readonly list: string;
+  readonly index: number;
+  /** The item that has this list. */
+  readonly outer: Place | undefined;
+}
+
 /** Collects problems while one object is read. */
 export interface Findings {
   readonly problems: FieldProblem[];
   readonly warnings: FieldProblem[];
+  /** Fields are named as in this item: their paths are only built for problems. */
+  place: Place | undefined;
 }
 
 const NO_WARNINGS: readonly FieldProblem[] = Object.freeze([]);
@@ -30,17 +40,26 @@ const MAX_VALUE_CHARS = 120;
 const MAX_FINDINGS = 100;
 
 export function newFindings(): Findings {
-  return { problems: [], warnings: [] };
+  return { problems: [], warnings: [], place: undefined };
 }
 
 /** Records a problem that refuses the whole object. */
 export function refuse(found: Findings, field: string, message: string, value: unknown): void {
-  add(found.problems, { field, message, value });
+  add(found.problems, { field: pathOf(found.place, field), message, value });
 }
 
 /** Records an entry that is dropped. */
 export function warn(found: Findings, field: string, message: string, value: unknown): void {
-  add(found.warnings, { field, message, value });
+  add(found.warnings, { field: pathOf(found.place, field), message, value });
+}
+
+function pathOf(place: Place | undefined, field: string): string {
+  return place === undefined ? field : pathOf(place.outer, joinPath(`${place.list}[${place.index}]`, field));
+}
+
+/** Joins two field paths; either may be empty. */
+export function joinPath(a: string, b: string): string {
+  return a === "" || b === "" ? a + b : `${a}.${b}`;
 }
 
 function add(list: FieldProblem[], problem: FieldProblem): void {

@@ -1,9 +1,9 @@
 /** The kinds that a proxy reads, and their projections. */
 import { parseCidr } from "../../net/ip.ts";
 import type { ObjectKind, ObjectKinds } from "../object-source.ts";
-import type { NodeAddress, NodeRecord, ServiceCidrRecord } from "../objects.ts";
+import type { NodeRecord, ServiceCidrRecord } from "../objects.ts";
 import { isEndpointSliceSelected, projectEndpointSlice } from "./endpoint-slice.ts";
-import { isAbsent, type JsonObject, listField, objectField, stringField, stringListField } from "./fields.ts";
+import { isAbsent, itemsField, type JsonObject, objectField, stringField, stringListField } from "./fields.ts";
 import { conclude, type Findings, type Projection, refuse, warn } from "./findings.ts";
 import { beginObject, metadataEntry, readName } from "./metadata.ts";
 import { isLabelValue, LABEL_VALUE_RULE } from "./names.ts";
@@ -91,9 +91,14 @@ export function projectNode(raw: unknown): Projection<NodeRecord> {
     name: readName(found, metadata, "subdomain"),
     uid: stringField(found, metadata.uid, "metadata.uid"),
     zone: readZone(found, object),
-    addresses: readAddresses(found, status),
+    addresses: itemsField(found, status.addresses, "status.addresses", (item) => {
+      const { type, address } = objectField(found, item, "");
+      return Object.freeze({ type: stringField(found, type, "type"), address: stringField(found, address, "address") });
+    }),
     podCIDRs: readPodCidrs(found, spec),
-    taintKeys: readTaintKeys(found, spec),
+    taintKeys: itemsField(found, spec.taints, "spec.taints", (taint) =>
+      stringField(found, objectField(found, taint, "").key, "key"),
+    ),
     isBeingDeleted: !isAbsent(metadata.deletionTimestamp),
   };
   return conclude(found, Object.freeze(record));
@@ -106,20 +111,6 @@ function readZone(found: Findings, object: JsonObject): string | undefined {
   return undefined;
 }
 
-function readAddresses(found: Findings, status: JsonObject): readonly NodeAddress[] {
-  const items = listField(found, status.addresses, "status.addresses");
-  return Object.freeze(
-    items.map((item, index) => {
-      const path = `status.addresses[${index}]`;
-      const entry = objectField(found, item, path);
-      return Object.freeze({
-        type: stringField(found, entry.type, `${path}.type`),
-        address: stringField(found, entry.address, `${path}.address`),
-      });
-    }),
-  );
-}
-
 /** `spec.podCIDRs`, or `spec.podCIDR` if an old object has only that. */
 function readPodCidrs(found: Findings, spec: JsonObject): readonly string[] {
   const listed = stringListField(found, spec.podCIDRs, "spec.podCIDRs");
@@ -130,14 +121,4 @@ function readPodCidrs(found: Findings, spec: JsonObject): readonly string[] {
     if (!good.includes(cidr)) warn(found, "spec.podCIDRs", "must hold only IP prefixes; this one is left out", cidr);
   }
   return Object.freeze(good);
-}
-
-function readTaintKeys(found: Findings, spec: JsonObject): readonly string[] {
-  const taints = listField(found, spec.taints, "spec.taints");
-  return Object.freeze(
-    taints.map((taint, index) => {
-      const path = `spec.taints[${index}]`;
-      return stringField(found, objectField(found, taint, path).key, `${path}.key`);
-    }),
-  );
 }

@@ -8,7 +8,7 @@ import type { ObjectKind, ObjectKinds } from "../object-source.ts";
 import type { PodRecord, ServiceNotes } from "../objects.ts";
 import { contentDigest } from "./content-digest.ts";
 import { isJsonObject, type JsonObject } from "./fields.ts";
-import { describeValue, type FieldProblem, type Projection } from "./findings.ts";
+import { describeValue, type FieldProblem, joinPath, type Projection } from "./findings.ts";
 import { ENDPOINT_SLICE, type KindOfObject, NODE, SERVICE, SERVICE_CIDR } from "./kinds.ts";
 import { isDnsLabel, isDnsSubdomain } from "./names.ts";
 import { projectPod } from "./pod.ts";
@@ -199,11 +199,6 @@ function itemTypeOf({ apiVersion, kind }: TypeMeta): TypeMeta | "any" | undefine
   const itemKind = kind.slice(0, -"List".length);
   const type = `${apiVersion}/${itemKind}`;
   return PROJECTORS.has(type) || type === POD ? { apiVersion, kind: itemKind } : undefined;
-}
-
-/** Joins two field paths; either may be empty. */
-export function joinPath(a: string, b: string): string {
-  return a === "" || b === "" ? a + b : `${a}.${b}`;
 }
 
 function readTypeMeta(raw: unknown): TypeMeta | undefined {

@@ -1,6 +1,5 @@
 /** core/v1 Service → {@link ServiceRecord}. */
 import type { Balancing, Hashing } from "../../net/balancing.ts";
-import { exactList } from "../../net/compact.ts";
 import { END_TCP } from "../../net/flow.ts";
 import { familyOf, IP_FAMILIES, type IpFamily, parseIpAddress, specialAddress } from "../../net/ip.ts";
 import { PROTOCOLS } from "../../net/protocol.ts";
@@ -9,6 +8,7 @@ import {
   choiceField,
   isAbsent,
   isJsonObject,
+  itemsField,
   type JsonObject,
   listField,
   objectField,
@@ -38,8 +38,6 @@ const BALANCING_ANNOTATIONS: readonly (readonly [name: string, values: Readonly<
   ["kube-proxy-ts/balancing", { Random: "Random", SourceHash: "SourceHash", FlowHash: "FlowHash" }],
   ["service.cilium.io/lb-algorithm", { random: "Random", maglev: "FlowHash" }],
 ];
-const NO_PORTS: readonly ServicePortSpec[] = Object.freeze([]);
-const NO_INGRESS: readonly LoadBalancerIngress[] = Object.freeze([]);
 
 /**
  * Whether kube-proxy's watch includes this Service (reference services.md §1): no proxy-name label, and not headless.
@@ -136,25 +134,19 @@ function readPolicy(
 }
 
 function readPorts(found: Findings, spec: JsonObject, mayLackPorts: boolean): readonly ServicePortSpec[] {
-  const items = listField(found, spec.ports, "spec.ports");
-  if (items.length === 0) {
-    if (!mayLackPorts) refuse(found, "spec.ports", "must have at least one port", spec.ports);
-    return NO_PORTS;
-  }
   const problemsBefore = found.problems.length;
-  const ports = items.map((item, index) => readPort(found, item, `spec.ports[${index}]`));
-  if (ports.length > 1 && found.problems.length === problemsBefore) refuseDuplicates(found, ports);
-  return Object.freeze(ports);
-}
-
-function readPort(found: Findings, item: unknown, path: string): ServicePortSpec {
-  const port = objectField(found, item, path);
-  return Object.freeze({
-    name: readPortName(found, port.name, `${path}.name`),
-    protocol: choiceField(found, port.protocol, `${path}.protocol`, PROTOCOLS, "TCP"),
-    port: portField(found, port.port, `${path}.port`, false),
-    nodePort: portField(found, port.nodePort, `${path}.nodePort`, true),
+  const ports = itemsField(found, spec.ports, "spec.ports", (item) => {
+    const port = objectField(found, item, "");
+    return Object.freeze({
+      name: readPortName(found, port.name, "name"),
+      protocol: choiceField(found, port.protocol, "protocol", PROTOCOLS, "TCP"),
+      port: portField(found, port.port, "port", false),
+      nodePort: portField(found, port.nodePort, "nodePort", true),
+    });
   });
+  if (ports.length === 0 && !mayLackPorts) refuse(found, "spec.ports", "must have at least one port", spec.ports);
+  if (ports.length > 1 && found.problems.length === problemsBefore) refuseDuplicates(found, ports);
+  return ports;
 }
 
 /** Two ports with one name would be one service port, and two with one number one address: the API rejects both. */
@@ -190,19 +182,15 @@ function readAffinityTimeout(found: Findings, spec: JsonObject): number {
 function readIngress(found: Findings, object: JsonObject): readonly LoadBalancerIngress[] {
   const status = objectField(found, object.status, "status");
   const loadBalancer = objectField(found, status.loadBalancer, "status.loadBalancer");
-  const items = listField(found, loadBalancer.ingress, "status.loadBalancer.ingress");
-  if (items.length === 0) return NO_INGRESS;
-  const ingress: LoadBalancerIngress[] = [];
-  for (const [index, item] of items.entries()) {
-    const path = `status.loadBalancer.ingress[${index}]`;
-    const entry = objectField(found, item, path);
-    const ip = stringField(found, entry.ip, `${path}.ip`);
+  return itemsField(found, loadBalancer.ingress, "status.loadBalancer.ingress", (item) => {
+    const entry = objectField(found, item, "");
+    const ip = stringField(found, entry.ip, "ip");
     const ipMode = isAbsent(entry.ipMode) ? "VIP" : entry.ipMode;
-    if (ip === "") continue;
-    if (ipMode === "VIP" || ipMode === "Proxy") ingress.push(Object.freeze({ ip, ipMode }));
-    else warn(found, `${path}.ipMode`, "must be VIP or Proxy; this ingress is left out", ipMode);
-  }
-  return Object.freeze(exactList(ingress));
+    if (ip === "") return undefined;
+    if (ipMode === "VIP" || ipMode === "Proxy") return Object.freeze({ ip, ipMode });
+    warn(found, "ipMode", "must be VIP or Proxy; this ingress is left out", ipMode);
+    return undefined;
+  });
 }
 
 /** Never fails: omits invalid values, which the projection reports. */
@@ -228,9 +216,9 @@ export function readServiceNotes(raw: unknown): ServiceNotes {
   };
 }
 
-const NO_FAMILIES: readonly IpFamily[] = Object.freeze([]);
-/** Shared lists: nearly every Service has one of these four. */
+/** Shared lists: nearly every Service has one of these. */
 const COMMON_FAMILIES = new Map<string, readonly IpFamily[]>([
+  ["", Object.freeze([])],
   ["IPv4", Object.freeze(["IPv4" as const])],
   ["IPv6", Object.freeze(["IPv6" as const])],
   ["IPv4,IPv6", Object.freeze(["IPv4" as const, "IPv6" as const])],
@@ -289,10 +277,8 @@ function checkedFamilies(
 }
 
 function readFamilies(found: Findings, spec: JsonObject): readonly IpFamily[] {
-  const items = listField(found, spec.ipFamilies, "spec.ipFamilies");
-  if (items.length === 0) return NO_FAMILIES;
   return sharedFamilies(
-    items.map((item, index) => choiceField(found, item, `spec.ipFamilies[${index}]`, IP_FAMILIES, "IPv4")),
+    itemsField(found, spec.ipFamilies, "spec.ipFamilies", (item) => choiceField(found, item, "", IP_FAMILIES, "IPv4")),
   );
 }
 

@@ -5,8 +5,8 @@ import { messageOf } from "../../../logging/message-of.ts";
 import type { ManifestProblem } from "../../../model/manifest-problem.ts";
 import type { PodRecord, ServiceNotes } from "../../../model/objects.ts";
 import { isJsonObject } from "../../../model/projection/fields.ts";
-import { formatProblem } from "../../../model/projection/findings.ts";
-import { flattenLists, joinPath, type KindRecord, projectObject } from "../../../model/projection/project-object.ts";
+import { formatProblem, joinPath } from "../../../model/projection/findings.ts";
+import { flattenLists, type KindRecord, projectObject } from "../../../model/projection/project-object.ts";
 
 /** A valid object and where it is defined. */
 export interface ManifestObject {

@@ -5,8 +5,10 @@
 import { dirname, isAbsolute, resolve } from "node:path";
 import { withoutUserInfo } from "../../../../logging/secrets.ts";
 import {
+  booleanField,
   isAbsent,
   isJsonObject,
+  itemsField,
   type JsonObject,
   listField,
   objectField,
@@ -241,13 +243,7 @@ function from(folder: string, path: string): string {
 
 /** As upstream, an item without a value is an empty string. */
 function texts(found: Findings, value: unknown, field: string): readonly string[] {
-  return listField(found, value, field).map((item, index) => stringField(found, item, `${field}[${index}]`));
-}
-
-function booleanField(found: Findings, value: unknown, field: string): boolean {
-  if (typeof value === "boolean") return value;
-  if (!isAbsent(value)) refuse(found, field, "must be true or false", value);
-  return false;
+  return itemsField(found, value, field, (item) => stringField(found, item, ""));
 }
 
 const API_VERSIONS = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"] as const;
@@ -274,19 +270,16 @@ function readExecPlugin(found: Findings, folder: string, exec: JsonObject, where
     apiVersion: apiVersion ?? API_VERSIONS[0],
     command: command.includes("/") ? from(folder, command) : command,
     args: texts(found, exec.args, field("args")),
-    env: readEnv(found, exec.env, field("env")),
+    env: Object.fromEntries(itemsField(found, exec.env, field("env"), (item) => envEntry(found, item))),
     installHint: stringField(found, exec.installHint, field("installHint")),
     provideClusterInfo: exec.provideClusterInfo === true,
   };
 }
 
-function readEnv(found: Findings, value: unknown, field: string): Readonly<Record<string, string>> {
-  const env: Record<string, string> = {};
-  for (const [index, item] of listField(found, value, field).entries()) {
-    const entry = objectField(found, item, `${field}[${index}]`);
-    const name = stringField(found, entry.name, `${field}[${index}].name`);
-    if (name === "") refuse(found, `${field}[${index}].name`, "must be there", entry.name);
-    else env[name] = stringField(found, entry.value, `${field}[${index}].value`);
-  }
-  return env;
+function envEntry(found: Findings, item: unknown): readonly [name: string, value: string] | undefined {
+  const entry = objectField(found, item, "");
+  const name = stringField(found, entry.name, "name");
+  if (name !== "") return [name, stringField(found, entry.value, "value")];
+  refuse(found, "name", "must be there", entry.name);
+  return undefined;
 }
