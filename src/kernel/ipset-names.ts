@@ -1,9 +1,9 @@
 /** Names of IP sets by the numbers that rules have (linux/netfilter/ipset/ip_set.h). */
 import { attributes, marked, u8, u16be, u32be, zstring } from "./netlink/attributes.ts";
 import { NETLINK_NETFILTER, NLM_F_DUMP } from "./netlink/constants.ts";
-import { collectDump } from "./netlink/dump-retry.ts";
+import { answersTo } from "./netlink/dump-retry.ts";
 import { NetlinkError } from "./netlink/errors.ts";
-import { MessageBuffer } from "./netlink/message-buffer.ts";
+import type { MessageBuffer } from "./netlink/message-buffer.ts";
 import { NFNL_SUBSYS_IPSET, NFPROTO_IPV4, putNfnetlink, readNfnetlink } from "./netlink/nfnetlink.ts";
 import { NetlinkSocket } from "./netlink/socket.ts";
 
@@ -22,11 +22,11 @@ const set = attributes({
 /** Empty if the kernel does not tell them. Only to be asked where a rule has a set: the question loads ipset. */
 export async function ipsetNames(): Promise<ReadonlyMap<number, string>> {
   await using socket = NetlinkSocket.open(NETLINK_NETFILTER);
-  const request = new MessageBuffer(64);
-  putNfnetlink(request, NFNL_SUBSYS_IPSET, IPSET_CMD_LIST, NLM_F_DUMP, NFPROTO_IPV4, (out) =>
-    set.write(out, { protocol: PROTOCOL, flags: IPSET_FLAG_LIST_HEADER }),
-  );
-  const named = await collectDump(socket, request, (reply): readonly [number, string] | undefined => {
+  const write = (request: MessageBuffer): void =>
+    putNfnetlink(request, NFNL_SUBSYS_IPSET, IPSET_CMD_LIST, NLM_F_DUMP, NFPROTO_IPV4, (out) =>
+      set.write(out, { protocol: PROTOCOL, flags: IPSET_FLAG_LIST_HEADER }),
+    );
+  const named = await answersTo(socket, write, (reply): readonly [number, string] | undefined => {
     const { index, name } = readNfnetlink(reply, set);
     return index === undefined || name === undefined ? undefined : [index, name];
   }).catch((error: unknown) => {

@@ -5,7 +5,7 @@ import { messageOf } from "../logging/message-of.ts";
 import type { IpAddress } from "../net/ip.ts";
 import { namespaces, OWN, seesOtherNamespaces } from "./find-namespaces.ts";
 import { NETLINK_ROUTE } from "./netlink/constants.ts";
-import { collectDump } from "./netlink/dump-retry.ts";
+import { answersTo } from "./netlink/dump-retry.ts";
 import { MessageBuffer } from "./netlink/message-buffer.ts";
 import { NetlinkSocket } from "./netlink/socket.ts";
 import { ownNetnsCookie } from "./netns-cookie.ts";
@@ -58,18 +58,12 @@ async function devicesOn(socket: NetlinkSocket, other: number) {
   try {
     const links = (await linksOf(socket)).filter(({ namespaceBelow }) => namespaceBelow !== undefined);
     if (links.length === 0) return [];
-    const request = new MessageBuffer(64);
-    rtnetlink.writeNamespaceIdGet(request, other);
-    let id: number | undefined;
-    await socket.request(request, (reply) => {
-      id = rtnetlink.readNamespaceId(reply);
-    });
+    const write = (request: MessageBuffer): void => rtnetlink.writeNamespaceIdGet(request, other);
+    const [id] = await answersTo(socket, write, rtnetlink.readNamespaceId);
     // An id outlives the link that it was assigned for: only those of links that are there now count.
     const leading = links.filter(({ namespaceBelow }) => namespaceBelow === id);
     if (leading.length === 0) return [];
-    request.reset();
-    rtnetlink.writeAddressDump(request);
-    const addresses = await collectDump(socket, request, rtnetlink.readAddress);
+    const addresses = await answersTo(socket, rtnetlink.writeAddressDump, rtnetlink.readAddress);
     return leading.map(({ index, stackedOn = 0 }) => ({
       stackedOn,
       addresses: addresses.filter((one) => one.index === index).map(({ address }) => address),
@@ -81,9 +75,7 @@ async function devicesOn(socket: NetlinkSocket, other: number) {
 }
 
 function linksOf(socket: NetlinkSocket) {
-  const request = new MessageBuffer(64);
-  rtnetlink.writeLinkDump(request);
-  return collectDump(socket, request, rtnetlink.readLinkPlace);
+  return answersTo(socket, rtnetlink.writeLinkDump, rtnetlink.readLinkPlace);
 }
 
 /** The index of the device by which each address is reached from here. */
@@ -116,9 +108,7 @@ export function whyNoneIsEntered(): string | undefined {
  */
 export async function namespacesWith(addresses: ReadonlySet<string>): Promise<readonly string[]> {
   await using socket = NetlinkSocket.open(NETLINK_ROUTE);
-  const request = new MessageBuffer(64);
-  rtnetlink.writeAddressDump(request);
-  const own = await collectDump(socket, request, rtnetlink.readAddress);
+  const own = await answersTo(socket, rtnetlink.writeAddressDump, rtnetlink.readAddress);
   const others = (await otherNamespaces()).filter(({ devices }) =>
     devices.some((device) => device.addresses.some((address) => addresses.has(address))),
   );

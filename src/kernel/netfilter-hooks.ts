@@ -1,10 +1,10 @@
 /** What the kernel calls for packets at its netfilter hooks (linux/netfilter/nfnetlink_hook.h). */
 import { attributes, binary, i32be, u8, u32be, type ValueOf, zstring } from "./netlink/attributes.ts";
 import { NETLINK_NETFILTER, NLM_F_DUMP } from "./netlink/constants.ts";
-import { collectDump } from "./netlink/dump-retry.ts";
+import { answersTo } from "./netlink/dump-retry.ts";
 import { NetlinkError } from "./netlink/errors.ts";
 import type { Reply } from "./netlink/frames.ts";
-import { MessageBuffer } from "./netlink/message-buffer.ts";
+import type { MessageBuffer } from "./netlink/message-buffer.ts";
 import { NFPROTO_IPV4, NFPROTO_IPV6, putNfnetlink, readNfnetlink } from "./netlink/nfnetlink.ts";
 import { NetlinkSocket } from "./netlink/socket.ts";
 
@@ -74,13 +74,13 @@ export async function hooksBy(
     const isOfDevices = family === "netdev";
     for (const device of isOfDevices ? devices : [undefined]) {
       for (const [number, hook] of (isOfDevices ? OF_DEVICES : OF_PACKETS).entries()) {
-        const request = new MessageBuffer(64);
-        putNfnetlink(request, NFNL_SUBSYS_HOOK, NFNL_MSG_HOOK_GET, NLM_F_DUMP, nfproto, (out) =>
-          entry.write(out, { hook: number, device }),
-        );
+        const write = (request: MessageBuffer): void =>
+          putNfnetlink(request, NFNL_SUBSYS_HOOK, NFNL_MSG_HOOK_GET, NLM_F_DUMP, nfproto, (out) =>
+            entry.write(out, { hook: number, device }),
+          );
         try {
           const read = (reply: Reply) => ({ family, hook, device, ...entryOf(readNfnetlink(reply, entry)) });
-          found.push(...(await collectDump(socket, request, read)));
+          found.push(...(await answersTo(socket, write, read)));
         } catch (error) {
           if (!(error instanceof NetlinkError && NOT_HERE.has(error.code))) throw error;
           // Every kernel has hooks of IPv4.

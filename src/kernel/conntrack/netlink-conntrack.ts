@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { isSameFlow, isTranslated } from "../../net/flow.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { NETLINK_NETFILTER } from "../netlink/constants.ts";
-import { dumpWithRetry } from "../netlink/dump-retry.ts";
+import { answersTo, dumpWithRetry } from "../netlink/dump-retry.ts";
 import { isNotFound } from "../netlink/errors.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { nfprotoOf } from "../netlink/nfnetlink.ts";
@@ -38,19 +38,13 @@ export function openConntrack(): NetlinkConntrack {
     },
 
     async deleteFlow(family, flow) {
-      const request = new MessageBuffer(256);
-      writeGet(request, nfprotoOf(family), flow);
-      let id: number | undefined;
+      const nfproto = nfprotoOf(family);
       try {
-        await socket.request(request, (reply) => {
-          const found = readFlow(reply);
-          if (found !== undefined && isSameFlow(found, flow)) id = found.id;
-        });
+        const [found] = await answersTo(socket, (request) => writeGet(request, nfproto, flow), readFlow);
+        const id = found !== undefined && isSameFlow(found, flow) ? found.id : undefined;
         // The same original tuple with another reply tuple is a new flow, which may be correct.
         if (id === undefined) return false;
-        request.reset();
-        writeDelete(request, nfprotoOf(family), flow, id);
-        await socket.request(request);
+        await answersTo(socket, (request) => writeDelete(request, nfproto, flow, id));
         return true;
       } catch (error) {
         if (isNotFound(error)) return false;

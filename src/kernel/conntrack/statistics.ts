@@ -1,8 +1,8 @@
 /** The statistics of connection tracking: how full the table is, and what was lost. */
 import { counted } from "../../logging/counted.ts";
-import { attributes, u32be } from "../netlink/attributes.ts";
+import { attributes, type Codec, u32be } from "../netlink/attributes.ts";
 import { NLM_F_DUMP } from "../netlink/constants.ts";
-import { MessageBuffer } from "../netlink/message-buffer.ts";
+import { answersTo } from "../netlink/dump-retry.ts";
 import { NFNL_SUBSYS_CTNETLINK, putNfnetlink, readNfnetlink } from "../netlink/nfnetlink.ts";
 import type { NetlinkSocket } from "../netlink/socket.ts";
 
@@ -28,22 +28,20 @@ export interface ConntrackStatistics {
 
 /** Reads the statistics of the socket's network namespace. @throws NetlinkError when the kernel rejects the request. */
 export async function readStatistics(socket: NetlinkSocket): Promise<ConntrackStatistics> {
-  const sum = { entries: 0, max: 0, invalid: 0, insertFailed: 0, dropped: 0, earlyDropped: 0 };
-  const request = new MessageBuffer(64);
-  putNfnetlink(request, NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_GET_STATS, 0, 0);
-  await socket.request(request, (reply) => {
-    const { entries = 0, max = 0 } = readNfnetlink(reply, total);
-    Object.assign(sum, { entries, max });
-  });
-  request.reset();
-  putNfnetlink(request, NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_GET_STATS_CPU, NLM_F_DUMP, 0);
-  await socket.dump(request, (reply) => {
-    const { invalid = 0, insertFailed = 0, dropped = 0, early = 0 } = readNfnetlink(reply, perCpu);
-    sum.invalid += invalid;
-    sum.insertFailed += insertFailed;
-    sum.dropped += dropped;
-    sum.earlyDropped += early;
-  });
+  const ask = <T>(message: number, flags: number, codec: Codec<T>): Promise<T[]> =>
+    answersTo(
+      socket,
+      (request) => putNfnetlink(request, NFNL_SUBSYS_CTNETLINK, message, flags, 0),
+      (reply) => readNfnetlink(reply, codec),
+    );
+  const [{ entries = 0, max = 0 } = {}] = await ask(IPCTNL_MSG_CT_GET_STATS, 0, total);
+  const sum = { entries, max, invalid: 0, insertFailed: 0, dropped: 0, earlyDropped: 0 };
+  for (const cpu of await ask(IPCTNL_MSG_CT_GET_STATS_CPU, NLM_F_DUMP, perCpu)) {
+    sum.invalid += cpu.invalid ?? 0;
+    sum.insertFailed += cpu.insertFailed ?? 0;
+    sum.dropped += cpu.dropped ?? 0;
+    sum.earlyDropped += cpu.early ?? 0;
+  }
   return sum;
 }
 

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { byteReader } from "./attributes.ts";
-import { collectDump, dumpWithRetry } from "./dump-retry.ts";
+import { answersTo, dumpWithRetry } from "./dump-retry.ts";
 import { NetlinkError } from "./errors.ts";
 import type { ReplyVisitor } from "./frames.ts";
-import { MessageBuffer } from "./message-buffer.ts";
+import type { MessageBuffer } from "./message-buffer.ts";
 
 function failing(times: number, error: Error): { dump: () => Promise<void>; calls: () => number } {
   let calls = 0;
@@ -44,12 +44,17 @@ test("what was listed before an interruption is listed once, and what is not wan
     [3, 4, 5],
   ];
   const socket = {
-    dump: async (_request: MessageBuffer, visit: ReplyVisitor) => {
+    dump: async (request: MessageBuffer, visit: ReplyVisitor) => {
+      assert.equal(request.count, 1);
       const types = attempts.shift() ?? [];
       for (const type of types) visit({ type, flags: 0, sequence: 0, portId: 0, input, start: 0, end: 0 });
       if (attempts.length > 0) throw interrupted;
     },
   };
-  const listed = await collectDump(socket, new MessageBuffer(), ({ type }) => (type === 4 ? undefined : type));
+  const listed = await answersTo(
+    socket,
+    (request) => request.put(1, 0, () => {}),
+    ({ type }) => (type === 4 ? undefined : type),
+  );
   assert.deepEqual(listed, [3, 5]);
 });

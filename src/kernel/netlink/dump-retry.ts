@@ -1,7 +1,7 @@
 /** Repeats dumps that the kernel reports as interrupted. */
 import { isInterrupted } from "./errors.ts";
 import type { Reply } from "./frames.ts";
-import type { MessageBuffer } from "./message-buffer.ts";
+import { MessageBuffer } from "./message-buffer.ts";
 import type { CallOptions, NetlinkSocket } from "./socket.ts";
 
 /** Total attempts: as many as upstream makes for conntrack (reference sync.md §13.2). */
@@ -24,13 +24,19 @@ export async function dumpWithRetry(dumpOnce: () => Promise<void>): Promise<bool
   return false;
 }
 
-/** Collects the objects of a dump, with {@link dumpWithRetry}. @param read returns undefined to skip an object. */
-export async function collectDump<T>(
+/**
+ * What the kernel answers to requests. An interrupted dump is repeated, as in {@link dumpWithRetry}. Throws the first error.
+ *
+ * @param write appends the requests. @param read returns undefined to skip an answer. @default skips all
+ */
+export async function answersTo<T = never>(
   socket: Pick<NetlinkSocket, "dump">,
-  request: MessageBuffer,
-  read: (reply: Reply) => T | undefined,
+  write: (request: MessageBuffer) => void,
+  read: (reply: Reply) => T | undefined = () => undefined,
   options?: CallOptions,
 ): Promise<T[]> {
+  const request = new MessageBuffer(128);
+  write(request);
   let found: T[] = [];
   await dumpWithRetry(() => {
     found = [];

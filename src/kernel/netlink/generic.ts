@@ -1,8 +1,9 @@
 /** Generic netlink: its message header, and the ids that the kernel assigns to families (linux/genetlink.h). */
 import { attributes, type ByteReader, u16host, zstring } from "./attributes.ts";
+import { answersTo } from "./dump-retry.ts";
 import { malformed, undefinedIf } from "./errors.ts";
 import type { Reply } from "./frames.ts";
-import { MessageBuffer } from "./message-buffer.ts";
+import type { MessageBuffer } from "./message-buffer.ts";
 import type { NetlinkSocket } from "./socket.ts";
 
 /** u8 command · u8 version · u16 reserved */
@@ -47,15 +48,13 @@ export function genericPayload({ input, start, end }: Reply): GenericPayload {
 
 /** The kernel's current id of a family; `undefined` if the kernel does not have the family (any more). */
 export async function familyId(socket: NetlinkSocket, name: string): Promise<number | undefined> {
-  const request = new MessageBuffer(64);
-  putGeneric(request, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_VERSION, 0, (out) => {
-    control.write(out, { familyName: name });
-  });
-  let id: number | undefined;
-  const asked = socket.request(request, (reply) => {
-    const payload = genericPayload(reply);
-    id = control.read(payload.input, payload.start, payload.end).familyId;
-  });
-  await asked.catch(undefinedIf("ENOENT"));
-  return id;
+  const write = (request: MessageBuffer): void =>
+    putGeneric(request, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_VERSION, 0, (out) => {
+      control.write(out, { familyName: name });
+    });
+  const ids = await answersTo(socket, write, (reply) => {
+    const { input, start, end } = genericPayload(reply);
+    return control.read(input, start, end).familyId;
+  }).catch(undefinedIf("ENOENT"));
+  return ids?.[0];
 }

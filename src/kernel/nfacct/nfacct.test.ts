@@ -2,10 +2,13 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { inNetns } from "../../../testkit/support/in-netns.ts";
 import { type Logger, silentLogger } from "../../logging/logger.ts";
-import { counterRequest, openNfacct } from "./nfacct.ts";
+import { MessageBuffer } from "../netlink/message-buffer.ts";
+import { openNfacct, writeCounter } from "./nfacct.ts";
 
 test("requests have the documented layout (reference iptables-operation.md §12.2)", () => {
-  const [get, create] = [counterRequest("get", "IMayExist"), counterRequest("create", "a")].map((messages) => {
+  const [get, create] = (["get", "create"] as const).map((verb) => {
+    const messages = new MessageBuffer();
+    writeCounter(messages, verb, verb === "get" ? "IMayExist" : "a");
     messages.setSequence(1);
     return Buffer.from(messages.bytes);
   });

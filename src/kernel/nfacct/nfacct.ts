@@ -3,8 +3,9 @@ import type { Logger } from "../../logging/logger.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { attributes, u64be, zstring } from "../netlink/attributes.ts";
 import { NETLINK_NETFILTER, NLM_F_CREATE } from "../netlink/constants.ts";
+import { answersTo } from "../netlink/dump-retry.ts";
 import { undefinedIf } from "../netlink/errors.ts";
-import { MessageBuffer } from "../netlink/message-buffer.ts";
+import type { MessageBuffer } from "../netlink/message-buffer.ts";
 import { NFNL_SUBSYS_ACCT, NFPROTO_UNSPEC, putNfnetlink, readNfnetlink } from "../netlink/nfnetlink.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
 
@@ -30,12 +31,9 @@ export async function openNfacct(log: Logger): Promise<Nfacct | undefined> {
   const socket = NetlinkSocket.open(NETLINK_NETFILTER);
 
   async function packets(name: string): Promise<number | undefined> {
-    let found: number | undefined;
-    const asked = socket.request(counterRequest("get", name), (reply) => {
-      found = readNfnetlink(reply, counter).packets ?? 0;
-    });
-    await asked.catch(undefinedIf("ENOENT"));
-    return found;
+    const write = (request: MessageBuffer): void => writeCounter(request, "get", name);
+    const asked = answersTo(socket, write, (reply) => readNfnetlink(reply, counter).packets ?? 0);
+    return (await asked.catch(undefinedIf("ENOENT")))?.[0];
   }
 
   try {
@@ -54,7 +52,7 @@ export async function openNfacct(log: Logger): Promise<Nfacct | undefined> {
       try {
         if ((await packets(name)) !== undefined) return true;
         // Another program was faster.
-        await socket.request(counterRequest("create", name)).catch(undefinedIf("EBUSY"));
+        await answersTo(socket, (request) => writeCounter(request, "create", name)).catch(undefinedIf("EBUSY"));
         return true;
       } catch (error) {
         log.error("Failed to create nfacct counter, the rule is written without it", error, { counter: name });
@@ -65,9 +63,7 @@ export async function openNfacct(log: Logger): Promise<Nfacct | undefined> {
   };
 }
 
-export function counterRequest(verb: "get" | "create", name: string): MessageBuffer {
-  const messages = new MessageBuffer(64);
+export function writeCounter(request: MessageBuffer, verb: "get" | "create", name: string): void {
   const [message, flags] = verb === "get" ? [NFNL_MSG_ACCT_GET, 0] : [NFNL_MSG_ACCT_NEW, NLM_F_CREATE];
-  putNfnetlink(messages, NFNL_SUBSYS_ACCT, message, flags, NFPROTO_UNSPEC, (out) => counter.write(out, { name }));
-  return messages;
+  putNfnetlink(request, NFNL_SUBSYS_ACCT, message, flags, NFPROTO_UNSPEC, (out) => counter.write(out, { name }));
 }

@@ -4,8 +4,8 @@
  */
 import { familyOf, type IpAddress, type IpFamily } from "../../net/ip.ts";
 import { NETLINK_ROUTE } from "../netlink/constants.ts";
-import { collectDump } from "../netlink/dump-retry.ts";
-import { MessageBuffer } from "../netlink/message-buffer.ts";
+import { answersTo } from "../netlink/dump-retry.ts";
+import type { MessageBuffer } from "../netlink/message-buffer.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
 import { readAddress, writeAddressDump } from "./rtnetlink.ts";
 
@@ -19,9 +19,8 @@ export type LocalAddresses = (family: IpFamily, signal?: AbortSignal) => Promise
  */
 export const localAddresses: LocalAddresses = async (family, signal) => {
   await using socket = NetlinkSocket.open(NETLINK_ROUTE);
-  const request = new MessageBuffer(64);
-  writeAddressDump(request, family);
-  const all = await collectDump(socket, request, (reply) => readAddress(reply)?.address, { signal });
+  const write = (request: MessageBuffer): void => writeAddressDump(request, family);
+  const all = await answersTo(socket, write, (reply) => readAddress(reply)?.address, { signal });
   // A kernel that was booted without a family (ipv6.disable=1) answers with the addresses of the other.
   return [...new Set(all.filter((address) => familyOf(address) === family))];
 };

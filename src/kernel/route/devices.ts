@@ -4,10 +4,10 @@
  */
 import { attributes, u8, u32host, zstring } from "../netlink/attributes.ts";
 import { HOST_IS_LITTLE_ENDIAN, NETLINK_ROUTE, NLM_F_DUMP } from "../netlink/constants.ts";
-import { collectDump } from "../netlink/dump-retry.ts";
+import { answersTo } from "../netlink/dump-retry.ts";
 import { NetlinkError } from "../netlink/errors.ts";
 import type { Reply } from "../netlink/frames.ts";
-import { MessageBuffer } from "../netlink/message-buffer.ts";
+import type { MessageBuffer } from "../netlink/message-buffer.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
 import { IFINFOMSG_BYTES, readLink, writeLinkDump } from "./rtnetlink.ts";
 
@@ -47,9 +47,7 @@ type Kernel = Pick<NetlinkSocket, "dump">;
 
 /** {@link devicesHere} by a given socket. */
 export async function devicesBy(socket: Kernel) {
-  const request = new MessageBuffer(64);
-  writeLinkDump(request);
-  const links = await collectDump(socket, request, (reply) => {
+  const links = await answersTo(socket, writeLinkDump, (reply) => {
     const found = readLink(reply);
     const isLoopback = reply.input.view.getUint16(reply.start + 2, HOST_IS_LITTLE_ENDIAN) === ARPHRD_LOOPBACK;
     return found && { ...found, isLoopback, ...link.read(reply.input, reply.start + IFINFOMSG_BYTES, reply.end) };
@@ -91,11 +89,11 @@ export async function filtersBy(socket: Kernel, devices: readonly Device[], most
 }
 
 async function dumpTraffic(socket: Kernel, type: number, device: number, parent: number) {
-  const messages = new MessageBuffer(64);
-  messages.put(type, NLM_F_DUMP, (out) => {
-    for (const value of [0, device, 0, parent, 0]) out.u32(value, HOST_IS_LITTLE_ENDIAN);
-  });
-  return await collectDump(socket, messages, readTraffic).catch((error: unknown) => {
+  const write = (request: MessageBuffer): void =>
+    request.put(type, NLM_F_DUMP, (out) => {
+      for (const value of [0, device, 0, parent, 0]) out.u32(value, HOST_IS_LITTLE_ENDIAN);
+    });
+  return await answersTo(socket, write, readTraffic).catch((error: unknown) => {
     if (error instanceof NetlinkError && NOT_HERE.has(error.code)) return [];
     throw error;
   });

@@ -1,9 +1,9 @@
 /** Devices and addresses over rtnetlink. */
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import { NETLINK_ROUTE } from "../netlink/constants.ts";
-import { collectDump } from "../netlink/dump-retry.ts";
+import { answersTo } from "../netlink/dump-retry.ts";
 import { hasCode, undefinedIf } from "../netlink/errors.ts";
-import type { Reply, ReplyVisitor } from "../netlink/frames.ts";
+import type { Reply } from "../netlink/frames.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
 import { subscribe } from "../netlink/subscription.ts";
@@ -39,24 +39,15 @@ class RtnetlinkLinks implements Links, AsyncDisposable {
   });
 
   async link(name: string): Promise<LinkDescription | undefined> {
-    let found: LinkDescription | undefined;
-    const asked = this.#request(
-      (messages) => rtnetlink.writeLinkGet(messages, name),
-      (reply) => {
-        const message = rtnetlink.readLink(reply);
-        if (message === undefined) return;
-        const { index, kind, isUp } = message;
-        found = { name: message.name, index, kind, isUp };
-      },
-    );
-    await asked.catch(undefinedIf("ENODEV"));
-    return found;
+    const asked = this.#ask((messages) => rtnetlink.writeLinkGet(messages, name), rtnetlink.readLink);
+    const [found] = (await asked.catch(undefinedIf("ENODEV"))) ?? [];
+    return found && { name: found.name, index: found.index, kind: found.kind, isUp: found.isUp };
   }
 
   async ensureDummy(name: string): Promise<void> {
     if (await this.#findDummy(name)) return;
     try {
-      await this.#request((messages) => rtnetlink.writeDummyCreate(messages, name));
+      await this.#ask((messages) => rtnetlink.writeDummyCreate(messages, name));
     } catch (error) {
       if (hasCode(error, "EOPNOTSUPP")) throw noDummyDevices(name, { cause: error });
       // Another program was faster.
@@ -68,7 +59,7 @@ class RtnetlinkLinks implements Links, AsyncDisposable {
   async deleteDummy(name: string): Promise<void> {
     const found = await this.#findDummy(name);
     if (found === undefined) return;
-    await this.#request((messages) => rtnetlink.writeLinkDelete(messages, found.index)).catch(undefinedIf("ENODEV"));
+    await this.#ask((messages) => rtnetlink.writeLinkDelete(messages, found.index)).catch(undefinedIf("ENODEV"));
   }
 
   addresses(family: IpFamily, signal?: AbortSignal): Promise<readonly LinkAddress[]> {
@@ -143,7 +134,7 @@ class RtnetlinkLinks implements Links, AsyncDisposable {
     signal: AbortSignal | undefined,
   ): Promise<readonly LinkAddress[]> {
     const names = await this.#linkNames(signal);
-    return (await this.#collect(write, read, signal)).flatMap(({ address, prefixLength, index }) => {
+    return (await this.#ask(write, read, signal)).flatMap(({ address, prefixLength, index }) => {
       const link = names.get(index);
       return link === undefined ? [] : [{ address, prefixLength, link }];
     });
@@ -157,12 +148,8 @@ class RtnetlinkLinks implements Links, AsyncDisposable {
   }
 
   async #linkNames(signal: AbortSignal | undefined): Promise<ReadonlyMap<number, string>> {
-    return new Map(
-      (await this.#collect(rtnetlink.writeLinkDump, rtnetlink.readLink, signal)).map(({ index, name }) => [
-        index,
-        name,
-      ]),
-    );
+    const links = await this.#ask(rtnetlink.writeLinkDump, rtnetlink.readLink, signal);
+    return new Map(links.map(({ index, name }) => [index, name]));
   }
 
   async #change(
@@ -187,19 +174,11 @@ class RtnetlinkLinks implements Links, AsyncDisposable {
     return failures;
   }
 
-  async #request(write: (messages: MessageBuffer) => void, onReply?: ReplyVisitor): Promise<void> {
-    const messages = new MessageBuffer(128);
-    write(messages);
-    await this.#socket.request(messages, onReply);
-  }
-
-  #collect<T>(
+  #ask<T>(
     write: (messages: MessageBuffer) => void,
-    read: (reply: Reply) => T | undefined,
-    signal: AbortSignal | undefined,
+    read?: (reply: Reply) => T | undefined,
+    signal?: AbortSignal,
   ): Promise<T[]> {
-    const messages = new MessageBuffer(64);
-    write(messages);
-    return collectDump(this.#socket, messages, read, { signal });
+    return answersTo(this.#socket, write, read, { signal });
   }
 }

@@ -5,8 +5,8 @@ import { familyOf, type IpAddress, type IpFamily, isUnspecified, joinHostPort, p
 import { namespaces } from "../find-namespaces.ts";
 import { whyNoneIsEntered } from "../linked-namespaces.ts";
 import { AF_INET, AF_INET6 } from "../netlink/constants.ts";
-import { collectDump } from "../netlink/dump-retry.ts";
-import { MessageBuffer } from "../netlink/message-buffer.ts";
+import { answersTo } from "../netlink/dump-retry.ts";
+import type { MessageBuffer } from "../netlink/message-buffer.ts";
 import type { NetlinkSocket } from "../netlink/socket.ts";
 import { inNetworkNamespace } from "../network-namespace.ts";
 import { openIn } from "./destroy-tcp.ts";
@@ -67,9 +67,8 @@ function dumped<T>(
   protocol: "TCP" | "UDP",
   knownOf: (socket: DiagSocket) => T | undefined,
 ): Promise<readonly KnownSocket<T>[]> {
-  const request = new MessageBuffer(128);
-  writeClientDump(request, kind, protocol);
-  return collectDump(socket, request, (reply) => {
+  const write = (request: MessageBuffer): void => writeClientDump(request, kind, protocol);
+  return answersTo(socket, write, (reply) => {
     const one = readSocket(reply);
     const known = one && knownOf(one);
     return one === undefined || known === undefined ? undefined : { ...one, ...readTcpInfo(reply), known };

@@ -6,7 +6,14 @@ import { namespacesWith } from "../linked-namespaces.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
 import { inNetworkNamespace } from "../network-namespace.ts";
-import { type DiagSocket, NETLINK_SOCK_DIAG, readSocket, writeDestroy, writeTcpQuestion } from "./sock-diag.ts";
+import {
+  type Connection,
+  type DiagSocket,
+  NETLINK_SOCK_DIAG,
+  readSocket,
+  writeDestroy,
+  writeTcpQuestion,
+} from "./sock-diag.ts";
 
 /** A connection, and the cookie of its client's socket if known. */
 export type ClientFlow = Flow & { readonly socket?: string };
@@ -36,21 +43,28 @@ export function openIn(path: string): NetlinkSocket | undefined {
   return attempt(() => inNetworkNamespace(path, () => NetlinkSocket.open(NETLINK_SOCK_DIAG)));
 }
 
-/** Looks the socket up first and destroys it by its cookie: by ports alone, the kernel may find a listening socket. */
-async function destroyIn(socket: NetlinkSocket, flow: ClientFlow): Promise<boolean> {
+/** The client's socket of a connection, in the namespace of a sock_diag socket. */
+export async function clientSocket(socket: NetlinkSocket, connection: Connection): Promise<DiagSocket | undefined> {
   const request = new MessageBuffer(128);
-  writeTcpQuestion(request, flow);
+  writeTcpQuestion(request, connection);
   let found: DiagSocket | undefined;
   const [error] = await socket.exchange(request, (reply) => {
     found = readSocket(reply);
   });
-  if (error !== undefined || found === undefined || !isClientOf(found, flow)) return false;
-  request.reset();
+  // By ports alone, the kernel may find a listening socket.
+  return error !== undefined || found?.state === "LISTEN" ? undefined : found;
+}
+
+/** Looks the socket up first and destroys it by its cookie. */
+async function destroyIn(socket: NetlinkSocket, flow: ClientFlow): Promise<boolean> {
+  const found = await clientSocket(socket, flow);
+  if (found === undefined || !isClientOf(found, flow)) return false;
+  const request = new MessageBuffer(128);
   writeDestroy(request, found, "TCP");
   return (await socket.exchange(request)).length === 0;
 }
 
-function isClientOf({ state, remote, remotePort, cookie }: DiagSocket, flow: ClientFlow): boolean {
-  const isPeer = state !== "LISTEN" && remote === flow.destinationIP && remotePort === flow.destinationPort;
+function isClientOf({ remote, remotePort, cookie }: DiagSocket, flow: ClientFlow): boolean {
+  const isPeer = remote === flow.destinationIP && remotePort === flow.destinationPort;
   return isPeer && (flow.socket === undefined || flow.socket === String(cookie));
 }

@@ -6,8 +6,8 @@ import { messageOf } from "../../logging/message-of.ts";
 import type { IpAddress } from "../../net/ip.ts";
 import { cookieOf, findNamespaces } from "../find-namespaces.ts";
 import { AF_INET, AF_INET6 } from "../netlink/constants.ts";
-import { collectDump } from "../netlink/dump-retry.ts";
-import { isNotFound } from "../netlink/errors.ts";
+import { answersTo } from "../netlink/dump-retry.ts";
+import { isNotFound, undefinedIf } from "../netlink/errors.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
 import { ownNetnsCookie } from "../netns-cookie.ts";
@@ -75,12 +75,9 @@ export function udpDisconnector(): UdpDisconnector {
 }
 
 async function obstacle(): Promise<string | undefined> {
-  const request = new MessageBuffer(128);
-  writeDestroy(request, { family: AF_INET });
   try {
     await using socket = NetlinkSocket.open(NETLINK_SOCK_DIAG);
-    const [error] = await socket.exchange(request);
-    if (error !== undefined && !isNotFound(error)) throw error;
+    await answersTo(socket, (request) => writeDestroy(request, { family: AF_INET })).catch(undefinedIf("ENOENT"));
     return undefined;
   } catch (error) {
     return `sockets cannot be disconnected: ${messageOf(error)}`;
@@ -140,9 +137,8 @@ function connectedOf(
   family: SocketFamily,
   wanted: ReadonlyMap<bigint, StaleSocket>,
 ): Promise<readonly (readonly [StaleSocket, DiagSocket])[]> {
-  const request = new MessageBuffer(128);
-  writeConnectedDump(request, family);
-  return collectDump(socket, request, (reply) => {
+  const write = (request: MessageBuffer): void => writeConnectedDump(request, family);
+  return answersTo(socket, write, (reply) => {
     const one = readSocket(reply);
     const stale = one && wanted.get(one.cookie);
     if (stale === undefined || one === undefined) return undefined;

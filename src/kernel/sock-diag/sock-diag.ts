@@ -88,11 +88,11 @@ export function writeDestroy(
   });
 }
 
+/** A connection, by the addresses that its client has. */
+export type Connection = Pick<Flow, "sourceIP" | "sourcePort" | "destinationIP" | "destinationPort">;
+
 /** Requests the client's socket of a connection. */
-export function writeTcpQuestion(
-  request: MessageBuffer,
-  flow: Pick<Flow, "sourceIP" | "sourcePort" | "destinationIP" | "destinationPort">,
-): void {
+export function writeTcpQuestion(request: MessageBuffer, flow: Connection): void {
   const source = ipBytes(flow.sourceIP);
   const id = new Uint8Array(ID_BYTES);
   const view = new DataView(id.buffer);

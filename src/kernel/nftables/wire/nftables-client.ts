@@ -2,7 +2,7 @@
 
 import type { Codec } from "../../netlink/attributes.ts";
 import { NETLINK_NETFILTER, NLM_F_DUMP } from "../../netlink/constants.ts";
-import { dumpWithRetry } from "../../netlink/dump-retry.ts";
+import { answersTo, dumpWithRetry } from "../../netlink/dump-retry.ts";
 import { NetlinkError } from "../../netlink/errors.ts";
 import type { Reply } from "../../netlink/frames.ts";
 import { MessageBuffer } from "../../netlink/message-buffer.ts";
@@ -17,7 +17,7 @@ import { type BatchResult, type CallOptions, NetlinkSocket } from "../../netlink
 import type { NftBatch } from "./batch.ts";
 import * as nft from "./constants.ts";
 import type { ElementAnswer, ElementQuery } from "./element-query.ts";
-import type { NftElementsObject, NftGeneration } from "./objects.ts";
+import type { NftElementsObject } from "./objects.ts";
 import * as codecs from "./objects.ts";
 
 /** The kernel dumps large rulesets in datagrams of 32 KiB, and a rejected batch can have thousands of errors. */
@@ -47,13 +47,12 @@ export function openNftables() {
 
     /** The generation, which counts all commits in the namespace, and the number of this client's commits. */
     async generation() {
-      const request = new MessageBuffer(64);
-      putNfnetlink(request, NFNL_SUBSYS_NFTABLES, nft.NFT_MSG_GETGEN, 0, NFPROTO_UNSPEC);
-      let found: NftGeneration & { readonly commits: number } = { commits: socket.commits };
-      await socket.request(request, (reply) => {
-        found = { ...readNfnetlink(reply, codecs.generation), commits: socket.commits };
-      });
-      return found;
+      const [found] = await answersTo(
+        socket,
+        (request) => putNfnetlink(request, NFNL_SUBSYS_NFTABLES, nft.NFT_MSG_GETGEN, 0, NFPROTO_UNSPEC),
+        (reply) => ({ ...readNfnetlink(reply, codecs.generation), commits: socket.commits }),
+      );
+      return found ?? { commits: socket.commits };
     },
 
     ...readersOf(socket),
