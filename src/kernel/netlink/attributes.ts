@@ -196,23 +196,6 @@ export function list<T>(elementType: number, element: Codec<T>): Codec<readonly 
   };
 }
 
-function fixed<T>(
-  size: number,
-  write: (out: MessageBuffer, value: T) => void,
-  get: (view: DataView, at: number) => T,
-): Codec<T> {
-  return {
-    nested: false,
-    write,
-    read(input, start, end) {
-      if (end - start !== size) {
-        throw malformed(`payload of ${end - start} bytes where ${size} are expected`, input.bytes, start);
-      }
-      return get(input.view, start);
-    },
-  };
-}
-
 const TWO_TO_32 = 0x1_0000_0000;
 
 function readU64(view: DataView, at: number, littleEndian: boolean): number {
@@ -221,50 +204,45 @@ function readU64(view: DataView, at: number, littleEndian: boolean): number {
   return littleEndian ? second * TWO_TO_32 + first : first * TWO_TO_32 + second;
 }
 
+/** By size in bytes. */
+const READERS = {
+  1: (view: DataView, at: number) => view.getUint8(at),
+  2: (view: DataView, at: number, littleEndian: boolean) => view.getUint16(at, littleEndian),
+  4: (view: DataView, at: number, littleEndian: boolean) => view.getUint32(at, littleEndian),
+  8: readU64,
+};
+
+/** A number of so many bytes, which is not negative. */
+function unsigned(
+  size: keyof typeof READERS,
+  write: (out: MessageBuffer, value: number) => void,
+  littleEndian = false,
+): Codec<number> {
+  const get = READERS[size];
+  return {
+    nested: false,
+    write,
+    read(input, start, end) {
+      if (end - start !== size) {
+        throw malformed(`payload of ${end - start} bytes where ${size} are expected`, input.bytes, start);
+      }
+      return get(input.view, start, littleEndian);
+    },
+  };
+}
+
 const LE = HOST_IS_LITTLE_ENDIAN;
 
-export const u8: Codec<number> = fixed(
-  1,
-  (out, value) => out.u8(value),
-  (view, at) => view.getUint8(at),
-);
-export const u16be: Codec<number> = fixed(
-  2,
-  (out, value) => out.u16(value),
-  (view, at) => view.getUint16(at),
-);
-export const u16host: Codec<number> = fixed(
-  2,
-  (out, value) => out.u16(value, LE),
-  (view, at) => view.getUint16(at, LE),
-);
-export const u32be: Codec<number> = fixed(
-  4,
-  (out, value) => out.u32(value),
-  (view, at) => view.getUint32(at),
-);
-export const u32host: Codec<number> = fixed(
-  4,
-  (out, value) => out.u32(value, LE),
-  (view, at) => view.getUint32(at, LE),
-);
+export const u8 = unsigned(1, (out, value) => out.u8(value));
+export const u16be = unsigned(2, (out, value) => out.u16(value));
+export const u16host = unsigned(2, (out, value) => out.u16(value, LE), LE);
+export const u32be = unsigned(4, (out, value) => out.u32(value));
+export const u32host = unsigned(4, (out, value) => out.u32(value, LE), LE);
 /** Signed, two's complement: chain priorities and verdict codes. */
-export const i32be: Codec<number> = fixed(
-  4,
-  (out, value) => out.u32(value),
-  (view, at) => view.getInt32(at),
-);
+export const i32be: Codec<number> = { ...u32be, read: (input, start, end) => u32be.read(input, start, end) | 0 };
 /** Handles, timeouts, counters. Values from 2^53 on are rounded. */
-export const u64be: Codec<number> = fixed(
-  8,
-  (out, value) => out.u64(value),
-  (view, at) => readU64(view, at, false),
-);
-export const u64host: Codec<number> = fixed(
-  8,
-  (out, value) => out.u64(value, LE),
-  (view, at) => readU64(view, at, LE),
-);
+export const u64be = unsigned(8, (out, value) => out.u64(value));
+export const u64host = unsigned(8, (out, value) => out.u64(value, LE), LE);
 
 /** Marks a payload as big-endian when writing. ipset requires the mark, but does not always send it. */
 export function marked<T>(codec: Codec<T>): Codec<T> {
