@@ -2,7 +2,7 @@
 import type { LooseRule } from "../../kernel/iptables/parser/loose-rule.ts";
 import type { AddressMatch, InterfaceMatch, KernelRule } from "../../kernel/iptables/parser/rule-syntax.ts";
 import { splitCidr } from "../../net/ip.ts";
-import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
+import { asked, GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
 import type { Packet } from "../packet.ts";
 import { fieldsQuestion, whichOf } from "../question.ts";
 import { fits, type Pattern, prefixRange } from "../value.ts";
@@ -24,13 +24,6 @@ const sign = (negated: boolean): string => (negated ? "! " : "");
 /** The result of a condition that may be negated. */
 export function answer(holds: boolean, negated: boolean): StepResult {
   return holds === negated ? NO_MATCH : GO_ON;
-}
-
-/** The result of a condition that depends on something unknown. */
-export function asked(question: string, negated = false): StepResult {
-  return negated
-    ? { kind: "unknown", question, yes: NO_MATCH, no: GO_ON }
-    : { kind: "unknown", question, yes: GO_ON, no: NO_MATCH };
 }
 
 function addressStep(option: "-s" | "-d", { cidr, negated }: AddressMatch): Step {

@@ -4,11 +4,10 @@
 import { type ForeignPart, foreignText } from "../../kernel/iptables/parser/loose-rule.ts";
 import { parseCidr, parseIpAddress } from "../../net/ip.ts";
 import { PROTOCOL_NAMES, PROTOCOL_NUMBERS } from "../../net/protocol.ts";
-import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
+import { asked, GO_ON, lost, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
 import { type Flow, hasConnection, hasFlags, type Packet, tcpFlag } from "../packet.ts";
 import { fieldsQuestion, ofOriginal, type PacketField, type Question, whichOf } from "../question.ts";
 import { fits, orderOf, type Pattern, prefixRange, type Scalar } from "../value.ts";
-import { asked } from "./basic-match.ts";
 
 interface Option {
   readonly name: string;
@@ -50,7 +49,7 @@ export function foreignStep(part: ForeignPart, rule: string): Step {
   };
 }
 
-const RESTORED: StepResult = { kind: "lost", because: "the mark of the socket, which the packet gets, is not known" };
+const RESTORED = lost("the mark of the socket, which the packet gets, is not known");
 
 function oneOf(every: number): StepResult {
   const match = { odds: 1 / every, result: GO_ON };

@@ -10,11 +10,11 @@ import {
 import type { IpAddress } from "../../net/ip.ts";
 import { protocolNameOfNumber } from "../../net/protocol.ts";
 import { isLocalQuestion } from "../facts.ts";
-import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
+import { asked, GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
 import { knowsTranslation, type Packet, seenState } from "../packet.ts";
 import { fieldsQuestion, type Question, whichOf } from "../question.ts";
 import type { Pattern } from "../value.ts";
-import { answer, asked } from "./basic-match.ts";
+import { answer } from "./basic-match.ts";
 import { ipSetName, recentListName, type Surroundings } from "./surroundings.ts";
 
 export const COMES_BY_BRIDGE = "it comes in by a port of a bridge";

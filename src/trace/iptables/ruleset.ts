@@ -5,7 +5,7 @@ import { commentOf, withoutQuoted } from "../../kernel/iptables/parser/rule-part
 import { type ChainTexts, NOWHERE, type TableTexts } from "../../kernel/iptables/parser/ruleset.ts";
 import { attempt } from "../../logging/attempt.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import type { BaseChain, Chain, Hook, Rule, Step } from "../netfilter/program.ts";
+import { type BaseChain, type Chain, type Hook, lost, type Rule, type Step } from "../netfilter/program.ts";
 import { INDEXED_LENGTH, RuleIndex } from "../netfilter/rule-index.ts";
 import type { PacketField } from "../question.ts";
 import { basicSteps } from "./basic-match.ts";
@@ -109,7 +109,7 @@ function compileRule(text: string, context: RuleContext, settled: PacketField | 
   // A quote may not be closed.
   const rule = attempt(() => parseLoosely(text, context.family), RuleSyntaxError);
   if (rule === undefined) {
-    return { text, comment, steps: [{ text, run: () => ({ kind: "lost", because: `"${text}" is not understood` }) }] };
+    return { text, comment, steps: [{ text, run: () => lost(`"${text}" is not understood`) }] };
   }
   const action = targetStep(rule, context);
   const steps = [...basicSteps(rule), ...matchSteps(rule, text, context), ...(action === undefined ? [] : [action])];

@@ -19,7 +19,7 @@ import {
   splitCidr,
 } from "../../net/ip.ts";
 import { iptablesAction } from "../netfilter/actions.ts";
-import { GO_ON, NO_CONNECTION, type Step, type StepResult, type Verdict } from "../netfilter/program.ts";
+import { GO_ON, lost, NO_CONNECTION, type Step, type StepResult, type Verdict } from "../netfilter/program.ts";
 import { copyStep, masquerade, redirect, translated } from "../netfilter/translations.ts";
 import {
   ALL_BITS,
@@ -156,7 +156,6 @@ function restOfNat(packet: Packet): StepResult {
   return { kind: "unknown", question, yes: lost(question), no: GO_ON };
 }
 
-const lost = (because: string): StepResult => ({ kind: "lost", because });
 const hex = (mark: number): string => `0x${mark.toString(16)}`;
 
 /** `ADDRESS`, `ADDRESS:PORT`, `[ADDRESS]:PORT` or `:PORT`; either may be a range, from which the kernel chooses. */

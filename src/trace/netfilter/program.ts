@@ -85,7 +85,7 @@ export interface Step {
 export function resultOf(step: Step, packet: Packet, entries: readonly Entry[]): StepResult {
   const own = step.reads && entries.find((entry) => step.reads?.(entry));
   if (own === undefined) return step.run(packet);
-  return { kind: "lost", because: `"${step.text}" depends on what the packet itself changed in ${own.set}` };
+  return lost(`"${step.text}" depends on what the packet itself changed in ${own.set}`);
 }
 
 export interface Rule {
@@ -136,6 +136,16 @@ export type Program = Readonly<Record<Stage, readonly BaseChain[]>>;
 
 export const GO_ON: StepResult = { kind: "go-on" };
 export const NO_MATCH: StepResult = { kind: "no-match" };
+/** What happens next cannot be told. */
+export const lost = (because: string): StepResult => ({ kind: "lost", because });
+
+/** The result of a condition that depends on something unknown. */
+export function asked(question: string, negated = false): StepResult {
+  return negated
+    ? { kind: "unknown", question, yes: NO_MATCH, no: GO_ON }
+    : { kind: "unknown", question, yes: GO_ON, no: NO_MATCH };
+}
+
 /** The result of a rule that marks a connection, if there is none. */
 export const NO_CONNECTION: StepResult = { kind: "go-on", said: "the packet has no connection" };
 

@@ -2,7 +2,7 @@
 
 import { type JsonObject, listOf, named, numberOf, partsOf, textOf } from "../../kernel/nftables/json.ts";
 import { isLocalQuestion } from "../facts.ts";
-import { GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
+import { asked, GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
 import { hasFlags, tcpFlag } from "../packet.ts";
 import { type Key, whichOf } from "../question.ts";
 import { fits, orderOf, type Parts, type Pattern } from "../value.ts";
@@ -28,6 +28,8 @@ export function compileCondition({ op, left, right }: JsonObject, text: string, 
   const test = compileTest(textOf(op) ?? "==", right, names, surroundings);
   const pattern = patternOf(right, names[0]);
   const wanted = pattern?.kind === "exact" ? pattern.value : undefined;
+  // The same question for a rule and its opposite, so that a walk asks it once.
+  const isNegation = op === "!=" || op === "!";
   const judge = (reading: Reading): StepResult => {
     switch (reading.kind) {
       case "none":
@@ -37,14 +39,15 @@ export function compileCondition({ op, left, right }: JsonObject, text: string, 
         const place = /^the interface that (it .* by)$/.exec(reading.what)?.[1];
         const name = textOf(right);
         if (reading.kind === "unknown" && reading.typeOf !== undefined && wanted === "local") {
-          return asked(op, isLocalQuestion(reading.typeOf));
+          return asked(isLocalQuestion(reading.typeOf), isNegation);
         }
-        if (place !== undefined && name !== undefined && !name.startsWith("@")) return asked(op, `${place} ${name}`);
-        return question(`${text} (${reading.what} is not known)`);
+        if (place !== undefined && name !== undefined && !name.startsWith("@"))
+          return asked(`${place} ${name}`, isNegation);
+        return asked(`${text} (${reading.what} is not known)`);
       }
       case "value": {
         const holds = test(reading.parts);
-        if (typeof holds === "string") return asked(op, holds);
+        if (typeof holds === "string") return asked(holds, isNegation);
         return holds ? GO_ON : NO_MATCH;
       }
     }
@@ -79,7 +82,7 @@ function compileFlags(op: string, left: unknown, right: unknown, text: string): 
     run(packet) {
       if (packet.protocol !== "tcp") return NO_MATCH;
       const holds = hasFlags(packet, isAny ? mask & wanted : mask, isAny ? 0 : wanted);
-      if (holds === undefined) return question(`${text} (tcp flags are not known)`);
+      if (holds === undefined) return asked(`${text} (tcp flags are not known)`);
       return holds === (op === "==" || op === "!") ? GO_ON : NO_MATCH;
     },
   };
@@ -108,19 +111,6 @@ function flagBits(json: unknown): number | undefined {
   return names
     .map(flagBits)
     .reduce((all, bits) => (all === undefined || bits === undefined ? undefined : all | bits), 0);
-}
-
-function question(text: string): StepResult & { kind: "unknown" } {
-  return { kind: "unknown", question: text, yes: GO_ON, no: NO_MATCH };
-}
-
-/** The same question for a rule and its opposite, so that a walk asks it once. */
-function asked(op: unknown, statement: string): StepResult {
-  return op === "!=" || op === "!" ? inverse(question(statement)) : question(statement);
-}
-
-function inverse({ yes, no, ...result }: StepResult & { kind: "unknown" }): StepResult {
-  return { ...result, yes: no, no: yes };
 }
 
 type PartNames = readonly (Names | undefined)[];

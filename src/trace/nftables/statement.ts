@@ -8,7 +8,16 @@ import { WordReader } from "../../kernel/nftables/listing/words.ts";
 import { type IpFamily, parseIpAddress } from "../../net/ip.ts";
 import { WRITES } from "../iptables/ruleset.ts";
 import { type Action, iptablesAction, nftablesAction } from "../netfilter/actions.ts";
-import { GO_ON, NO_CONNECTION, NO_MATCH, type Step, type StepResult, type Verdict } from "../netfilter/program.ts";
+import {
+  asked,
+  GO_ON,
+  lost,
+  NO_CONNECTION,
+  NO_MATCH,
+  type Step,
+  type StepResult,
+  type Verdict,
+} from "../netfilter/program.ts";
 import { copyStep, masquerade, redirect, translated } from "../netfilter/translations.ts";
 import { EARLIER_CONNECTIONS } from "../netfilter/tree.ts";
 import { ALL_BITS, endText, hasConnection, type Packet, UNKNOWN_MARK, withDestination, withSource } from "../packet.ts";
@@ -47,7 +56,7 @@ function compile(json: unknown, surroundings: Surroundings): Step {
   const fixed = (result: StepResult): Step => ({ text, asks: [], run: () => result });
   if (typeof json === "string") {
     const read = statementIn(json);
-    return read === undefined ? fixed(unknown(text)) : { ...compileStatement(read, surroundings), text };
+    return read === undefined ? fixed(asked(text)) : { ...compileStatement(read, surroundings), text };
   }
   const found = named(json);
   const body = found.fields;
@@ -78,7 +87,7 @@ function compile(json: unknown, surroundings: Surroundings): Step {
     case "xt":
       if (isIdleXt(body)) return fixed(GO_ON);
       return {
-        ...fixed(body.type === "match" ? unknown(`${text} holds`) : lost(`${text} is not understood: ${SAVE}`)),
+        ...fixed(body.type === "match" ? asked(`${text} holds`) : lost(`${text} is not understood: ${SAVE}`)),
         text: `${text} (${SAVE})`,
       };
     case "opaque": {
@@ -89,14 +98,14 @@ function compile(json: unknown, surroundings: Surroundings): Step {
     case "quota":
     case "ct count":
     case "meter":
-      return fixed(unknown(`${text} is not exceeded`));
+      return fixed(asked(`${text} is not exceeded`));
     case "dup":
       return copyStep(text, parseIpAddress(textOf(body.addr) ?? ""));
     case "reject":
       return refusal(body, text);
     default: {
       // Where the map names no object for the packet, the rule ends.
-      if (body.map !== undefined) return fixed(unknown(`${text} names an object`));
+      if (body.map !== undefined) return fixed(asked(`${text} names an object`));
       const verdict = verdictOf(json);
       return fixed(verdict === undefined ? acting(nftablesAction(found.name), text) : { kind: "verdict", verdict });
     }
@@ -153,14 +162,6 @@ function refusal(body: JsonObject, text: string): Step {
     asks: body.type === "tcp reset" ? [whichOf("protocol", ["tcp"])] : [],
     run: (packet) => (verdict === undefined || isOther(packet) ? NO_MATCH : { kind: "verdict", verdict }),
   };
-}
-
-function unknown(question: string): StepResult {
-  return { kind: "unknown", question, yes: GO_ON, no: NO_MATCH };
-}
-
-function lost(because: string): StepResult {
-  return { kind: "lost", because };
 }
 
 /** A verdict as a statement or as the value of a map; undefined for anything else. */
@@ -277,7 +278,7 @@ function entryStep(body: JsonObject, text: string, surroundings: Surroundings): 
   const { op, set, map, elem, data } = body;
   const name = textOf(set ?? map)?.slice(1) ?? "";
   if (hasRate(body) || surroundings.setNamed(name)?.hasRate === true)
-    return { text, asks: [], run: () => unknown(`${text} is not exceeded`) };
+    return { text, asks: [], run: () => asked(`${text} is not exceeded`) };
   const key = compileExpression(elementOf(elem).val, surroundings);
   const value = data === undefined ? undefined : compileExpression(data, surroundings);
   return {
