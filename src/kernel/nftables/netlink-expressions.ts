@@ -18,11 +18,11 @@ type AddAnonymousSet = (set: AnonymousSet) => string;
 
 const WORD = 4;
 const REGISTER_WORDS = 16;
-const INTERFACE_NAME_BYTES = 16;
+export const INTERFACE_NAME_BYTES = 16;
 /** nft leaves this many words free between the key and the fields that it hashes. */
 export const HASHED_BEHIND = 4;
-const CT_STATE_NEW = 8;
-const CT_STATUS_DNAT = 0x20;
+export const CT_STATE_NEW = 8;
+export const CT_STATUS_DNAT = 0x20;
 
 /** The number of the register that starts at a word; groups of four words have their own numbers. */
 export function register(word: number): number {
@@ -45,9 +45,9 @@ function compile(
 ): readonly NftExpression[] {
   switch (statement.kind) {
     case "ct-new":
-      return [{ kind: "ct", key: nft.NFT_CT_STATE, dreg: nft.NFT_REG_1 }, ...anyBit(CT_STATE_NEW)];
+      return ctHasAny(nft.NFT_CT_STATE, CT_STATE_NEW);
     case "ct-dnat":
-      return [{ kind: "ct", key: nft.NFT_CT_STATUS, dreg: nft.NFT_REG_1 }, ...anyBit(CT_STATUS_DNAT)];
+      return ctHasAny(nft.NFT_CT_STATUS, CT_STATUS_DNAT);
     case "address":
       return matchAddresses(statement, layout, addAnonymousSet);
     case "fib-local": {
@@ -61,12 +61,12 @@ function compile(
       const name = Buffer.from(statement.name);
       // A full name is compared including its padding, a prefix without.
       const value = statement.isPrefix ? name : Buffer.concat([name], INTERFACE_NAME_BYTES);
-      return [{ kind: "meta", key: nft.NFT_META_IIFNAME, dreg: nft.NFT_REG_1 }, compare(value, statement.negate)];
+      return metaIs(nft.NFT_META_IIFNAME, value, statement.negate);
     }
     case "mark-test":
       return [LOAD_MARK, ...anyBit(statement.mask)];
     case "l4proto":
-      return [...loadFields(["l4proto"], layout), compare(Uint8Array.of(PROTOCOL_NUMBERS[statement.protocol]))];
+      return metaIs(nft.NFT_META_L4PROTO, Uint8Array.of(PROTOCOL_NUMBERS[statement.protocol]));
     case "lookup":
       return [...loadFields(statement.fields, layout), lookupSet(statement.set, statement.negate)];
     case "mark-set": {
@@ -125,14 +125,8 @@ function compile(
 const LOAD_MARK: NftExpression = { kind: "meta", key: nft.NFT_META_MARK, dreg: nft.NFT_REG_1 };
 
 /** Expects the address in the first register. */
-function destinationNat(nfproto: number, portRegister: number): NftExpression & { readonly kind: "nat" } {
-  return {
-    kind: "nat",
-    type: nft.NFT_NAT_DNAT,
-    family: nfproto,
-    regAddrMin: nft.NFT_REG_1,
-    regProtoMin: portRegister,
-  };
+function destinationNat(family: number, regProtoMin: number): NftExpression & { readonly kind: "nat" } {
+  return { kind: "nat", type: nft.NFT_NAT_DNAT, family, regAddrMin: nft.NFT_REG_1, regProtoMin };
 }
 
 /** Expects a map's result: the address in the first register, and the port in the word after it. */
@@ -165,6 +159,21 @@ export function bitwise(
 /** Matches if the first register has any of these bits. */
 function anyBit(bits: number): NftExpression[] {
   return [bitwise(hostU32(bits)), compare(hostU32(0), true)];
+}
+
+/** Matches if the connection's state or status has any of these bits. */
+export function ctHasAny(key: number, bits: number): readonly NftExpression[] {
+  return [{ kind: "ct", key, dreg: nft.NFT_REG_1 }, ...anyBit(bits)];
+}
+
+/** Matches if a key of the packet has this value, or with `negate` if it has another. */
+export function metaIs(key: number, value: Uint8Array, negate?: boolean): readonly NftExpression[] {
+  return [{ kind: "meta", key, dreg: nft.NFT_REG_1 }, compare(value, negate)];
+}
+
+/** Loads bytes of the transport header. */
+export function transport(offset: number, len: number, dreg = nft.NFT_REG_1): NftExpression {
+  return { kind: "payload", dreg, base: nft.NFT_PAYLOAD_TRANSPORT_HEADER, offset, len };
 }
 
 function random(modulus: number, dreg = nft.NFT_REG_1): NftExpression {
@@ -224,13 +233,7 @@ function loadField(field: NftField, dreg: number, layout: FamilyLayout): NftExpr
       return { kind: "meta", key: nft.NFT_META_L4PROTO, dreg };
     case "sport":
     case "dport":
-      return {
-        kind: "payload",
-        dreg,
-        base: nft.NFT_PAYLOAD_TRANSPORT_HEADER,
-        offset: field === "sport" ? 0 : 2,
-        len: 2,
-      };
+      return transport(field === "sport" ? 0 : 2, 2, dreg);
     case "original-daddr":
     case "original-dport":
     case "reply-saddr":
@@ -245,19 +248,8 @@ function loadField(field: NftField, dreg: number, layout: FamilyLayout): NftExpr
   }
 }
 
-function loadAddress(
-  side: "saddr" | "daddr",
-  length: number,
-  layout: FamilyLayout,
-  dreg = nft.NFT_REG_1,
-): NftExpression {
-  return {
-    kind: "payload",
-    dreg,
-    base: nft.NFT_PAYLOAD_NETWORK_HEADER,
-    offset: layout.addressAt[side],
-    len: length,
-  };
+function loadAddress(side: "saddr" | "daddr", len: number, layout: FamilyLayout, dreg = nft.NFT_REG_1): NftExpression {
+  return { kind: "payload", dreg, base: nft.NFT_PAYLOAD_NETWORK_HEADER, offset: layout.addressAt[side], len };
 }
 
 function matchAddresses(

@@ -6,14 +6,24 @@ import { type IpFamily, joinHostPort, parseHostPort } from "../../net/ip.ts";
 import { PROTOCOL_NUMBERS } from "../../net/protocol.ts";
 import { UNANSWERED_TABLE } from "./delete-tables.ts";
 import { fromNetlinkError, fromRefusal } from "./netlink-errors.ts";
-import { bitwise, compare, HASHED_BEHIND, register, ruleExpressions } from "./netlink-expressions.ts";
+import {
+  bitwise,
+  CT_STATE_NEW,
+  CT_STATUS_DNAT,
+  compare,
+  ctHasAny,
+  HASHED_BEHIND,
+  metaIs,
+  register,
+  ruleExpressions,
+  transport,
+} from "./netlink-expressions.ts";
 import { encodeTransaction } from "./netlink-transaction.ts";
 import { decodeKey, type FamilyLayout, LAYOUTS } from "./netlink-values.ts";
 import type { NftOperation } from "./nftables.ts";
 import type { NftElement, NftSet } from "./ruleset.ts";
 import type { NftBatch } from "./wire/batch.ts";
 import * as nft from "./wire/constants.ts";
-import { hostU32 } from "./wire/data.ts";
 import type { NftExpression } from "./wire/expressions.ts";
 import { openNftables } from "./wire/nftables-client.ts";
 
@@ -190,8 +200,8 @@ function keysOf(endpoints: ReadonlySet<string>): readonly NftElement["key"][] {
   return parsed.map(({ address, port }) => [address, port]);
 }
 
-const [CT_STATE_RELATED, CT_STATE_NEW] = [4, 8];
-const [CT_STATUS_CONFIRMED, CT_STATUS_DNAT] = [8, 0x20];
+const CT_STATE_RELATED = 4;
+const CT_STATUS_CONFIRMED = 8;
 const TCP_FLAGS_AT = 13;
 const [SYN, RST, FIN_SYN_RST_ACK] = [0x02, 0x04, 0x17];
 /** ICMP for a destination without a route, and for one whose neighbor entry fails. */
@@ -205,8 +215,8 @@ function sentAgain(layout: FamilyLayout, isOutput: boolean, status: number): rea
   return [
     ...protocol(PROTOCOL_NUMBERS.TCP),
     ...tcpFlags(FIN_SYN_RST_ACK, SYN),
-    ...ctBit(nft.NFT_CT_STATE, CT_STATE_NEW),
-    ...ctBit(nft.NFT_CT_STATUS, status),
+    ...ctHasAny(nft.NFT_CT_STATE, CT_STATE_NEW),
+    ...ctHasAny(nft.NFT_CT_STATUS, status),
     ...(isOutput ? [] : fromElsewhere(layout)),
     ...count(layout),
   ];
@@ -217,9 +227,9 @@ function ownError(layout: FamilyLayout, code: number): readonly NftExpression[] 
   const { protocol: icmp, type } = OWN_ERRORS[layout.family];
   return [
     ...protocol(icmp),
-    header(0, 2),
+    transport(0, 2),
     compare(Uint8Array.of(type, code)),
-    ...ctBit(nft.NFT_CT_STATE, CT_STATE_RELATED),
+    ...ctHasAny(nft.NFT_CT_STATE, CT_STATE_RELATED),
     { kind: "ct", key: nft.NFT_CT_PROTOCOL, dreg: nft.NFT_REG_1, direction: nft.IP_CT_DIR_ORIGINAL },
     compare(Uint8Array.of(PROTOCOL_NUMBERS.TCP)),
     ...count(layout),
@@ -245,19 +255,11 @@ function fromElsewhere(layout: FamilyLayout): readonly NftExpression[] {
 }
 
 function protocol(number: number): readonly NftExpression[] {
-  return [{ kind: "meta", key: nft.NFT_META_L4PROTO, dreg: nft.NFT_REG_1 }, compare(Uint8Array.of(number))];
-}
-
-function header(offset: number, len: number): NftExpression {
-  return { kind: "payload", dreg: nft.NFT_REG_1, base: nft.NFT_PAYLOAD_TRANSPORT_HEADER, offset, len };
+  return metaIs(nft.NFT_META_L4PROTO, Uint8Array.of(number));
 }
 
 function tcpFlags(mask: number, value: number): readonly NftExpression[] {
-  return [header(TCP_FLAGS_AT, 1), bitwise(Uint8Array.of(mask)), compare(Uint8Array.of(value))];
-}
-
-function ctBit(key: number, bit: number): readonly NftExpression[] {
-  return [{ kind: "ct", key, dreg: nft.NFT_REG_1 }, bitwise(hostU32(bit)), compare(hostU32(0), true)];
+  return [transport(TCP_FLAGS_AT, 1), bitwise(Uint8Array.of(mask)), compare(Uint8Array.of(value))];
 }
 
 /** `ct reply ip saddr . ct reply proto-src @set`; leaves the endpoint in the first registers. */

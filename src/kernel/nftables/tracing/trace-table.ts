@@ -2,8 +2,8 @@
  * The table that marks packets of one flow for tracing, and shows where they leave the hooks. It is owned by the socket that creates
  * it: the kernel removes it with that socket, however the process ends (reference nfnetlink.md §14).
  */
-import { type IpAddress, ipBytes } from "../../../net/ip.ts";
-import { bitwise, compare } from "../netlink-expressions.ts";
+import { hostCidr, type IpAddress } from "../../../net/ip.ts";
+import { bitwise, compare, INTERFACE_NAME_BYTES, metaIs, ruleExpressions, transport } from "../netlink-expressions.ts";
 import { LAYOUTS } from "../netlink-values.ts";
 import type { NftFamily } from "../ruleset.ts";
 import { NftBatch } from "../wire/batch.ts";
@@ -44,7 +44,6 @@ const CHAINS: Readonly<Record<Hook, number>> = {
   postrouting: 0x7fff_fffe,
 };
 
-const INTERFACE_NAME_BYTES = 16;
 const TCP_FLAGS_AT = 13;
 const SYN = 0x02;
 const SYN_AND_ACK = 0x12;
@@ -74,21 +73,20 @@ export function traceTableBatch(filter: TraceFilter, isLimited: boolean): NftBat
 
 function ruleOf(filter: TraceFilter, hook: FirstHook, isLimited: boolean): readonly NftExpression[] {
   const { family, source, sourcePort, destination, destinationPort, inInterface, mark } = filter;
-  const { addressAt, addressBytes } = LAYOUTS[family];
   const address = (side: "saddr" | "daddr", value: IpAddress) =>
-    field(nft.NFT_PAYLOAD_NETWORK_HEADER, addressAt[side], addressBytes, ipBytes(value));
-  const port = (offset: number, value: number) => field(nft.NFT_PAYLOAD_TRANSPORT_HEADER, offset, 2, netU16(value));
+    ruleExpressions({ statements: [{ kind: "address", side, cidrs: [hostCidr(value)] }] }, LAYOUTS[family], () => "");
+  const port = (offset: number, value: number) => [transport(offset, 2), compare(netU16(value))];
   const limit: NftExpression = { kind: "limit", rate: PACKETS_A_SECOND, unit: 1, burst: 5, type: 0, flags: 0 };
   return [
-    ...meta(nft.NFT_META_L4PROTO, Uint8Array.of(filter.protocol)),
+    ...metaIs(nft.NFT_META_L4PROTO, Uint8Array.of(filter.protocol)),
     ...address("daddr", destination),
     ...(source === undefined ? [] : address("saddr", source)),
     ...(destinationPort === undefined ? [] : port(2, destinationPort)),
     ...(sourcePort === undefined ? [] : port(0, sourcePort)),
     ...(inInterface === undefined || hook === "output"
       ? []
-      : meta(nft.NFT_META_IIFNAME, Buffer.concat([Buffer.from(inInterface)], INTERFACE_NAME_BYTES))),
-    ...(mark === undefined ? [] : meta(nft.NFT_META_MARK, hostU32(mark))),
+      : metaIs(nft.NFT_META_IIFNAME, Buffer.concat([Buffer.from(inInterface)], INTERFACE_NAME_BYTES))),
+    ...(mark === undefined ? [] : metaIs(nft.NFT_META_MARK, hostU32(mark))),
     ...(filter.opening === undefined ? [] : openingSegments(filter.opening)),
     ...(isLimited ? [limit] : []),
     { kind: "immediate", dreg: nft.NFT_REG_1, data: { value: Uint8Array.of(1) } },
@@ -96,19 +94,7 @@ function ruleOf(filter: TraceFilter, hook: FirstHook, isLimited: boolean): reado
   ];
 }
 
-function meta(key: number, value: Uint8Array): readonly NftExpression[] {
-  return [{ kind: "meta", key, dreg: nft.NFT_REG_1 }, compare(value)];
-}
-
-function field(base: number, offset: number, len: number, value: Uint8Array): readonly NftExpression[] {
-  return [{ kind: "payload", dreg: nft.NFT_REG_1, base, offset, len }, compare(value)];
-}
-
 function openingSegments(isOpening: boolean): readonly NftExpression[] {
-  const base = nft.NFT_PAYLOAD_TRANSPORT_HEADER;
-  return [
-    { kind: "payload", dreg: nft.NFT_REG_1, base, offset: TCP_FLAGS_AT, len: 1 },
-    bitwise(Uint8Array.of(SYN_AND_ACK)),
-    compare(Uint8Array.of(SYN), !isOpening),
-  ];
+  const flags = transport(TCP_FLAGS_AT, 1);
+  return [flags, bitwise(Uint8Array.of(SYN_AND_ACK)), compare(Uint8Array.of(SYN), !isOpening)];
 }
