@@ -12,62 +12,69 @@ import type { NodeSettings } from "../prove/node-settings.ts";
 import { notExamined, type StoredSettings, settingsIn, storedSettings } from "./node-settings.ts";
 import { kernelHooks, mainRoutes, programsAtDevices } from "./trace-kernel.ts";
 
-/** Hooks and programs that packets of both families meet. */
-export interface BesideRules {
-  readonly dumps: readonly Dump[];
-  /** What is not known, in sentences without a full stop. */
-  readonly notes: readonly string[];
-}
-
 interface StoredFamily {
   readonly settings: StoredSettings;
   readonly routes: readonly KnownRoute[];
 }
 
 /** As a sysdump has it. */
-interface StoredBesideRules extends BesideRules, Readonly<Record<IpFamily, StoredFamily>> {
+interface StoredBesideRules extends Readonly<Partial<Record<IpFamily, StoredFamily>>> {
   /** The kernel's release. */
   readonly kernel: string;
+  /** Hooks and programs that packets of both families meet. */
+  readonly dumps: readonly Dump[];
+  /** What is not known, in sentences without a full stop. */
+  readonly notes: readonly string[];
 }
 
-/** What a sysdump says of its node. */
-export interface KeptBesideRules extends BesideRules {
+/** The same, as proofs take it. */
+export interface BesideRules extends Pick<StoredBesideRules, "dumps" | "notes"> {
   readonly kernel: KernelVersion | undefined;
   readonly families: ReadonlyMap<IpFamily, { readonly settings: NodeSettings; readonly routes: readonly KnownRoute[] }>;
 }
 
-export async function besideRulesHere(): Promise<BesideRules> {
-  const hooks = await kernelHooks();
-  const cgroup = "the node's cgroup cannot be seen from here: programs at it are not known";
-  const others = "this kernel does not list its hooks: what else is called at them is not known";
-  return {
-    dumps: [...(hooks === undefined ? [] : [hooks]), ...(await programsAtDevices(hooks))],
-    notes: [...(nodeCgroup() === undefined ? [cgroup] : []), ...(hooks === undefined ? [others] : [])],
-  };
-}
-
-/** For a sysdump, as text. @throws UsageError */
-export async function besideRulesText(): Promise<string> {
+async function readBesideRules(of: readonly IpFamily[]): Promise<StoredBesideRules> {
   const ofFamily = async (family: IpFamily): Promise<[IpFamily, StoredFamily]> => {
     const routes = await mainRoutes(family, await localAddresses(family));
     return [family, { settings: await storedSettings(family), routes }];
   };
-  const families = Object.fromEntries(await Promise.all(IP_FAMILIES.map(ofFamily)));
-  return `${JSON.stringify({ kernel: release(), ...(await besideRulesHere()), ...families }, undefined, 1)}\n`;
+  const families = Object.fromEntries(await Promise.all(of.map(ofFamily)));
+  const hooks = await kernelHooks();
+  const cgroup = "the node's cgroup cannot be seen from here: programs at it are not known";
+  const others = "this kernel does not list its hooks: what else is called at them is not known";
+  return {
+    kernel: release(),
+    dumps: [...(hooks === undefined ? [] : [hooks]), ...(await programsAtDevices(hooks))],
+    notes: [...(nodeCgroup() === undefined ? [cgroup] : []), ...(hooks === undefined ? [others] : [])],
+    ...families,
+  };
+}
+
+/** @throws UsageError */
+export async function besideRulesHere(families: readonly IpFamily[]): Promise<BesideRules> {
+  return understood(await readBesideRules(families));
+}
+
+/** For a sysdump, as text. @throws UsageError */
+export async function besideRulesText(): Promise<string> {
+  return `${JSON.stringify(await readBesideRules(IP_FAMILIES), undefined, 1)}\n`;
 }
 
 /** @returns undefined for any other text */
-export function besideRulesIn(text: string): KeptBesideRules | undefined {
+export function besideRulesIn(text: string): BesideRules | undefined {
   const found: unknown = jsonIn(text);
-  if (!isStored(found)) return undefined;
-  const families = IP_FAMILIES.map((family) => {
-    const { settings, routes } = found[family];
-    return [family, { settings: settingsIn(settings, family), routes }] as const;
+  return isStored(found) ? understood(found) : undefined;
+}
+
+function understood(stored: StoredBesideRules): BesideRules {
+  const families = IP_FAMILIES.flatMap((family) => {
+    const { settings, routes } = stored[family] ?? {};
+    return settings && routes ? [[family, { settings: settingsIn(settings, family), routes }] as const] : [];
   });
   return {
-    kernel: parseKernelVersion(found.kernel),
-    dumps: found.dumps,
-    notes: [...found.notes, ...families.flatMap(([, { settings }]) => notExamined(settings))],
+    kernel: parseKernelVersion(stored.kernel),
+    dumps: stored.dumps,
+    notes: [...stored.notes, ...families.flatMap(([, { settings }]) => notExamined(settings))],
     families: new Map(families),
   };
 }

@@ -12,59 +12,36 @@ import { cidrOf, ipJson, lengthOf } from "./trace-kernel.ts";
 /** Kinds of devices that lead to other machines; those of hardware have none. */
 const UPLINKS = new Set([undefined, "vlan", "bond", "team", "macvlan", "ipvlan"]);
 
-/** As the kernel and `ip` say it. */
-interface ReadSettings {
+/** As the kernel and `ip` say it, with each parameter that decides. */
+export interface StoredSettings {
   readonly links: readonly Omit<Device, "index" | "xdp">[];
   readonly rules: readonly unknown[];
   readonly routes: readonly unknown[];
   readonly policies: readonly XfrmPolicy[];
-}
-
-/** The same for a sysdump, with each parameter that decides. */
-export interface StoredSettings extends ReadSettings {
   readonly parameters: Readonly<Record<string, number>>;
 }
 
 /** @throws UsageError */
-export async function nodeSettings(family: IpFamily): Promise<NodeSettings> {
-  const known = new Map<string, number | undefined>();
-  return settingsOf(await readSettings(family), family, (name) => {
-    if (!known.has(name)) known.set(name, parameterAt(name));
-    return known.get(name);
-  });
-}
-
-/** @throws UsageError */
 export async function storedSettings(family: IpFamily): Promise<StoredSettings> {
-  const read = await readSettings(family);
-  const names = parametersOf(read.links.map(({ name }) => name));
-  const parameters = names.flatMap((name) => {
+  const version = family === "IPv4" ? "-4" : "-6";
+  const links = await devicesHere();
+  const parameters = parametersOf(links.map(({ name }) => name)).flatMap((name) => {
     const value = parameterAt(name);
     return value === undefined ? [] : [[name, value] as const];
   });
-  return { ...read, parameters: Object.fromEntries(parameters) };
-}
-
-export function settingsIn(stored: StoredSettings, family: IpFamily): NodeSettings {
-  return settingsOf(stored, family, (name) => stored.parameters[name]);
-}
-
-/** @throws UsageError */
-async function readSettings(family: IpFamily): Promise<ReadSettings> {
-  const version = family === "IPv4" ? "-4" : "-6";
   return {
-    links: await devicesHere(),
+    links,
     // A kernel may be built without rules.
     rules: await ipJson(version, "rule", "show").catch((): readonly unknown[] => USUAL_RULES),
     routes: await ipJson(version, "route", "show", "table", "all"),
     policies: await xfrmPolicies(version),
+    parameters: Object.fromEntries(parameters),
   };
 }
 
-function settingsOf(
-  { links, rules, routes: all, policies }: ReadSettings,
+export function settingsIn(
+  { links, rules, routes: all, policies, parameters }: StoredSettings,
   family: IpFamily,
-  read: NodeSettings["read"],
 ): NodeSettings {
   const listed = all.filter(isObject).map((route) => {
     const { dst, dev, type = "unicast", table = "main" } = route;
@@ -89,7 +66,7 @@ function settingsOf(
     withoutHairpin: links.flatMap(({ name, lacksHairpin }) => (lacksHairpin ? [name] : [])),
     vrfs: new Map(links.flatMap(({ name, portOf, master = "" }) => (portOf === "vrf" ? [[name, master]] : []))),
     policies,
-    read,
+    read: (name) => parameters[name],
   };
 }
 

@@ -6,10 +6,9 @@ import { MODES } from "../../modes/registry.ts";
 import { familyOf, IP_FAMILIES, type IpAddress, type IpFamily } from "../../net/ip.ts";
 import type { Dump } from "../../trace/dump/recognise.ts";
 import { dumpedAddresses, hostAddresses } from "../explain/host-addresses.ts";
-import type { NodeSettings } from "../prove/node-settings.ts";
 import type { Side } from "../prove/proof.ts";
 import { rulesSide } from "../prove/sides.ts";
-import type { KeptBesideRules } from "./beside-rules.ts";
+import type { BesideRules } from "./beside-rules.ts";
 import { besideRulesOf, dumpFiles, rulesNotRead } from "./dump-folder.ts";
 import { UsageError } from "./output.ts";
 import { didYouMean } from "./suggestion.ts";
@@ -78,59 +77,47 @@ export async function shownInKernel(families: readonly IpFamily[]) {
 export async function foundInKernel(families: readonly IpFamily[], config: KubeProxyConfig): Promise<FoundRules> {
   const { kernelRules, withLiveSockets } = await import("./trace-kernel.ts");
   const { besideRulesHere } = await import("./beside-rules.ts");
-  const { nodeSettings, notExamined } = await import("./node-settings.ts");
   const read = new Map<IpFamily, Awaited<ReturnType<typeof withLiveSockets>>>();
-  const settings = new Map<IpFamily, NodeSettings>();
   const shared = {};
-  for (const family of families) {
+  for (const family of families)
     read.set(family, await withLiveSockets(await kernelRules(family, [], shared), family, config, true));
-    settings.set(family, await nodeSettings(family));
-  }
   const addresses = (await Promise.all(families.map(hostAddresses))).flat();
-  const beside = await besideRulesHere();
+  const beside = await besideRulesHere(families);
+  const name = "this node's kernel";
   const all = [...read.values()].flatMap(({ dumps }) => dumps);
-  const one = found("this node's kernel", all);
   const led = [...read.values()].find(({ ledBy }) => ledBy !== undefined)?.ledBy;
   return {
-    ...one,
-    shown: VARIANTS.find(({ mode }) => mode === led) ?? one.shown,
+    shown: VARIANTS.find(({ mode }) => mode === led) ?? shownBy(all),
     families: new Set(families),
-    read: readWords([...all, ...beside.dumps], [...settings.values()]),
-    notes: [
-      ...[...read.values()].flatMap(({ notes }) => notes),
-      ...[...settings.values()].flatMap(notExamined),
-      ...beside.notes,
-    ],
+    read: readWords([...all, ...beside.dumps], beside),
+    notes: [...[...read.values()].flatMap(({ notes }) => notes), ...beside.notes],
     addresses: (family) => addresses.filter((own) => familyOf(own) === family),
     side(family, own, node) {
-      const { dumps = [], routes, addresses: all = [] } = read.get(family) ?? {};
-      return rulesSide("this node's kernel", [...dumps, ...beside.dumps], family, [...own, ...all], {
-        ...{ routes, ...node },
-        settings: node && settings.get(family),
-      });
+      const { dumps = [], addresses: all = [] } = read.get(family) ?? {};
+      return sideBeside(beside, name, [...dumps, ...beside.dumps], family, [...own, ...all], node);
     },
   };
 }
 
 /** What the kernel has been asked for and has answered: what is in none of these is not known. */
-function readWords(dumps: readonly Dump[], settings: readonly NodeSettings[]): readonly string[] {
+function readWords(dumps: readonly Dump[], { families }: BesideRules): readonly string[] {
   const lists = Object.groupBy(dumps, ({ kind }) => kind);
   const tables = (lists.nftables ?? []).flatMap((dump) => ("objects" in dump ? tablesIn(dump.objects) : []));
   const entries = (lists.hooks ?? []).flatMap((dump) => ("entries" in dump ? dump.entries : []));
-  const [first] = settings;
+  const [first] = families.values();
   return [
-    `nftables: ${tables.length / settings.length} tables`,
+    `nftables: ${tables.length / families.size} tables`,
     ...(lists.iptables === undefined ? [] : ["iptables: what iptables-save prints"]),
     ...(lists.ipset === undefined ? [] : ["ipset: all sets"]),
     ...(entries.length === 0 ? [] : [`hooks: ${entries.length} entries`]),
-    ...(first === undefined ? [] : [`devices: ${first.devices.length}, their programs, filters and settings`]),
+    ...(first === undefined ? [] : [`devices: ${first.settings.devices.length}, their programs, filters and settings`]),
     "ip rules, routes and xfrm policies",
   ];
 }
 
 /** @param beside what the node had beside them, if that is known. */
-function found(name: string, rules: readonly Dump[], beside?: KeptBesideRules): FoundRules {
-  const { kernel, dumps: others = [], notes = [], families } = beside ?? {};
+function found(name: string, rules: readonly Dump[], beside?: BesideRules): FoundRules {
+  const { kernel, dumps: others = [], notes = [] } = beside ?? {};
   const dumps = [...rules.map((dump) => (dump.kind === "nftables" && kernel ? { ...dump, kernel } : dump)), ...others];
   const addresses = dumpedAddresses(dumps);
   return {
@@ -138,11 +125,21 @@ function found(name: string, rules: readonly Dump[], beside?: KeptBesideRules): 
     shown: shownBy(dumps),
     notes,
     ...(addresses !== undefined && { addresses: (family) => addresses.filter((own) => familyOf(own) === family) }),
-    side(family, own, node) {
-      const { routes, settings } = families?.get(family) ?? {};
-      return rulesSide(name, dumps, family, own, { ...{ routes, ...node }, settings: node && settings });
-    },
+    side: (family, own, node) => sideBeside(beside, name, dumps, family, own, node),
   };
+}
+
+/** @param node what its proxy does, where its settings count, too. */
+function sideBeside(
+  beside: BesideRules | undefined,
+  name: string,
+  dumps: readonly Dump[],
+  family: IpFamily,
+  own: readonly IpAddress[],
+  node: Parameters<FoundRules["side"]>[2],
+): Side {
+  const { routes, settings } = beside?.families.get(family) ?? {};
+  return rulesSide(name, dumps, family, own, { ...{ routes, ...node }, settings: node && settings });
 }
 
 function shownBy(dumps: readonly Dump[]): Variant | undefined {
