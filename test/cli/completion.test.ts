@@ -7,7 +7,7 @@ import { COMMANDS } from "../../src/tools/cli/commands.ts";
 import { completion } from "../../src/tools/cli/completion.ts";
 import { flows } from "../../src/tools/cli/flows.ts";
 import { monitor } from "../../src/tools/cli/monitor.ts";
-import { EXIT_BAD_INPUT, UsageError } from "../../src/tools/cli/output.ts";
+import { EXIT_BAD_INPUT, EXIT_FAILURE, UsageError } from "../../src/tools/cli/output.ts";
 import { services } from "../../src/tools/cli/services.ts";
 import { status } from "../../src/tools/cli/status.ts";
 import { listedOptions, TEXT_OR_JSON, usageOf } from "../../src/tools/cli/subcommand-options.ts";
@@ -93,9 +93,11 @@ test("a mistyped command is suggested; other words are refused as kube-proxy ref
 });
 
 test("a flag that a command does not have ends it with the status that its help names", async () => {
-  for (const { name, load, badInput = EXIT_BAD_INPUT } of COMMANDS) {
-    const { run, line } = await load();
-    const status = await runCommand(run, ["--no-such-flag"]).then(
+  for (const { name, load } of COMMANDS) {
+    const command = await load();
+    const { line } = command;
+    const badInput = line.throws === true ? EXIT_FAILURE : EXIT_BAD_INPUT;
+    const status = await runCommand(command, ["--no-such-flag"]).then(
       (ran) => ran.status,
       (error) => (error instanceof UsageError ? 1 : assert.fail(String(error))), // as main.ts ends
     );

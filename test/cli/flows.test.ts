@@ -16,7 +16,7 @@ import { type FlowSource, FlowWatch } from "../../src/tools/cli/flows-watch.ts";
 import { isForNodes } from "../../src/tools/cli/on-nodes.ts";
 import { FlowNamer, type NamedFlow } from "../../src/tools/explain/flows.ts";
 import { daemonAt } from "./inspected-daemon.ts";
-import { examplesAsJson, runCommand } from "./run-command.ts";
+import { type Command, examplesAsJson, runCommand } from "./run-command.ts";
 
 function ip(text: string): IpAddress {
   return parseIpAddress(text) ?? assert.fail(text);
@@ -63,7 +63,7 @@ function kernel(
 }
 
 async function run(args: readonly string[], source: FlowSource) {
-  const command: typeof flows = (argv, output, input) => flows(argv, output, input, source);
+  const command: Command = (argv, output, input) => flows(argv, output, input, source);
   return await runCommand(command, [...args, "-f", "-"], examplesAsJson());
 }
 
@@ -197,7 +197,7 @@ test("of live, refused and stale connections, just the stale ones are stale", as
     ...kernel([...live, ...refused, ...gone, ...relayed]),
     ownAddresses: async () => new Set([own4, own6]),
   };
-  const command: typeof flows = (argv, output, input) => flows(argv, output, input, source);
+  const command: Command = (argv, output, input) => flows(argv, output, input, source);
   const clients = (told: readonly NamedFlow[]) => told.map((one) => Number(one.client.split(":").at(-1))).sort();
   const told = async (...args: readonly string[]) =>
     parsed((await runCommand(command, [...args, "-o", "json", "-f", "-"], list)).out);
@@ -276,7 +276,7 @@ test("a daemon names Services, and the kernel's refusal is told", async (t) => {
   t.after(() => rmSync(folder, { recursive: true }));
   const path = join(folder, "socket");
   const { state } = daemonAt(t, path);
-  const command: typeof flows = (argv, output, input) => flows(argv, output, input, kernel(WEB));
+  const command: Command = (argv, output, input) => flows(argv, output, input, kernel(WEB));
   const { out } = await runCommand(command, ["shop/web", "--socket", path, "-o", "json"]);
   assert.deepEqual(
     parsed(out).map(({ servicePort }) => servicePort),
@@ -343,7 +343,7 @@ test("of 2,000 Services the table is read once, and each connection is named", a
       return { ...table, readFlows: noting };
     },
   };
-  const command: typeof flows = (argv, output, input) => flows(argv, output, input, source);
+  const command: Command = (argv, output, input) => flows(argv, output, input, source);
   const list = JSON.stringify({ apiVersion: "v1", kind: "List", items });
   const { out } = await runCommand(command, ["-o", "json", "-f", "-"], list);
   assert.deepEqual(
@@ -370,7 +370,7 @@ test("what was led at the socket is told by the daemon", async (t) => {
     end,
   });
   const asking = (source: FlowSource, ...args: readonly string[]) => {
-    const command: typeof flows = (argv, output, input) => flows(argv, output, input, source);
+    const command: Command = (argv, output, input) => flows(argv, output, input, source);
     return runCommand(command, ["--socket", path, ...args]);
   };
   const { out } = await asking(kernel(WEB), "shop/web");

@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { promisify } from "node:util";
-import { RENDER, render } from "../../src/tools/cli/render.ts";
+import { render } from "../../src/tools/cli/render.ts";
 import { usageOf } from "../../src/tools/cli/subcommand-options.ts";
 import { KUBE_PROXY } from "../../testkit/needs/built-program.ts";
 import type { NetworkNamespace } from "../../testkit/net/network-namespace.ts";
@@ -116,7 +116,7 @@ test("the comparison of the help finds what differs, and nothing else", { skip: 
   await node.exec(["iptables", "-t", "nat", "-N", "KUBE-KUBELET-CANARY"]);
   await node.exec(["iptables", "-t", "nat", "-A", "POSTROUTING", "-s", "10.180.0.0/24", "-j", "MASQUERADE"]);
 
-  const usage = usageOf(RENDER);
+  const usage = usageOf(render.line);
   const recipe = usage.slice(usage.indexOf("ours()"), usage.indexOf("\n\nExit status"));
   writeFileSync(
     join(daemon.folder, "cluster.yaml"),

@@ -11,7 +11,8 @@ export interface Ran {
   readonly err: string;
 }
 
-type Command = (argv: readonly string[], output: Output, input: NodeJS.ReadableStream) => Promise<number>;
+/** As `command` of subcommand-options.ts makes it. */
+export type Command = (argv: readonly string[], output: Output, input: NodeJS.ReadableStream) => Promise<number>;
 
 /** @param input what the command reads from standard input. */
 export async function runCommand(command: Command, args: readonly string[], input = ""): Promise<Ran> {

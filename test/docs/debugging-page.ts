@@ -19,7 +19,7 @@ import { status } from "../../src/tools/cli/status.ts";
 import { trace } from "../../src/tools/cli/trace.ts";
 import { objectsList } from "../../src/tools/explain/objects-list.ts";
 import { daemonAt } from "../cli/inspected-daemon.ts";
-import { examplesAsJson, runCommand } from "../cli/run-command.ts";
+import { type Command, examplesAsJson, runCommand } from "../cli/run-command.ts";
 import { CHECKOUT } from "./markdown.ts";
 
 /** The page, from the top of the checkout. */
@@ -41,7 +41,7 @@ const EXAMPLES = examplesAsJson();
 const DUMP = "DUMP";
 /** What a sysdump has of the objects. */
 const DUMPED = JSON.stringify(objectsList(projectObjects([JSON.parse(EXAMPLES)], "examples", { keepsPods: true })));
-const RUNNERS: Readonly<Record<string, typeof explain>> = {
+const RUNNERS: Readonly<Record<string, Command>> = {
   ...{ diff, explain, trace },
   flows: (argv, output, input) => flows(argv, output, input, STALE),
 };

@@ -9,7 +9,7 @@ import { COLOURS, EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
 import { commandLine, listedOptions, usageOf } from "./subcommand-options.ts";
 import { didYouMean } from "./suggestion.ts";
 
-export const COMPLETION = commandLine("kube-proxy completion", {}, [
+const COMPLETION = commandLine("kube-proxy completion", { throws: true }, [
   `Usage: kube-proxy completion bash|zsh|fish
        kube-proxy completion kubectl WORD…
 
@@ -33,8 +33,8 @@ const VALUES: Readonly<Record<string, readonly string[]>> = {
   "--color": COLOURS,
 };
 
-/** Runs the command. @param argv without the word `completion`. @returns the exit status. @throws UsageError */
-export async function completion(argv: readonly string[], output: Output): Promise<number> {
+/** @param argv without the word `completion`. @returns the exit status. @throws UsageError */
+async function run(argv: readonly string[], output: Output): Promise<number> {
   const [shell = "", ...more] = argv;
   if (shell === "--help" || shell === "-h") {
     output.out(usageOf(COMPLETION));
@@ -55,6 +55,9 @@ export async function completion(argv: readonly string[], output: Output): Promi
   output.out(script);
   return EXIT_SUCCESS;
 }
+
+/** Runs the command. */
+export const completion = Object.assign(run, { line: COMPLETION });
 
 /** Directives to kubectl, as the library of its command line numbers them: files may follow; no files. */
 const [FILES, NO_FILES] = [":0", ":4"];

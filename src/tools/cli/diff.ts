@@ -37,35 +37,66 @@ import {
 } from "./inspect-options.ts";
 import { type FoundConfiguration, OBJECTS_OPTIONS, type ReadObjects, readObjects } from "./objects-input.ts";
 import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
-import { commandLine, FORM_AND_HELP, type ReadLine, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
+import { command, commandLine, FORM_AND_HELP, type ReadLine, TEXT_OR_JSON } from "./subcommand-options.ts";
 
 /** The pod network in rules for clients of a cluster IP that are not pods. */
 const POD_NETWORK = /(?:! -s|saddr !=) ([\da-f.:]+\/\d+)/;
 
-/** @param input what `-` reads. @param signal ends `--watch`. @returns the exit status. */
-export async function diff(
-  argv: readonly string[],
-  output: Output,
-  input: NodeJS.ReadableStream = process.stdin,
-  signal?: AbortSignal,
-): Promise<number> {
-  return await runCommand(DIFF, argv, output, async (given) => {
-    const options = await readDiffOptions(given);
-    const sides: ReadObjects[] = [];
-    for (const side of options.sides)
-      sides.push(await readObjects(side, output, input, { isOfKernel: options.mode === "kernel" }));
-    const [first, second] = sides;
-    const objectsFound = first?.configuration;
-    if (first === undefined) throw new UsageError("diff needs manifests");
-    if (second !== undefined) return await betweenObjects(first, second, options, output);
-    const isThisHost = options.mode === "kernel";
-    const choices = await options.read(options.found ?? objectsFound);
-    const { config, note } = chosenNode(first.nodes, choices.config, { isThisHost, ...seenFromSlices(first) });
-    if (note !== undefined) output.err(safe(`${note}\n`));
-    const own = { ...options, choices: { ...choices, config } };
-    return await againstKernel(first, own, output, input, signal);
-  });
-}
+/** Between two comparisons of `--watch`, unless `--interval` says otherwise. */
+const WATCH_SECONDS = 10;
+
+const DIFF = commandLine("kube-proxy diff", { forms: TEXT_OR_JSON, takesWords: true }, [
+  `Usage: kube-proxy diff OLD NEW [options]
+       kube-proxy diff [-f DIR|FILE|-] --dump FILE [options]
+       kube-proxy diff [-f DIR|FILE|-] --kernel [options]
+
+Between two folders or files of manifests: what the change does to clients, and to the rules: on every Node that both have,
+or on --node. With --dump or --kernel: what is wanted for the manifests and is not in the kernel, and the other way round,
+each with its Service.
+
+`,
+  {
+    ...OBJECTS_OPTIONS,
+    "--dump FILE|DIR|-...": `what iptables-save, ip6tables-save, nft (-j) list ruleset, ipset save or ipvsadm -S -n
+        have printed on the node (repeatable), or a sysdump: its archive, or the folder of it,
+        with objects, node and configuration; only what the dumps tell about is compared`,
+    "--kernel": "ask these tools on this host, and in ebpf mode read the pinned maps; needs root",
+    "--all-nodes": "",
+    ...INSPECT_OPTIONS,
+    "--without LIST": `what the node's kernel or tools lack: ${KERNEL_FEATURES.join(", ")}`,
+    "--rules": "between manifests: every rule that changes",
+    "--watch": "with --kernel: look again and again, and tell what has changed",
+    "--interval SECONDS": `with --watch: between two looks (default ${WATCH_SECONDS})`,
+    ...FORM_AND_HELP,
+  },
+  `
+Examples:
+  kube-proxy diff main/manifests branch/manifests
+  ssh node-a iptables-save | kube-proxy diff -f cluster.yaml --node node-a --dump -
+  kubectl kube-proxy diff --kernel --all-nodes      the kubectl plugin alone: which nodes' kernels have something else
+  kube-proxy diff -f /etc/manifests --config /etc/kube-proxy.yaml --kernel --watch
+
+Exit status: 0 without differences, 1 with some, 2 when the input cannot be used, or without differences a part of it.
+`,
+]);
+
+/** @param input what `-` reads. @param signal ends `--watch`. */
+export const diff = command(DIFF, async (given, output, input, signal?: AbortSignal) => {
+  const options = await readDiffOptions(given);
+  const sides: ReadObjects[] = [];
+  for (const side of options.sides)
+    sides.push(await readObjects(side, output, input, { isOfKernel: options.mode === "kernel" }));
+  const [first, second] = sides;
+  const objectsFound = first?.configuration;
+  if (first === undefined) throw new UsageError("diff needs manifests");
+  if (second !== undefined) return await betweenObjects(first, second, options, output);
+  const isThisHost = options.mode === "kernel";
+  const choices = await options.read(options.found ?? objectsFound);
+  const { config, note } = chosenNode(first.nodes, choices.config, { isThisHost, ...seenFromSlices(first) });
+  if (note !== undefined) output.err(safe(`${note}\n`));
+  const own = { ...options, choices: { ...choices, config } };
+  return await againstKernel(first, own, output, input, signal);
+});
 
 async function betweenObjects(
   before: ReadObjects,
@@ -225,44 +256,6 @@ function kernelText(differences: readonly OwnedDifference[], form: string, { ter
   const count = counted(differences.length, "difference");
   return painted(`${differencesText(differences, KERNEL_WORDS)}${safe(`${count}${whose}.\n`)}`, terminal);
 }
-
-/** Between two comparisons of `--watch`, unless `--interval` says otherwise. */
-const WATCH_SECONDS = 10;
-
-export const DIFF = commandLine("kube-proxy diff", { forms: TEXT_OR_JSON, takesWords: true }, [
-  `Usage: kube-proxy diff OLD NEW [options]
-       kube-proxy diff [-f DIR|FILE|-] --dump FILE [options]
-       kube-proxy diff [-f DIR|FILE|-] --kernel [options]
-
-Between two folders or files of manifests: what the change does to clients, and to the rules: on every Node that both have,
-or on --node. With --dump or --kernel: what is wanted for the manifests and is not in the kernel, and the other way round,
-each with its Service.
-
-`,
-  {
-    ...OBJECTS_OPTIONS,
-    "--dump FILE|DIR|-...": `what iptables-save, ip6tables-save, nft (-j) list ruleset, ipset save or ipvsadm -S -n
-        have printed on the node (repeatable), or a sysdump: its archive, or the folder of it,
-        with objects, node and configuration; only what the dumps tell about is compared`,
-    "--kernel": "ask these tools on this host, and in ebpf mode read the pinned maps; needs root",
-    "--all-nodes": "",
-    ...INSPECT_OPTIONS,
-    "--without LIST": `what the node's kernel or tools lack: ${KERNEL_FEATURES.join(", ")}`,
-    "--rules": "between manifests: every rule that changes",
-    "--watch": "with --kernel: look again and again, and tell what has changed",
-    "--interval SECONDS": `with --watch: between two looks (default ${WATCH_SECONDS})`,
-    ...FORM_AND_HELP,
-  },
-  `
-Examples:
-  kube-proxy diff main/manifests branch/manifests
-  ssh node-a iptables-save | kube-proxy diff -f cluster.yaml --node node-a --dump -
-  kubectl kube-proxy diff --kernel --all-nodes      the kubectl plugin alone: which nodes' kernels have something else
-  kube-proxy diff -f /etc/manifests --config /etc/kube-proxy.yaml --kernel --watch
-
-Exit status: 0 without differences, 1 with some, 2 when the input cannot be used, or without differences a part of it.
-`,
-]);
 
 type DiffOptions = Awaited<ReturnType<typeof readDiffOptions>>;
 

@@ -35,11 +35,11 @@ import {
   warnOfOtherMode,
 } from "./inspect-options.ts";
 import { type FoundConfiguration, OBJECTS_OPTIONS, type ReadObjects, readObjects } from "./objects-input.ts";
-import { EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
-import { commandLine, FORM_AND_HELP, type ReadLine, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
+import { EXIT_SUCCESS, painted, UsageError } from "./output.ts";
+import { command, commandLine, FORM_AND_HELP, type ReadLine, TEXT_OR_JSON } from "./subcommand-options.ts";
 import { didYouMean, namesakes, nearestWord, onlyNamed } from "./suggestion.ts";
 
-export const EXPLAIN = commandLine("kube-proxy explain", { forms: TEXT_OR_JSON, takesWords: true }, [
+const EXPLAIN = commandLine("kube-proxy explain", { forms: TEXT_OR_JSON, takesWords: true }, [
   `Usage: kube-proxy explain WHAT [-f DIR|FILE|-] [options]
        kubectl kube-proxy explain WHAT [options]
 
@@ -85,82 +85,75 @@ Exit status: 0; 2 when there is no such thing, or the input cannot be used.
 
 type ExplainOptions = Awaited<ReturnType<typeof readOptions>>;
 
-/** @param input what `-f -` reads. @returns the exit status. */
-export async function explain(
-  argv: readonly string[],
-  output: Output,
-  input: NodeJS.ReadableStream = process.stdin,
-): Promise<number> {
-  return await runCommand(EXPLAIN, argv, output, async (given) => {
-    const options = await readOptions(given);
-    const { from, form, what, values } = options;
-    const { "all-nodes": onAllNodes, kernel: asksKernel, "what-if": wish, rules: showsRules, why: asksWhy } = values;
-    // kubectl's word for more columns.
-    const showsWhy = asksWhy || given.form === "wide";
-    const { terminal } = output;
-    if (options.dumps.length > 0) {
-      output.out(painted(await namedInDumps(what, options.dumps, input, warner(output)), terminal));
-      return EXIT_SUCCESS;
-    }
-    const whole = await readObjects(from, output, input, {
-      namespace: values.namespace ?? namespaceIn(what),
-      isOfKernel: values.kernel,
-    });
-    const found = options.found ?? whole.configuration;
-    const settings = choicesAmong(whole, await options.read(found));
-    const warn = warner(output, whole.lacksNodes, settings.warnings);
-    const { target, because } = targetOf(what, values.namespace, settings, whole);
-    // Of an address, its own family alone.
-    const isOfAddress = target.kind === "address" && !/\blocalhost\b/i.test(what);
-    const families = isOfAddress ? [familyOf(target.address)] : settings.families;
-    const inspection = await modeNamed(settings.config.mode).loadInspection();
-    const objects = partOf(whole, servicesOfTarget(whole, target, inspection));
-    const slices = objects.endpointSlices;
-    const { config, note } = onAllNodes
-      ? { config: settings.config, note: undefined }
-      : chosenNode(whole.nodes, atNode(settings.config, target, whole), { isThisHost: asksKernel, slices });
-    const choices = { ...settings, config, families: settings.families.filter((family) => families.includes(family)) };
-    const [firstNode] = whole.nodes;
-    if (onAllNodes && firstNode === undefined) throw new UsageError("--all-nodes needs Nodes, and there are none");
-    // Any node can find the target.
-    const finder = onAllNodes ? { ...choices.config, hostnameOverride: firstNode?.name ?? "" } : choices.config;
-    const cluster = await explainedCluster(objects, finder, choices.families, warn, settings);
-    const search = searched(cluster, what, target, whole);
-    if (search.kind === "shared") {
-      const text = `${search.name} is there once for all Services: it ${search.purpose}.\n`;
-      output.out(painted(safe(text), terminal));
-      return EXIT_SUCCESS;
-    }
-    const textOptions = { width: terminal?.width, showsRules, showsWhy, assumed: choices.origin };
-    if (onAllNodes) {
-      const groups = await explainOnAllNodes(objects, search.keys, {
-        ...{ ...choices, warn },
-        onNode: async (done) => await output.progress?.({ what: "Nodes", done, total: objects.nodes.length }),
-      });
-      output.out(form === "json" ? jsonText(groups) : painted(nodeGroupsText(groups, textOptions), terminal));
-      return EXIT_SUCCESS;
-    }
-    if (asksKernel) await warnOfOtherMode(choices, warn);
-    const planned = await explainPorts(cluster, search.keys);
-    const servicePorts = asksKernel
-      ? await withTrafficHere(inspection, await withSockets(cluster, planned, warn), choices, warn)
-      : planned;
-    if (wish === undefined) {
-      const standing = whole.standing?.ports.filter(({ servicePort }) => search.keys.includes(servicePort)) ?? [];
-      const refused = standing.map((one) => `${standingText(one)}.`);
-      const said = [note ?? [], because, search.because, refused, loopbackWords(target, servicePorts)].flat();
-      output.out(
-        form === "json"
-          ? jsonText({ what, because: said, servicePorts })
-          : painted(answerText(said, servicePorts, textOptions), terminal),
-      );
-    } else {
-      const after = await explainedWith(wish, objects, servicePorts, { ...options, whole, choices, found }, warn);
-      output.out(painted(safe(wishText(wish, servicePorts, await explainPorts(after, search.keys))), terminal));
-    }
+export const explain = command(EXPLAIN, async (given, output, input) => {
+  const options = await readOptions(given);
+  const { from, form, what, values } = options;
+  const { "all-nodes": onAllNodes, kernel: asksKernel, "what-if": wish, rules: showsRules, why: asksWhy } = values;
+  // kubectl's word for more columns.
+  const showsWhy = asksWhy || given.form === "wide";
+  const { terminal } = output;
+  if (options.dumps.length > 0) {
+    output.out(painted(await namedInDumps(what, options.dumps, input, warner(output)), terminal));
     return EXIT_SUCCESS;
+  }
+  const whole = await readObjects(from, output, input, {
+    namespace: values.namespace ?? namespaceIn(what),
+    isOfKernel: values.kernel,
   });
-}
+  const found = options.found ?? whole.configuration;
+  const settings = choicesAmong(whole, await options.read(found));
+  const warn = warner(output, whole.lacksNodes, settings.warnings);
+  const { target, because } = targetOf(what, values.namespace, settings, whole);
+  // Of an address, its own family alone.
+  const isOfAddress = target.kind === "address" && !/\blocalhost\b/i.test(what);
+  const families = isOfAddress ? [familyOf(target.address)] : settings.families;
+  const inspection = await modeNamed(settings.config.mode).loadInspection();
+  const objects = partOf(whole, servicesOfTarget(whole, target, inspection));
+  const slices = objects.endpointSlices;
+  const { config, note } = onAllNodes
+    ? { config: settings.config, note: undefined }
+    : chosenNode(whole.nodes, atNode(settings.config, target, whole), { isThisHost: asksKernel, slices });
+  const choices = { ...settings, config, families: settings.families.filter((family) => families.includes(family)) };
+  const [firstNode] = whole.nodes;
+  if (onAllNodes && firstNode === undefined) throw new UsageError("--all-nodes needs Nodes, and there are none");
+  // Any node can find the target.
+  const finder = onAllNodes ? { ...choices.config, hostnameOverride: firstNode?.name ?? "" } : choices.config;
+  const cluster = await explainedCluster(objects, finder, choices.families, warn, settings);
+  const search = searched(cluster, what, target, whole);
+  if (search.kind === "shared") {
+    const text = `${search.name} is there once for all Services: it ${search.purpose}.\n`;
+    output.out(painted(safe(text), terminal));
+    return EXIT_SUCCESS;
+  }
+  const textOptions = { width: terminal?.width, showsRules, showsWhy, assumed: choices.origin };
+  if (onAllNodes) {
+    const groups = await explainOnAllNodes(objects, search.keys, {
+      ...{ ...choices, warn },
+      onNode: async (done) => await output.progress?.({ what: "Nodes", done, total: objects.nodes.length }),
+    });
+    output.out(form === "json" ? jsonText(groups) : painted(nodeGroupsText(groups, textOptions), terminal));
+    return EXIT_SUCCESS;
+  }
+  if (asksKernel) await warnOfOtherMode(choices, warn);
+  const planned = await explainPorts(cluster, search.keys);
+  const servicePorts = asksKernel
+    ? await withTrafficHere(inspection, await withSockets(cluster, planned, warn), choices, warn)
+    : planned;
+  if (wish === undefined) {
+    const standing = whole.standing?.ports.filter(({ servicePort }) => search.keys.includes(servicePort)) ?? [];
+    const refused = standing.map((one) => `${standingText(one)}.`);
+    const said = [note ?? [], because, search.because, refused, loopbackWords(target, servicePorts)].flat();
+    output.out(
+      form === "json"
+        ? jsonText({ what, because: said, servicePorts })
+        : painted(answerText(said, servicePorts, textOptions), terminal),
+    );
+  } else {
+    const after = await explainedWith(wish, objects, servicePorts, { ...options, whole, choices, found }, warn);
+    output.out(painted(safe(wishText(wish, servicePorts, await explainPorts(after, search.keys))), terminal));
+  }
+  return EXIT_SUCCESS;
+});
 
 /** Adds the kernel's counts, unless it has nothing of kube-proxy: its connections are then not the Service's. */
 async function withTrafficHere(

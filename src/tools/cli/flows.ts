@@ -24,16 +24,16 @@ import { askDaemon, DAEMON_OPTIONS, socketOf } from "./inspect-socket-client.ts"
 import { leftOutIn, readObjects } from "./objects-input.ts";
 import { EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
 import {
+  command,
   commandLine,
   FORM_AND_HELP,
   type ReadLine,
-  runCommand,
   TEXT_OR_JSON,
   untilInterrupted,
 } from "./subcommand-options.ts";
 import { didYouMean } from "./suggestion.ts";
 
-export const FLOWS = commandLine("kube-proxy flows", { forms: TEXT_OR_JSON, takesWords: true }, [
+const FLOWS = commandLine("kube-proxy flows", { forms: TEXT_OR_JSON, takesWords: true }, [
   `Usage: kube-proxy flows [NAMESPACE/NAME[:PORT]] [options]
 
 Who talks to which Service through this node: client, what it asked for, the endpoint that answers, state, age, packets and bytes,
@@ -81,39 +81,32 @@ const KERNEL: FlowSource = {
 
 type FlowsOptions = ReturnType<typeof readOptions>;
 
-/** Runs `flows`. @returns the exit status. */
-export async function flows(
-  argv: readonly string[],
-  output: Output,
-  input: NodeJS.ReadableStream = process.stdin,
-  source: FlowSource = KERNEL,
-): Promise<number> {
-  return await runCommand(FLOWS, argv, output, async (given) => {
-    const options = readOptions(given);
-    const { choice, watch: isWatching } = options;
-    const asked = askedOf(options, output, input, source);
-    const namer = await asked.namer();
-    if (choice.service !== undefined && namer.frontends.length === 0) {
-      throw new UsageError(`there is no Service "${choice.service}"`, didYouMean(choice.service, namer.services));
-    }
-    const note = (text: string): void => output.err(safe(`note: ${text}\n`));
-    if (source === KERNEL) for (const text of kernelNotes(isWatching)) note(text);
-    // The watch may run for days beside the daemon.
-    if (isWatching) applyEngineOptions();
-    const sink = upTo(options.count, await sinkFor(options, output, note));
-    try {
-      await (isWatching
-        ? untilInterrupted((ended) => new FlowWatch(namer, asked, source, sink, note).run(ended))
-        : listFlows(namer, asked, source, sink));
-      // Also after SIGTERM and Ctrl-C: this writes what is buffered.
-      await sink.close();
-    } catch (error) {
-      if (error instanceof UsageError) throw error;
-      throw new UsageError(`connection tracking cannot be read: ${messageOf(error)}`, refusalHint(error));
-    }
-    return EXIT_SUCCESS;
-  });
-}
+/** Runs `flows`. */
+export const flows = command(FLOWS, async (given, output, input, source: FlowSource = KERNEL) => {
+  const options = readOptions(given);
+  const { choice, watch: isWatching } = options;
+  const asked = askedOf(options, output, input, source);
+  const namer = await asked.namer();
+  if (choice.service !== undefined && namer.frontends.length === 0) {
+    throw new UsageError(`there is no Service "${choice.service}"`, didYouMean(choice.service, namer.services));
+  }
+  const note = (text: string): void => output.err(safe(`note: ${text}\n`));
+  if (source === KERNEL) for (const text of kernelNotes(isWatching)) note(text);
+  // The watch may run for days beside the daemon.
+  if (isWatching) applyEngineOptions();
+  const sink = upTo(options.count, await sinkFor(options, output, note));
+  try {
+    await (isWatching
+      ? untilInterrupted((ended) => new FlowWatch(namer, asked, source, sink, note).run(ended))
+      : listFlows(namer, asked, source, sink));
+    // Also after SIGTERM and Ctrl-C: this writes what is buffered.
+    await sink.close();
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    throw new UsageError(`connection tracking cannot be read: ${messageOf(error)}`, refusalHint(error));
+  }
+  return EXIT_SUCCESS;
+});
 
 async function sinkFor(options: FlowsOptions, output: Output, note: (text: string) => void): Promise<FlowTaker> {
   const { isJson, watch: isWatching, exportTo } = options;

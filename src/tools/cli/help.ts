@@ -5,7 +5,7 @@ import { EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
 import { commandLine, usageOf } from "./subcommand-options.ts";
 import { didYouMean } from "./suggestion.ts";
 
-export const HELP = commandLine("kube-proxy help", {}, [
+const HELP = commandLine("kube-proxy help", { throws: true }, [
   `Usage: kube-proxy help [COMMAND]
 
 Prints the help of a command, with examples and exit status.
@@ -62,8 +62,8 @@ function commandList(): string {
   return COMMANDS.map(({ name, summary }) => `  ${name.padEnd(12)}${summary}`).join("\n");
 }
 
-/** Runs the command. @param argv without the word `help`. @returns the exit status. @throws UsageError */
-export async function help(argv: readonly string[], output: Output): Promise<number> {
+/** @param argv without the word `help`. @returns the exit status. @throws UsageError */
+async function run(argv: readonly string[], output: Output): Promise<number> {
   const [word, ...more] = argv;
   if (word === "-h" || word === "--help") {
     output.out(fitHelp(usageOf(HELP), output.terminal?.width));
@@ -85,3 +85,6 @@ export async function help(argv: readonly string[], output: Output): Promise<num
   output.out(fitHelp(usageOf(found.line), output.terminal?.width));
   return EXIT_SUCCESS;
 }
+
+/** Runs the command. */
+export const help = Object.assign(run, { line: HELP });

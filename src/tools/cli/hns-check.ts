@@ -1,9 +1,9 @@
 /** `kube-proxy hns-check`: what HNS on this Windows host is and does, for a report about a node. */
 import { modeNamed } from "../../modes/registry.ts";
-import { EXIT_FAILURE, EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
-import { commandLine, runCommand } from "./subcommand-options.ts";
+import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./output.ts";
+import { command, commandLine } from "./subcommand-options.ts";
 
-export const HNS_CHECK = commandLine("kube-proxy hns-check", {}, [
+const HNS_CHECK = commandLine("kube-proxy hns-check", {}, [
   `Usage: kube-proxy hns-check [options]
 
 Asks the Host Networking Service of this Windows host what it is and has: its version, the network of the pods, documents as it
@@ -26,18 +26,16 @@ Exit status: 0 when all is as kernelspace mode needs it, 1 when there is a FAULT
 `,
 ]);
 
-/** Runs `hns-check`. @returns the exit status. */
-export async function hnsCheck(argv: readonly string[], output: Output): Promise<number> {
-  return await runCommand(HNS_CHECK, argv, output, async ({ values }) => {
-    const { "network-name": networkName = process.env.KUBE_NETWORK ?? "" } = values;
-    if (process.platform !== "win32") throw new UsageError("hns-check is only for Windows");
-    if (networkName === "") throw new UsageError("hns-check needs --network-name NAME or KUBE_NETWORK");
-    const { checkHost } = await modeNamed("kernelspace").loadRuntime();
-    const isGood = await checkHost?.({
-      networkName,
-      writes: values.write,
-      print: (line) => output.out(`${line}\n`),
-    });
-    return isGood ? EXIT_SUCCESS : EXIT_FAILURE;
+/** Runs `hns-check`. */
+export const hnsCheck = command(HNS_CHECK, async ({ values }, output) => {
+  const { "network-name": networkName = process.env.KUBE_NETWORK ?? "" } = values;
+  if (process.platform !== "win32") throw new UsageError("hns-check is only for Windows");
+  if (networkName === "") throw new UsageError("hns-check needs --network-name NAME or KUBE_NETWORK");
+  const { checkHost } = await modeNamed("kernelspace").loadRuntime();
+  const isGood = await checkHost?.({
+    networkName,
+    writes: values.write,
+    print: (line) => output.out(`${line}\n`),
   });
-}
+  return isGood ? EXIT_SUCCESS : EXIT_FAILURE;
+});

@@ -36,13 +36,13 @@ async function main(argv: readonly string[]): Promise<number> {
   const command = findCommand(name);
   if (command !== undefined) {
     const { argv: own, choice = "never" } = colourOf(rest);
-    if (own === undefined) return command.badInput ?? EXIT_BAD_INPUT;
+    if (own === undefined) return (await command.load()).line.throws === true ? EXIT_FAILURE : EXIT_BAD_INPUT;
     const seen = { ...output, terminal: terminalOf(process.stdout, choice, process.env) };
     if (command.asksDaemon === true && own.some((word) => /^--(node\b|all-nodes$)/.test(word))) {
       const { isForNodes, onNodes } = await import("./on-nodes.ts");
       if (isForNodes(name, own, process.env)) return await onNodes(name, own, seen);
     }
-    return await (await command.load()).run(own, seen);
+    return await (await command.load())(own, seen);
   }
   const shown = { ...output, terminal: terminalOf(process.stdout, "never", process.env) };
   if (process.env.KUBE_PROXY_TS_PLUGIN === "1" && !/^--version(?:=|$)/.test(name)) {

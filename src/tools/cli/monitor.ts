@@ -9,10 +9,10 @@ import { escapeJson } from "../../logging/escape.ts";
 import { safe } from "../explain/safe-text.ts";
 import { refusalText } from "./bounded-input.ts";
 import { DAEMON_OPTIONS, silentDaemonHint, socketOf } from "./inspect-socket-client.ts";
-import { EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
-import { commandLine, FORM_AND_HELP, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
+import { EXIT_SUCCESS, painted, UsageError } from "./output.ts";
+import { command, commandLine, FORM_AND_HELP, TEXT_OR_JSON } from "./subcommand-options.ts";
 
-export const MONITOR = commandLine("kube-proxy monitor", { forms: TEXT_OR_JSON }, [
+const MONITOR = commandLine("kube-proxy monitor", { forms: TEXT_OR_JSON }, [
   `Usage: kube-proxy monitor [options]
 
 Prints every sync of a running daemon as it happens: which objects changed or what else was the cause, what was written,
@@ -42,29 +42,27 @@ Exit status: 0 when the daemon has ended, or --last or --count is reached; 2 whe
 
 const ANSWER_LIMIT_MS = 5_000;
 
-/** Runs `monitor`. @returns the exit status. */
-export async function monitor(argv: readonly string[], output: Output): Promise<number> {
-  return await runCommand(MONITOR, argv, output, async ({ values, form }) => {
-    const last = numberOf("--last", values.last ?? "0");
-    let left = values.count === undefined ? Number.POSITIVE_INFINITY : numberOf("--count", values.count);
-    const follows = values.last === undefined || values.follow;
-    const response = await openJournal(socketOf(values), last, follows);
-    // An idle daemon syncs seldom.
-    if (output.terminal?.width !== undefined && follows)
-      output.err(`Waiting for syncs${last === 0 ? " (--last 5 shows the last ones)" : ""}; Ctrl-C ends it.\n`);
-    for await (const line of linesOf(response)) {
-      const text =
-        "missed" in line
-          ? `… ${line.missed} ${line.missed === 1 ? "sync was" : "syncs were"} missed: this reader is too slow\n`
-          : recordText(line);
-      output.out(form === "json" ? `${escapeJson(JSON.stringify(line))}\n` : painted(safe(text), output.terminal));
-      if (!("missed" in line)) left -= 1;
-      if (left <= 0) return EXIT_SUCCESS;
-    }
-    if (follows) output.err("The daemon has ended.\n");
-    return EXIT_SUCCESS;
-  });
-}
+/** Runs `monitor`. */
+export const monitor = command(MONITOR, async ({ values, form }, output) => {
+  const last = numberOf("--last", values.last ?? "0");
+  let left = values.count === undefined ? Number.POSITIVE_INFINITY : numberOf("--count", values.count);
+  const follows = values.last === undefined || values.follow;
+  const response = await openJournal(socketOf(values), last, follows);
+  // An idle daemon syncs seldom.
+  if (output.terminal?.width !== undefined && follows)
+    output.err(`Waiting for syncs${last === 0 ? " (--last 5 shows the last ones)" : ""}; Ctrl-C ends it.\n`);
+  for await (const line of linesOf(response)) {
+    const text =
+      "missed" in line
+        ? `… ${line.missed} ${line.missed === 1 ? "sync was" : "syncs were"} missed: this reader is too slow\n`
+        : recordText(line);
+    output.out(form === "json" ? `${escapeJson(JSON.stringify(line))}\n` : painted(safe(text), output.terminal));
+    if (!("missed" in line)) left -= 1;
+    if (left <= 0) return EXIT_SUCCESS;
+  }
+  if (follows) output.err("The daemon has ended.\n");
+  return EXIT_SUCCESS;
+});
 
 /** Yields lines until the connection ends, for any reason. Drops an incomplete last line. */
 async function* linesOf(response: IncomingMessage): AsyncGenerator<JournalLine> {

@@ -158,7 +158,7 @@ async function pageOf(asked: NodesAsked, output: Output): Promise<number> {
     );
     return { stream: await opened.promise, ended };
   };
-  return await (await import("./page.ts")).page(asked.rest, output, { name, open });
+  return await (await import("./page.ts")).page(asked.rest, output, undefined, { name, open });
 }
 
 /** @param said by kubectl, and by the program in the pod. */

@@ -16,11 +16,11 @@ import { guarded } from "../page/guard.ts";
 import { readBounded, refusalText } from "./bounded-input.ts";
 import { DAEMON_OPTIONS, silentDaemonHint, socketOf } from "./inspect-socket-client.ts";
 import { EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
-import { commandLine, runCommand, untilInterrupted } from "./subcommand-options.ts";
+import { command, commandLine, untilInterrupted } from "./subcommand-options.ts";
 
 const { "--all-nodes": _, ...ONE_DAEMON } = DAEMON_OPTIONS;
 
-export const PAGE = commandLine("kube-proxy page", {}, [
+const PAGE = commandLine("kube-proxy page", {}, [
   `Usage: kube-proxy page [--node NAME] [options]
 
 Opens the page of a running daemon in the browser until Ctrl-C, and prints its address, which has a secret and is of this machine alone.
@@ -56,19 +56,17 @@ interface PageLink {
   readonly ended: Promise<UsageError | undefined>;
 }
 
-/** Runs `page`. @param node @default this host. @returns the exit status. */
-export async function page(argv: readonly string[], output: Output, node?: PageNode): Promise<number> {
-  return await runCommand(PAGE, argv, output, async ({ values }) => {
-    const { port = "0", socket, stdio } = values;
-    if (!/^\d{1,5}$/.test(port) || Number(port) > 65_535)
-      throw new UsageError(`--port must be a number up to 65535, got "${port}"`);
-    const path = socketOf(values);
-    if (stdio) return await copySocket(path);
-    const { name, open } = node ?? { name: "this host", open: async () => linkTo(path) };
-    const words = ["--stdio", ...(socket === undefined ? [] : [`--socket=${socket}`])];
-    return await untilInterrupted((signal) => serve(name, () => open(words), Number(port), output, signal));
-  });
-}
+/** Runs `page`. @param node @default this host. */
+export const page = command(PAGE, async ({ values }, output, _input, node?: PageNode) => {
+  const { port = "0", socket, stdio } = values;
+  if (!/^\d{1,5}$/.test(port) || Number(port) > 65_535)
+    throw new UsageError(`--port must be a number up to 65535, got "${port}"`);
+  const path = socketOf(values);
+  if (stdio) return await copySocket(path);
+  const { name, open } = node ?? { name: "this host", open: async () => linkTo(path) };
+  const words = ["--stdio", ...(socket === undefined ? [] : [`--socket=${socket}`])];
+  return await untilInterrupted((signal) => serve(name, () => open(words), Number(port), output, signal));
+});
 
 /** Copies bytes between the socket and the standard streams. */
 async function copySocket(path: string): Promise<number> {

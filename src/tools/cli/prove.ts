@@ -20,12 +20,12 @@ import { type FoundConfiguration, OBJECTS_OPTIONS, type ReadObjects, readObjects
 import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
 import { type Answer, answerData, answerText, resultOf } from "./prove-answer.ts";
 import { type FoundRules, foundInDumps, foundInKernel, VARIANTS, type Variant, variantNamed } from "./prove-rules.ts";
-import { commandLine, FORM_AND_HELP, type ReadLine, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
+import { command, commandLine, FORM_AND_HELP, type ReadLine, TEXT_OR_JSON } from "./subcommand-options.ts";
 import { refuseUnplanned } from "./trace-rules.ts";
 
 const NAMES = VARIANTS.map(({ name }) => name);
 
-export const PROVE = commandLine("kube-proxy prove", { forms: TEXT_OR_JSON }, [
+const PROVE = commandLine("kube-proxy prove", { forms: TEXT_OR_JSON }, [
   `Usage: kube-proxy prove -f DIR|FILE|- [--modes LIST] [options]
        kube-proxy prove --kubeconfig FILE [--modes LIST] [options]
        kube-proxy prove (-f DIR|FILE|- | --kubeconfig FILE) (--dump FILE|DIR|- | --kernel) [options]
@@ -62,32 +62,25 @@ Exit status: 0 when both do the same with all packets, 1 when not, 2 when that c
 `,
 ]);
 
-/** @param argv without the word `prove`. @param input what `-` reads. @returns the exit status. */
-export async function proveCommand(
-  argv: readonly string[],
-  output: Output,
-  input: NodeJS.ReadableStream = process.stdin,
-): Promise<number> {
-  return await runCommand(PROVE, argv, output, async ({ values, form }) => {
-    const options = readOptions(values);
-    if (options.differences) {
-      for (const variant of options.variants)
-        output.out(painted(await differencesText(variant, options), output.terminal));
-      return EXIT_SUCCESS;
-    }
-    // Keeps no answer: its sides hold whole rule sets, and there is one answer per mode and node.
-    const results = new Set<ReturnType<typeof resultOf>>();
-    const data: ReturnType<typeof answerData>[] = [];
-    for await (const answer of answersTo(options, output, input)) {
-      results.add(resultOf(answer.proof));
-      if (form === "json") data.push(answerData(answer));
-      else output.out(painted(safe(answerText(answer)), output.terminal));
-    }
-    if (form === "json") output.out(jsonText(data));
-    if (results.has("cannot be proved")) return EXIT_BAD_INPUT;
-    return results.has("different") ? EXIT_FAILURE : EXIT_SUCCESS;
-  });
-}
+export const proveCommand = command(PROVE, async ({ values, form }, output, input) => {
+  const options = readOptions(values);
+  if (options.differences) {
+    for (const variant of options.variants)
+      output.out(painted(await differencesText(variant, options), output.terminal));
+    return EXIT_SUCCESS;
+  }
+  // Keeps no answer: its sides hold whole rule sets, and there is one answer per mode and node.
+  const results = new Set<ReturnType<typeof resultOf>>();
+  const data: ReturnType<typeof answerData>[] = [];
+  for await (const answer of answersTo(options, output, input)) {
+    results.add(resultOf(answer.proof));
+    if (form === "json") data.push(answerData(answer));
+    else output.out(painted(safe(answerText(answer)), output.terminal));
+  }
+  if (form === "json") output.out(jsonText(data));
+  if (results.has("cannot be proved")) return EXIT_BAD_INPUT;
+  return results.has("different") ? EXIT_FAILURE : EXIT_SUCCESS;
+});
 
 type Options = ReturnType<typeof readOptions>;
 

@@ -6,20 +6,20 @@
 import type { DraftConfig, KubeProxyConfig } from "../../contract/config/config.ts";
 import type { AnyFlag } from "../../contract/config/flag.ts";
 import { offlineNode } from "../../contract/inspect/offline-node.ts";
-import { joinFamilies, KERNEL_FEATURES } from "../../contract/rendering.ts";
+import { joinFamilies, KERNEL_FEATURES, type RenderRequest } from "../../contract/rendering.ts";
 import { escapeLine } from "../../logging/escape.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { ClusterRecords } from "../../model/objects.ts";
 import { objectKeyText } from "../../model/objects.ts";
 import { MODES, modeNamed } from "../../modes/registry.ts";
-import { fitHelp } from "../../text/fit-lines.ts";
+import type { IpFamily } from "../../net/ip.ts";
 import { isKnownService, whyNotServed } from "../explain/find.ts";
 import { serviceTyped } from "../explain/target.ts";
 import { chosenNode, seenFromSlices } from "./chosen-node.ts";
-import { INSPECT_OPTIONS, type InspectChoices, readChoices, readMissing, warner } from "./inspect-options.ts";
+import { INSPECT_OPTIONS, readChoices, readMissing, warner } from "./inspect-options.ts";
 import { type FoundConfiguration, OBJECTS_OPTIONS, type ReadObjects, readObjects } from "./objects-input.ts";
-import { EXIT_FAILURE, EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
-import { commandLine, readLine, usageOf } from "./subcommand-options.ts";
+import { EXIT_FAILURE, EXIT_SUCCESS, UsageError } from "./output.ts";
+import { command, commandLine } from "./subcommand-options.ts";
 import { didYouMean, onlyNamed } from "./suggestion.ts";
 
 const MODE_FLAGS: readonly AnyFlag[] = MODES.flatMap((mode): readonly AnyFlag[] =>
@@ -41,7 +41,7 @@ function modesWith(form: string): string {
 
 const OUTPUT_FORMS: readonly string[] = [...new Set(MODES.flatMap(({ renderForms }) => renderForms))];
 
-export const RENDER = commandLine("kube-proxy render", { forms: OUTPUT_FORMS }, [
+const RENDER = commandLine("kube-proxy render", { forms: OUTPUT_FORMS, throws: true }, [
   `Usage: kube-proxy render -f DIR|FILE|- [options]
        kubectl kube-proxy render [options]
 
@@ -86,42 +86,33 @@ command line is wrong.
 `,
 ]);
 
-type RenderOptions = Exclude<Awaited<ReturnType<typeof readOptions>>, "help">;
-
-/** @param input what `-f -` reads. @returns the exit status. @throws UsageError */
-export async function render(
-  argv: readonly string[],
-  output: Output,
-  input: NodeJS.ReadableStream = process.stdin,
-): Promise<number> {
-  const options = await readOptions(argv);
-  if (options === "help") {
-    output.out(fitHelp(usageOf(RENDER), output.terminal?.width));
-    return EXIT_SUCCESS;
-  }
-  const cluster = await readObjects(options.from, output, input);
-  const service = options.service && knownService(options.service, cluster);
+export const render = command(RENDER, async ({ values, form }, output, input) => {
+  const given = new Map<string, unknown>(Object.entries(values));
+  const read = (found?: FoundConfiguration) => readChoices(values, (draft) => withModeFlags(draft, given), found);
+  // Reports errors in flags before anything is read.
+  const { config: stated } = await read();
+  if (values.filename !== undefined) requireForm(stated, form);
+  const missing = readMissing(values.without);
+  const cluster = await readObjects(values, output, input);
+  const service = values.service && knownService(values.service, cluster);
   const found = cluster.configuration;
-  const choices = await options.read(found);
+  const choices = await read(found);
   const { config, note } = chosenNode(cluster.nodes, choices.config, seenFromSlices(cluster));
-  requireForm(config, options.form);
+  requireForm(config, form);
   if (note !== undefined) output.err(`${escapeLine(note)}\n`);
   if (found !== undefined) output.err(`${config.mode} mode (${choices.origin ?? `of ${found.where}`})\n`);
-  output.out(
-    await rendered(
-      cluster,
-      { ...options, ...choices, config, service },
-      warner(output, cluster.lacksNodes, choices.warnings),
-    ),
-  );
+  const warn = warner(output, cluster.lacksNodes, choices.warnings);
+  output.out(await rendered(cluster, choices.families, { config, form, service, missing }, warn));
   return cluster.problems.some(({ severity }) => severity === "error") ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+});
 
 async function rendered(
   cluster: ClusterRecords,
-  { config, families, missing, service, form }: Omit<RenderOptions, "from" | "read"> & InspectChoices,
+  families: readonly IpFamily[],
+  options: RenderRequest,
   warn: (message: string) => void,
 ): Promise<string> {
+  const { config, service } = options;
   const renderer = await modeNamed(config.mode).loadRenderer();
   const nodes = families.map((family) => offlineNode(cluster, config, family, warn));
   const { warnings } = await modeNamed(config.mode).loadInspection();
@@ -134,7 +125,7 @@ async function rendered(
     warn(`Service ${service} has no cluster IP of this family: a proxy does nothing for it`);
   }
   try {
-    return joinFamilies(await Promise.all(nodes.map((node) => renderer(node, { config, form, service, missing }))));
+    return joinFamilies(await Promise.all(nodes.map((node) => renderer(node, options))));
   } catch (error) {
     // The configuration does not allow it: the user must change it.
     throw new UsageError(messageOf(error));
@@ -155,22 +146,6 @@ function knownService(service: string, cluster: ReadObjects): string {
   if (known.includes(name)) return name;
   const hint = isKnownService(cluster, name) ? undefined : didYouMean(name, known);
   throw new UsageError(whyNotServed(cluster, name), hint);
-}
-
-async function readOptions(argv: readonly string[]) {
-  const line = readLine(RENDER, argv);
-  if (line === "help") return "help";
-  const { values, form } = line;
-  if (!OUTPUT_FORMS.includes(form)) {
-    throw new UsageError(`--output must be ${OUTPUT_FORMS.join(", ")}, got "${form}"`);
-  }
-  const given = new Map<string, unknown>(Object.entries(values));
-  const read = (found: FoundConfiguration | undefined) =>
-    readChoices(values, (draft) => withModeFlags(draft, given), found);
-  // Reports errors in flags before anything is read.
-  const { config } = await read(undefined);
-  if (values.filename !== undefined) requireForm(config, form);
-  return { from: values, service: values.service, missing: readMissing(values.without), form, read };
 }
 
 function withModeFlags(draft: DraftConfig, given: ReadonlyMap<string, unknown>): DraftConfig {

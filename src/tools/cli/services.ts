@@ -11,11 +11,11 @@ import { countText, turnedAwayText } from "../explain/text.ts";
 import { readTraffic } from "../explain/traffic.ts";
 import { shareText } from "../explain/words.ts";
 import { askDaemon, DAEMON_OPTIONS, socketOf } from "./inspect-socket-client.ts";
-import { EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
-import { commandLine, FORM_AND_HELP, runCommand, TEXT_OR_JSON } from "./subcommand-options.ts";
+import { EXIT_SUCCESS, painted, UsageError } from "./output.ts";
+import { command, commandLine, FORM_AND_HELP, TEXT_OR_JSON } from "./subcommand-options.ts";
 import { didYouMean } from "./suggestion.ts";
 
-export const SERVICES = commandLine("kube-proxy services", { forms: TEXT_OR_JSON, takesWords: true }, [
+const SERVICES = commandLine("kube-proxy services", { forms: TEXT_OR_JSON, takesWords: true }, [
   `Usage: kube-proxy services [NAMESPACE/NAME|NAME] [options]
 
 The service table of a running daemon: addresses, endpoints, and the part of the connections that each gets on this node. As
@@ -52,14 +52,10 @@ interface Counted {
   readonly dropped?: number;
 }
 
-/** Runs `services`. @param readFlows reads the connections of this network namespace. @returns the exit status. */
-export async function services(
-  argv: readonly string[],
-  output: Output,
-  _input?: NodeJS.ReadableStream,
-  readFlows?: FlowReader,
-): Promise<number> {
-  return await runCommand(SERVICES, argv, output, async ({ values, positionals, form }) => {
+/** Runs `services`. @param readFlows reads the connections of this network namespace. */
+export const services = command(
+  SERVICES,
+  async ({ values, positionals, form }, output, _input, readFlows?: FlowReader) => {
     const socket = socketOf(values);
     const [given, ...more] = joinedKind(positionals);
     if (more.length > 0) throw new UsageError(`services takes one Service, got "${more.at(-1)}" as well`);
@@ -71,8 +67,8 @@ export async function services(
     output.out(form === "json" ? jsonText(counted) : painted(safe(servicesText(counted, terminal?.width)), terminal));
     for (const note of notes) output.err(safe(`note: ${note}\n`));
     return EXIT_SUCCESS;
-  });
-}
+  },
+);
 
 /** @param given a Service in any form that people use. @throws UsageError if it does not exist */
 async function linesOf(socket: string, given: string | undefined, namespace: string | undefined) {

@@ -38,6 +38,8 @@ export interface CommandLine<Part extends HelpPart = HelpPart> {
   readonly forms?: readonly string[];
   /** Whether it also takes words. @default false */
   readonly takesWords?: boolean;
+  /** Whether main.ts says what is wrong, and ends with status 1: 1 is no answer. @default false */
+  readonly throws?: boolean;
 }
 
 /** The values that a command line gives, and its words. */
@@ -51,7 +53,7 @@ export interface ReadLine<Line> {
 /** @param name as it is typed. @param parts of its help, with the options. */
 export function commandLine<const Part extends HelpPart>(
   name: string,
-  more: Pick<CommandLine, "forms" | "takesWords">,
+  more: Pick<CommandLine, "forms" | "takesWords" | "throws">,
   parts: readonly Part[],
 ): CommandLine<Part> {
   return { name, parts, ...more };
@@ -108,29 +110,38 @@ function optionText({ label, meaning }: Option): string {
   return head.length < MEANINGS ? `${head.padEnd(MEANINGS)}${text}\n` : `${head}\n${" ".repeat(MEANINGS)}${text}\n`;
 }
 
-/** Runs a command whose exit status 1 is an answer: prints its help, and returns status 2 if its flags are wrong. */
-export async function runCommand<Line extends CommandLine>(
+/**
+ * A command: reads its words, prints its help, and says what is wrong with them.
+ *
+ * @param run returns the exit status. @returns runs it; `input` is what `-` reads
+ */
+export function command<Line extends CommandLine, More extends readonly unknown[]>(
   line: Line,
-  argv: readonly string[],
-  output: Output,
-  run: (read: ReadLine<Line>) => Promise<number>,
-): Promise<number> {
-  return await inspecting(output, async () => {
+  run: (read: ReadLine<Line>, output: Output, input: NodeJS.ReadableStream, ...more: More) => Promise<number>,
+) {
+  const act = async (argv: readonly string[], output: Output, input: NodeJS.ReadableStream, more: More) => {
     const read = readLine(line, argv);
     if (read === "help") {
       output.out(fitHelp(usageOf(line), output.terminal?.width));
       return EXIT_SUCCESS;
     }
-    const { forms } = line;
-    if (forms !== undefined && !forms.includes(read.form) && read.form !== "wide") {
-      const hint = read.form === "svg" ? "Pictures are on the page of --inspect-bind-address." : undefined;
-      throw new UsageError(
-        `--output must be ${forms.join(forms.length > 2 ? ", " : " or ")}, got "${read.form}"`,
-        hint,
-      );
-    }
-    return await run(read);
-  });
+    requireForm(line, read.form);
+    return await run(read, output, input, ...more);
+  };
+  const runs = async (argv: readonly string[], output: Output, input?: NodeJS.ReadableStream, ...more: More) => {
+    const acting = () => act(argv, output, input ?? process.stdin, more);
+    return await (line.throws === true ? acting() : inspecting(output, acting));
+  };
+  const own: CommandLine = line;
+  return Object.assign(runs, { line: own });
+}
+
+function requireForm({ forms }: CommandLine, form: string): void {
+  const isOfMost = forms === TEXT_OR_JSON;
+  // kubectl's word for more columns.
+  if (forms === undefined || forms.includes(form) || (isOfMost && form === "wide")) return;
+  const hint = isOfMost && form === "svg" ? "Pictures are on the page of --inspect-bind-address." : undefined;
+  throw new UsageError(`--output must be ${forms.join(forms.length > 2 ? ", " : " or ")}, got "${form}"`, hint);
 }
 
 /** @returns `help` if that is asked for. @throws UsageError */

@@ -11,13 +11,13 @@ import { INSPECT_OPTIONS } from "./inspect-options.ts";
 import { askDaemon } from "./inspect-socket-client.ts";
 import { OBJECTS_OPTIONS, readObjects } from "./objects-input.ts";
 import { EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
-import { commandLine, type ReadLine, runCommand } from "./subcommand-options.ts";
+import { command, commandLine, type ReadLine } from "./subcommand-options.ts";
 import { type Archive, type ArchiveIndex, type SysdumpPart, writeArchive } from "./sysdump/archive.ts";
 import { daemonFacts } from "./sysdump/daemon-facts.ts";
 import { hostFacts } from "./sysdump/host-facts.ts";
 import { type HttpPlaces, httpPlaces, logParts, settingsParts } from "./sysdump/settings.ts";
 
-export const SYSDUMP = commandLine("kube-proxy sysdump", {}, [
+const SYSDUMP = commandLine("kube-proxy sysdump", {}, [
   `Usage: kube-proxy sysdump [-o FILE] [options]
 
 Writes one archive (tar.gz) for support: versions, configuration, what a running daemon says of itself, the rules and
@@ -54,14 +54,10 @@ Exit status: 0; 2 when the archive cannot be written, or the command line is wro
 `,
 ]);
 
-/** @param stream the target of `-o -`. @returns the exit status. */
-export async function sysdump(
-  argv: readonly string[],
-  output: Output,
-  input: NodeJS.ReadableStream = process.stdin,
-  stream: NodeJS.WritableStream = process.stdout,
-): Promise<number> {
-  return await runCommand(SYSDUMP, argv, output, async ({ values }) => {
+/** @param stream the target of `-o -`. */
+export const sysdump = command(
+  SYSDUMP,
+  async ({ values }, output, input, stream: NodeJS.WritableStream = process.stdout) => {
     const options = readOptions(values);
     const { path, folder, createdMs } = options;
     const report = await reportOf(options.socket);
@@ -86,8 +82,8 @@ export async function sysdump(
     const index = await writeArchive(path === "-" ? stream : path, options.replaces, archive);
     tell(path, index, output);
     return EXIT_SUCCESS;
-  });
-}
+  },
+);
 
 function tell(path: string, { files, notRead }: ArchiveIndex, output: Output): void {
   for (const { name, why } of notRead) output.err(safe(`left out: ${name}: ${why}\n`));

@@ -21,10 +21,10 @@ import { asRelease, choicesAmong, INSPECT_OPTIONS, originOf, readSettings, warne
 import type { FoundConfiguration, ReadObjects } from "./objects-input.ts";
 import { EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
 import {
+  command,
   commandLine,
   FORM_AND_HELP,
   type ReadLine,
-  runCommand,
   TEXT_OR_JSON,
   untilInterrupted,
 } from "./subcommand-options.ts";
@@ -32,7 +32,7 @@ import { type ParsedTarget, POSITIONS, packetQuestion, parseTarget } from "./tra
 import { inNamespace, mentionedPods, needsObjects, type ResolvedEnds, resolvePods } from "./trace-pods.ts";
 import { dumpedRules, placesOn, rulesForObjects, type TracedRules } from "./trace-rules.ts";
 
-export const TRACE = commandLine("kube-proxy trace", { forms: TEXT_OR_JSON, takesWords: true }, [
+const TRACE = commandLine("kube-proxy trace", { forms: TEXT_OR_JSON, takesWords: true }, [
   `Usage: kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] -f DIR|FILE|- [options]
        kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] --kubeconfig FILE --node NAME [options]
        kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] --dump FILE|- [options]
@@ -106,36 +106,29 @@ Exit status: 0; with --live 1 when no packet came, or when the kernel did someth
 
 type TraceValues = ReadLine<typeof TRACE>["values"];
 
-/** @param input what `-f -` or `--dump -` reads. @param signal ends `--live`. @default Ctrl-C @returns the exit status. */
-export async function trace(
-  argv: readonly string[],
-  output: Output,
-  input: NodeJS.ReadableStream = process.stdin,
-  signal?: AbortSignal,
-): Promise<number> {
-  return await runCommand(TRACE, argv, output, async ({ values, positionals, form }) => {
-    refuseWords(positionals, values);
-    const options = readOptions(values);
-    const sysdump = await contextOf(options.dump ?? []);
-    const objects = await objectsFor(options, sysdump, output, input);
-    const ends = objects === undefined ? undefined : resolvePods(options.ends, objects);
-    if (options.live !== undefined) {
-      const { liveTrace } = await import("./trace-live.ts");
-      const { from, to } = ends ?? options.ends;
-      const packet = { ...options, from, to };
-      const live = { ...options.live, target: parseTarget(to), packet, form };
-      if (signal !== undefined) return await liveTrace(live, output, signal);
-      return await untilInterrupted((interruption) => liveTrace(live, output, interruption));
-    }
-    const report = await traced(options, { objects, ends, sysdump }, input, warner(output));
-    output.out(
-      form === "json"
-        ? jsonText(traceData(report))
-        : painted(traceText(report, values.all || values.verbose), output.terminal),
-    );
-    return EXIT_SUCCESS;
-  });
-}
+/** @param input what `-f -` or `--dump -` reads. @param signal ends `--live`. @default Ctrl-C */
+export const trace = command(TRACE, async ({ values, positionals, form }, output, input, signal?: AbortSignal) => {
+  refuseWords(positionals, values);
+  const options = readOptions(values);
+  const sysdump = await contextOf(options.dump ?? []);
+  const objects = await objectsFor(options, sysdump, output, input);
+  const ends = objects === undefined ? undefined : resolvePods(options.ends, objects);
+  if (options.live !== undefined) {
+    const { liveTrace } = await import("./trace-live.ts");
+    const { from, to } = ends ?? options.ends;
+    const packet = { ...options, from, to };
+    const live = { ...options.live, target: parseTarget(to), packet, form };
+    if (signal !== undefined) return await liveTrace(live, output, signal);
+    return await untilInterrupted((interruption) => liveTrace(live, output, interruption));
+  }
+  const report = await traced(options, { objects, ends, sysdump }, input, warner(output));
+  output.out(
+    form === "json"
+      ? jsonText(traceData(report))
+      : painted(traceText(report, values.all || values.verbose), output.terminal),
+  );
+  return EXIT_SUCCESS;
+});
 
 type TraceOptions = ReturnType<typeof readOptions>;
 
