@@ -175,7 +175,7 @@ test("the daemon of this node says its mode and configuration itself", async (t)
   for (const more of [{}, { node: "node-a" }]) {
     const found = await read(more);
     assert.equal(found?.where, "the daemon here");
-    const { config: own, origin } = await readChoices({ family: "both" }, undefined, found);
+    const { config: own, origin } = await readChoices({ family: "both" }, found);
     assert.deepEqual({ ...own, hostnameOverride: "" }, { ...config, hostnameOverride: "" });
     assert.deepEqual([own.hostnameOverride, origin], ["node-a", "of the daemon here"]);
   }

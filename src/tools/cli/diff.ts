@@ -37,7 +37,7 @@ import {
 } from "./inspect-options.ts";
 import { type FoundConfiguration, OBJECTS_OPTIONS, type ReadObjects, readObjects } from "./objects-input.ts";
 import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
-import { command, commandLine, FORM_AND_HELP, type ReadLine, TEXT_OR_JSON } from "./subcommand-options.ts";
+import { command, commandLine, FORM_AND_HELP, numberOf, type ReadLine, TEXT_OR_JSON } from "./subcommand-options.ts";
 
 /** The pod network in rules for clients of a cluster IP that are not pods. */
 const POD_NETWORK = /(?:! -s|saddr !=) ([\da-f.:]+\/\d+)/;
@@ -270,11 +270,9 @@ async function readDiffOptions({ values, positionals, form }: ReadLine<typeof DI
   const hint = "See 'kube-proxy diff --help'.";
   if (kernel && dump.length > 0) throw new UsageError("--kernel and --dump exclude each other", hint);
   if (watches && !kernel) throw new UsageError("--watch needs --kernel: nothing else changes by itself", hint);
-  const { interval } = values;
-  if (interval !== undefined && !watches) throw new UsageError("--interval is for --watch", hint);
-  if (interval !== undefined && !/^[1-9]\d{0,4}$/.test(interval)) {
-    throw new UsageError(`--interval must be a number of seconds from 1 to 99999, got "${interval}"`);
-  }
+  const { interval = String(WATCH_SECONDS) } = values;
+  if (values.interval !== undefined && !watches) throw new UsageError("--interval is for --watch", hint);
+  const seconds = numberOf("--interval", interval, /^[1-9]\d{0,4}$/, "a number of seconds from 1 to 99999");
   if (mode === "objects" && (positionals.length !== 2 || filename.length > 0)) {
     throw new UsageError("diff needs two folders or files, or -f with --dump or --kernel", hint);
   }
@@ -290,8 +288,7 @@ async function readDiffOptions({ values, positionals, form }: ReadLine<typeof DI
   const isElsewhere = filename.length > 0 || values.kubeconfig !== undefined || values.context !== undefined;
   const node = values.node ?? values["hostname-override"] ?? sysdump?.node;
   const own = sysdump === undefined || isElsewhere ? values : sysdump.objects;
-  const read = async (found: FoundConfiguration | undefined) =>
-    await readChoices({ ...values, node }, undefined, found);
+  const read = async (found: FoundConfiguration | undefined) => await readChoices({ ...values, node }, found);
   return {
     mode,
     /** From a sysdump. */
@@ -308,7 +305,7 @@ async function readDiffOptions({ values, positionals, form }: ReadLine<typeof DI
     missing: readMissing(values.without),
     showsRules: values.rules,
     /** Between two comparisons; undefined: compare once. */
-    watchSeconds: watches ? Number(interval ?? WATCH_SECONDS) : undefined,
+    watchSeconds: watches ? seconds : undefined,
     form,
   };
 }

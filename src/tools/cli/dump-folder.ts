@@ -6,7 +6,7 @@ import { dirname, join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { API_VERSION, KIND } from "../../contract/config/config.ts";
 import type { Inventory } from "../../contract/inspect/dumps/inventory.ts";
-import { isObject } from "../../kernel/nftables/json.ts";
+import { isObject, listOf, textOf } from "../../kernel/nftables/json.ts";
 import { jsonIn } from "../../logging/attempt.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import { type Dump, DumpError } from "../../trace/dump/recognise.ts";
@@ -120,13 +120,22 @@ export interface SysdumpContext {
   readonly configuration: FoundConfiguration | undefined;
 }
 
+/** The folders of what was given, or of the sysdumps in it. @throws UsageError */
+async function* foldersOf(paths: readonly string[]): AsyncGenerator<string, void> {
+  for (const given of paths) yield await sysdumpIn(await unpacked(given));
+}
+
+/** A part of a sysdump; empty if it has none. */
+async function partOf(folder: string, name: string): Promise<string> {
+  return await readFile(join(folder, name), "utf8").catch(() => "");
+}
+
 /** Rules that a sysdump lacks because a tool failed, and that nothing else in it prints, in words. */
 export async function rulesNotRead(paths: readonly string[]): Promise<readonly string[]> {
   const found: string[] = [];
-  for (const given of paths) {
-    const file = join(await sysdumpIn(await unpacked(given)), "index.json");
-    const index = jsonIn(await readFile(file, "utf8").catch(() => ""));
-    for (const part of isObject(index) && Array.isArray(index.notRead) ? index.notRead : [])
+  for await (const folder of foldersOf(paths)) {
+    const index = jsonIn(await partOf(folder, "index.json"));
+    for (const part of isObject(index) ? listOf(index.notRead) : [])
       if (isObject(part) && /^rules\/(?:nft\.json|ip6?tables-legacy-save\.txt)$/.test(String(part.name)))
         found.push(`${part.name} is not in the sysdump (${part.why})`);
   }
@@ -135,29 +144,25 @@ export async function rulesNotRead(paths: readonly string[]): Promise<readonly s
 
 /** What a sysdump has beside the rules of its node. @param paths the first sysdump that has it counts. */
 export async function besideRulesOf(paths: readonly string[]): Promise<string | undefined> {
-  for (const given of paths) {
-    const file = join(await sysdumpIn(await unpacked(given)), BESIDE_RULES);
-    const text = await readFile(file, "utf8").catch(() => undefined);
-    if (text !== undefined) return text;
+  for await (const folder of foldersOf(paths)) {
+    const text = await partOf(folder, BESIDE_RULES);
+    if (text !== "") return text;
   }
   return undefined;
 }
 
 /** @param paths the first sysdump among them counts. @returns undefined if there is none. */
 export async function contextOf(paths: readonly string[]): Promise<SysdumpContext | undefined> {
-  for (const given of paths) {
-    const path = await sysdumpIn(await unpacked(given));
+  for await (const path of foldersOf(paths)) {
     const objects = join(path, OBJECTS);
     if (path === "-" || !(await isFolder(objects))) continue;
-    const [index, status, file, configz] = await Promise.all(
-      ["index.json", "daemon/status.json", "config/kube-proxy.json", "daemon/configz.json"].map(async (name) =>
-        jsonIn(await readFile(join(path, name), "utf8").catch(() => "")),
-      ),
-    );
+    const names = ["index.json", "daemon/status.json", "config/kube-proxy.json", "daemon/configz.json"];
+    const parts = await Promise.all(names.map((name) => partOf(path, name)));
+    const [index, status, file, configz] = parts.map(jsonIn);
     const served = isObject(configz) ? Object.values(configz).find(isObject) : undefined;
     const mode = isObject(status) && typeof status.mode === "string" ? { mode: status.mode } : undefined;
     const found = file ?? served ?? mode;
-    const node = [status, index].flatMap((one) => (isObject(one) && typeof one.node === "string" ? one.node : []))[0];
+    const node = [status, index].flatMap((one) => (isObject(one) ? (textOf(one.node) ?? []) : []))[0];
     const content = isObject(found) ? JSON.stringify({ apiVersion: API_VERSION, kind: KIND, ...found }) : undefined;
     const configuration = content === undefined ? undefined : { content, where: "the sysdump" };
     return { objects: { filename: [objects], decided: decidedIn(status) }, node, configuration };

@@ -375,7 +375,7 @@ async function readOptions({ values, positionals, form }: ReadLine<typeof EXPLAI
   const isElsewhere = filename !== undefined || kubeconfig !== undefined || context !== undefined;
   const node = values.node ?? values["hostname-override"] ?? sysdump?.node;
   const read = async (found: FoundConfiguration | undefined, mode = values.mode) =>
-    await readChoices({ ...values, node, mode }, undefined, found);
+    await readChoices({ ...values, node, mode }, found);
   // Reports errors in flags before anything is read.
   await read(undefined);
   return {

@@ -20,13 +20,14 @@ import { joinedKind, serviceTyped } from "../explain/target.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { fileSink, lineSink, tableSink, upTo } from "./flow-sinks.ts";
 import { type Asked, type FlowSource, type FlowTaker, FlowWatch, listFlows } from "./flows-watch.ts";
-import { askDaemon, DAEMON_OPTIONS, socketOf } from "./inspect-socket-client.ts";
+import { askDaemon, askList, DAEMON_OPTIONS, socketOf } from "./inspect-socket-client.ts";
 import { leftOutIn, readObjects } from "./objects-input.ts";
 import { EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
 import {
   command,
   commandLine,
   FORM_AND_HELP,
+  numberOf,
   type ReadLine,
   TEXT_OR_JSON,
   untilInterrupted,
@@ -128,11 +129,7 @@ function askedOf(
 ): Asked {
   const { socket } = options;
   const path = socketOf(options);
-  const led = async (): Promise<readonly LedFlow[]> => {
-    const answer = await askDaemon(path, "/connections");
-    if (Array.isArray(answer)) return answer; // from a daemon of this version
-    throw new UsageError("the daemon did not answer with a list of connections: it is of another version");
-  };
+  const led = async () => (await askList(path, "/connections", "connections")) as readonly LedFlow[];
   if (filename !== undefined) {
     let read: Promise<FlowNamer> | undefined;
     const readObjectsOnce = async (): Promise<FlowNamer> => {
@@ -154,10 +151,8 @@ function askedOf(
   const question = service?.includes("/") !== true ? "/services" : `/services?${new URLSearchParams({ service })}`;
   const namer = async (): Promise<FlowNamer> => {
     const ofDaemon = await factsOfDaemon(path, source);
-    const lines = await askDaemon(path, question);
-    if (!Array.isArray(lines))
-      throw new UsageError("the daemon did not answer with a list of services: it is of another version");
-    const ports = (lines as readonly ServiceLine[]).map(countedLine).filter((port) => port !== undefined);
+    const lines = (await askList(path, question, "services")) as readonly ServiceLine[];
+    const ports = lines.map(countedLine).filter((port) => port !== undefined);
     const own = await source.ownAddresses();
     return new FlowNamer({ ports, pods: new Map(), own, ...ofDaemon }, choice);
   };
@@ -241,7 +236,7 @@ function readOptions({ values, positionals: words, form }: ReadLine<typeof FLOWS
   const positionals = joinedKind(words);
   const service = positionals[0] && serviceTyped(positionals[0]);
   if (positionals.length > 1) throw new UsageError(`flows takes one Service, got "${positionals.at(-1)}" as well`);
-  if (count !== undefined && !/^\d{1,9}$/.test(count)) throw new UsageError(`--count must be a number, got "${count}"`);
+  const most = count === undefined ? Number.POSITIVE_INFINITY : numberOf("--count", count);
   for (const [flag, place] of [
     ["--from", from],
     ["--to", to],
@@ -260,7 +255,7 @@ function readOptions({ values, positionals: words, form }: ReadLine<typeof FLOWS
       isStale: values.stale,
     },
     /** Infinity: no limit. */
-    count: count === undefined ? Number.POSITIVE_INFINITY : Number(count),
+    count: most,
     isJson: form === "json",
     /** A file, or `-`. */
     exportTo: values.export,

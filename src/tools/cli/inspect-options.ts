@@ -36,11 +36,11 @@ export interface InspectChoices {
   readonly families: readonly IpFamily[];
   readonly config: KubeProxyConfig;
   /** {@link originOf} */
-  readonly origin?: string | undefined;
+  readonly origin: string | undefined;
   /** No configuration is known. */
   readonly isBare: boolean;
   /** What does not count in the file of `--config`. */
-  readonly warnings?: readonly string[];
+  readonly warnings: readonly string[];
 }
 
 const FAMILIES: Readonly<Record<string, readonly IpFamily[]>> = {
@@ -52,25 +52,40 @@ const FAMILIES: Readonly<Record<string, readonly IpFamily[]>> = {
 type InspectValues = Partial<OptionValues<typeof INSPECT_OPTIONS>>;
 
 /**
- * @param adjust applies further flags to the configuration.
  * @param found replaces `--config` if that is not given.
+ * @param adjust applies further flags to the configuration.
  * @throws UsageError
  */
 export async function readChoices(
   values: InspectValues,
-  adjust?: Adjust,
   found?: FoundConfiguration,
+  adjust: Adjust = (draft) => draft,
 ): Promise<InspectChoices> {
   const { config: file, mode, compatibility, family = "both" } = values;
   const word = family.toLowerCase();
   const families = Object.hasOwn(FAMILIES, word) ? FAMILIES[word] : undefined;
   if (families === undefined) throw new UsageError(`--family must be ipv4, ipv6 or both, got "${family}"`);
-  const node = values.node ?? values["hostname-override"];
-  const change = asRelease(compatibility);
-  const warnings: string[] = [];
-  const warn = (message: string) => void warnings.push(message);
-  const config = await readSettings(file ?? found, mode, node, (draft) => change(adjust?.(draft) ?? draft), warn);
-  return { families, config, warnings, origin: originOf(values, found), isBare: (file ?? found) === undefined };
+  if (mode !== undefined && mode !== "") requireMode("--mode", mode);
+  const given = file === undefined ? found : { content: await readConfig(file), where: file };
+  const { config, warnings } = await checkedSettings({
+    config: given?.content,
+    mode,
+    node: values.node ?? values["hostname-override"],
+    adjust: (draft) => ({ ...adjust(draft), ...(compatibility !== undefined && { compatibility }) }),
+  }).catch((error: unknown) => {
+    if (!(error instanceof PlanError)) throw error;
+    if (error.code !== "config-decode") throw new UsageError(error.message);
+    const isOther = /no kind|couldn't get version|is missing in/.test(error.message);
+    const hint = isOther ? "It must be a KubeProxyConfiguration, or the ConfigMap that holds one." : undefined;
+    throw new UsageError(`cannot use the configuration ${given?.where}: ${error.message}`, hint);
+  });
+  return {
+    families,
+    config,
+    warnings: file === undefined ? [] : warnings.map((said) => `${file} is read leniently: ${said}`),
+    origin: originOf(values, found),
+    isBare: given === undefined,
+  };
 }
 
 /** The choices for these objects: without a configuration, with the pods' networks that the objects suggest. */
@@ -85,7 +100,7 @@ export function choicesAmong(objects: Objects, choices: InspectChoices): Inspect
 }
 
 /** Where mode and configuration come from, as shown after the mode's name; undefined: both were given. */
-export function originOf(
+function originOf(
   { config, mode }: Pick<InspectValues, "config" | "mode">,
   found: FoundConfiguration | undefined,
 ): string | undefined {
@@ -126,40 +141,6 @@ async function rulesHere(choices: InspectChoices): Promise<RulesHere | undefined
   const found = rulesRead.get(choices) ?? read().catch(() => undefined);
   rulesRead.set(choices, found);
   return await found;
-}
-
-/** Applies `--compatibility` if it is given. */
-export function asRelease(compatibility: string | undefined): Adjust {
-  return (draft) => (compatibility === undefined ? draft : { ...draft, compatibility });
-}
-
-/** The configuration in a file, overridden by mode and node of the command line. @throws UsageError */
-export async function readSettings(
-  file: string | FoundConfiguration | undefined,
-  mode: string | undefined,
-  node: string | undefined,
-  adjust?: Adjust,
-  warn: (message: string) => void = () => {},
-): Promise<KubeProxyConfig> {
-  if (mode !== undefined && mode !== "") requireMode("--mode", mode);
-  try {
-    const { config, warnings } = await checkedSettings({
-      config: typeof file === "string" ? await readConfig(file) : file?.content,
-      mode,
-      node,
-      adjust,
-    });
-    if (typeof file === "string") for (const said of warnings) warn(`${file} is read leniently: ${said}`);
-    return config;
-  } catch (error) {
-    if (!(error instanceof PlanError)) throw error;
-    const isOfFile = error.code === "config-decode";
-    if (!isOfFile) throw new UsageError(error.message);
-    const isOther = /no kind|couldn't get version|is missing in/.test(error.message);
-    const hint = isOther ? "It must be a KubeProxyConfiguration, or the ConfigMap that holds one." : undefined;
-    const name = typeof file === "string" ? file : file?.where;
-    throw new UsageError(`cannot use the configuration ${name}: ${error.message}`, hint);
-  }
 }
 
 /**

@@ -82,32 +82,31 @@ export async function askDaemon(socketPath: string, path: string, onSlow: () => 
   throw new UsageError(`the daemon says: ${(said as { readonly error?: string } | null)?.error ?? "nothing"}`);
 }
 
+/** The same; undefined where no daemon of this program answers. */
+export async function askIfThere(socketPath: string, path: string): Promise<unknown> {
+  return await askDaemon(socketPath, path).catch((error: unknown) => {
+    if (!(error instanceof UsageError)) throw error;
+  });
+}
+
+/** The same, of a list. @param what it is of. @throws UsageError also for anything else, as another version may answer. */
+export async function askList(socketPath: string, path: string, what: string): Promise<readonly unknown[]> {
+  const list = await askDaemon(socketPath, path);
+  if (Array.isArray(list)) return list;
+  throw new UsageError(`the daemon did not answer with a list of ${what}: it is of another version`);
+}
+
 /**
  * One request and its response in HTTP/1.0, which has no chunks and ends with the connection. Node.js' HTTP client would take longer
  * to load than the daemon takes to answer.
  */
-function answerOf(socketPath: string, path: string): Promise<Answer> {
-  return new Promise((resolve, reject) => {
-    const socket = connect(socketPath);
-    let text = "";
-    socket.setEncoding("utf8");
-    socket.setTimeout(LIMIT_MS, () => socket.destroy(new SilentError(`nothing within ${LIMIT_MS / 1_000} seconds`)));
-    socket.on("data", (part: string) => {
-      text += part;
-    });
-    socket.on("end", () => {
-      socket.destroy();
-      resolve(readAnswer(text));
-    });
-    socket.on("error", reject);
-    socket.write(`GET ${path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n`);
-  });
-}
-
-/** Status 0: this is not HTTP. */
-function readAnswer(text: string): Answer {
-  const end = text.indexOf("\r\n\r\n");
-  const [, status] = /^HTTP\/1\.[01] (\d{3})/.exec(text) ?? [];
-  if (status === undefined || end < 0) return { status: 0, body: "" };
-  return { status: Number(status), body: text.slice(end + 4) };
+async function answerOf(socketPath: string, path: string): Promise<Answer> {
+  const socket = connect(socketPath).setEncoding("utf8");
+  socket.setTimeout(LIMIT_MS, () => socket.destroy(new SilentError(`nothing within ${LIMIT_MS / 1_000} seconds`)));
+  socket.write(`GET ${path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n`);
+  let text = "";
+  for await (const part of socket) text += part;
+  // Status 0: this is not HTTP.
+  const [, status = "0", body = ""] = /^HTTP\/1\.[01] (\d{3}).*?\r\n\r\n(.*)$/s.exec(text) ?? [];
+  return { status: Number(status), body };
 }

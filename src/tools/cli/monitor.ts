@@ -10,7 +10,7 @@ import { safe } from "../explain/safe-text.ts";
 import { refusalText } from "./bounded-input.ts";
 import { DAEMON_OPTIONS, silentDaemonHint, socketOf } from "./inspect-socket-client.ts";
 import { EXIT_SUCCESS, painted, UsageError } from "./output.ts";
-import { command, commandLine, FORM_AND_HELP, TEXT_OR_JSON } from "./subcommand-options.ts";
+import { command, commandLine, FORM_AND_HELP, numberOf, TEXT_OR_JSON } from "./subcommand-options.ts";
 
 const MONITOR = commandLine("kube-proxy monitor", { forms: TEXT_OR_JSON }, [
   `Usage: kube-proxy monitor [options]
@@ -108,11 +108,6 @@ export async function openJournal(socket: string, last: number, follows: boolean
     throw new UsageError(`no answer at ${socket}: ${reason}`, silentDaemonHint(socket));
   }
   throw new UsageError(`the daemon at ${socket} has no journal: is it of another version?`);
-}
-
-function numberOf(flag: string, text: string): number {
-  if (/^\d{1,9}$/.test(text)) return Number(text);
-  throw new UsageError(`${flag} must be a number, got "${text}"`);
 }
 
 /** One record: a line for each cause, and one that says what was written and how long that took. */

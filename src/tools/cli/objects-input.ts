@@ -16,7 +16,7 @@ import { safe } from "../explain/safe-text.ts";
 import { refusedServices, standingIn } from "../explain/standing.ts";
 import { isStandardInput, readInputText, refusalText } from "./bounded-input.ts";
 import { chosenNode } from "./chosen-node.ts";
-import { askDaemon } from "./inspect-socket-client.ts";
+import { askIfThere } from "./inspect-socket-client.ts";
 import { type Output, UsageError } from "./output.ts";
 import type { OptionValues } from "./subcommand-options.ts";
 
@@ -112,36 +112,22 @@ async function configurationHere(
   nodes: readonly NodeRecord[],
   socket: string = DEFAULT_INSPECT_SOCKET,
 ): Promise<FoundConfiguration | undefined> {
-  if (!existsSync(socket)) return undefined;
-  try {
-    const found = await askDaemon(socket, "/configuration");
-    const name = isObject(found) ? found.hostnameOverride : undefined;
-    const isMeant = (node ?? name) === name && nodes.some((one) => one.name === name);
-    return isMeant ? { content: JSON.stringify(found), where: "the daemon here" } : undefined;
-  } catch (error) {
-    // Another program's socket, or an older daemon's: use the cluster's configuration.
-    if (error instanceof UsageError) return undefined;
-    throw error;
-  }
+  // Where another program answers, or an older daemon, the cluster's configuration counts.
+  const found = existsSync(socket) ? await askIfThere(socket, "/configuration") : undefined;
+  const name = isObject(found) ? found.hostnameOverride : undefined;
+  const isMeant = (node ?? name) === name && nodes.some((one) => one.name === name);
+  return isMeant ? { content: JSON.stringify(found), where: "the daemon here" } : undefined;
 }
 
 /** What the daemon on this host has decided by itself, if there is one. */
 async function decidedHere({ problems }: ClusterRecords, socket: string = DEFAULT_INSPECT_SOCKET): Promise<Decided> {
   if (!existsSync(socket)) return {};
-  const asked = async (path: string): Promise<unknown> => {
-    try {
-      return await askDaemon(socket, path);
-    } catch (error) {
-      if (error instanceof UsageError) return undefined;
-      throw error;
-    }
-  };
-  const decided = decidedIn(await asked("/status"));
+  const decided = decidedIn(await askIfThere(socket, "/status"));
   if (decided.standing === undefined) return decided;
   const { node, ports } = decided.standing;
   const more: StandingPort[] = [];
   for (const [service, why] of refusedServices(problems))
-    more.push(...standingIn(await asked(`/ports?${new URLSearchParams({ service })}`), why));
+    more.push(...standingIn(await askIfThere(socket, `/ports?${new URLSearchParams({ service })}`), why));
   return { ...decided, standing: { node, ports: [...ports, ...more] } };
 }
 

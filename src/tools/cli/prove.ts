@@ -111,8 +111,8 @@ async function* answersTo(options: Options, output: Output, input: NodeJS.Readab
   const read = await readObjects(from, output, input, { isOfKernel: kernel });
   const objects = { ...read, configuration: sysdump?.configuration ?? read.configuration };
   const node = options.node ?? options["hostname-override"] ?? sysdump?.node;
-  const asked = node === undefined ? options : { ...options, node };
-  const first = await readChoices(asked, undefined, objects.configuration);
+  const asked = { ...options, node };
+  const first = await readChoices(asked, objects.configuration);
   warner(output, false, first.warnings);
   const chosen = options["all-nodes"]
     ? undefined
@@ -262,7 +262,7 @@ function standingPorts(objects: ReadObjects, { name, family, state }: OfflineNod
 
 /** Rules that show no mode, or none at all, are judged as those that the configuration asks for. */
 async function configured(options: Options, found?: FoundConfiguration): Promise<Variant> {
-  const { config } = await readChoices(options, undefined, found);
+  const { config } = await readChoices(options, found);
   for (const variant of VARIANTS.filter(({ mode }) => mode === config.mode))
     if (isDeepStrictEqual((await choicesFor(variant, options, found)).config, config)) return variant;
   return variantNamed(config.mode);
@@ -273,7 +273,7 @@ async function choicesFor(
   options: Options,
   found?: FoundConfiguration,
 ): Promise<InspectChoices> {
-  return await readChoices({ ...options, mode }, choose, found);
+  return await readChoices({ ...options, mode }, found, choose);
 }
 
 function isOf(text: string, family: IpFamily): boolean {

@@ -88,7 +88,7 @@ command line is wrong.
 
 export const render = command(RENDER, async ({ values, form }, output, input) => {
   const given = new Map<string, unknown>(Object.entries(values));
-  const read = (found?: FoundConfiguration) => readChoices(values, (draft) => withModeFlags(draft, given), found);
+  const read = (found?: FoundConfiguration) => readChoices(values, found, (draft) => withModeFlags(draft, given));
   // Reports errors in flags before anything is read.
   const { config: stated } = await read();
   if (values.filename !== undefined) requireForm(stated, form);

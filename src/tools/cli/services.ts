@@ -10,7 +10,7 @@ import { joinedKind, serviceTyped } from "../explain/target.ts";
 import { countText, turnedAwayText } from "../explain/text.ts";
 import { readTraffic } from "../explain/traffic.ts";
 import { shareText } from "../explain/words.ts";
-import { askDaemon, DAEMON_OPTIONS, socketOf } from "./inspect-socket-client.ts";
+import { askDaemon, askIfThere, DAEMON_OPTIONS, socketOf } from "./inspect-socket-client.ts";
 import { EXIT_SUCCESS, painted, UsageError } from "./output.ts";
 import { command, commandLine, FORM_AND_HELP, TEXT_OR_JSON } from "./subcommand-options.ts";
 import { didYouMean } from "./suggestion.ts";
@@ -102,10 +102,9 @@ async function tableOf(socket: string, query: string): Promise<readonly ServiceL
 
 /** Where the daemon's programs keep their maps; the usual place if it does not say. */
 async function placesOf(socket: string) {
-  const answer = await askDaemon(socket, "/configuration").catch((error: unknown) => {
-    if (!(error instanceof UsageError)) throw error;
-  });
-  const found = answer as { readonly ebpf?: { readonly pinFolder?: string } } | undefined;
+  const found = (await askIfThere(socket, "/configuration")) as
+    | { readonly ebpf?: { readonly pinFolder?: string } }
+    | undefined;
   return { ebpf: { pinFolder: found?.ebpf?.pinFolder ?? "" } };
 }
 

@@ -157,6 +157,12 @@ function parserOf(tables: readonly OptionTable[]): ParseArgsOptionsConfig {
   return Object.fromEntries(tables.flatMap(optionsIn).map(({ name, parse }) => [name, parse]));
 }
 
+/** The number that a flag was given. @param what it must be, in words, where not any number will do. @throws UsageError */
+export function numberOf(flag: string, text: string, pattern = /^\d{1,9}$/, what = "a number"): number {
+  if (pattern.test(text)) return Number(text);
+  throw new UsageError(`${flag} must be ${what}, got "${text}"`);
+}
+
 /** Runs something that Ctrl-C or SIGTERM ends cleanly. */
 export async function untilInterrupted<T>(run: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const stop = new AbortController();

@@ -8,7 +8,7 @@ import { DEFAULT_INSPECT_SOCKET, identityLine, programIdentity } from "../../pro
 import { objectsList } from "../explain/objects-list.ts";
 import { safe } from "../explain/safe-text.ts";
 import { INSPECT_OPTIONS } from "./inspect-options.ts";
-import { askDaemon } from "./inspect-socket-client.ts";
+import { askIfThere } from "./inspect-socket-client.ts";
 import { OBJECTS_OPTIONS, readObjects } from "./objects-input.ts";
 import { EXIT_SUCCESS, type Output, UsageError } from "./output.ts";
 import { command, commandLine, type ReadLine } from "./subcommand-options.ts";
@@ -60,7 +60,8 @@ export const sysdump = command(
   async ({ values }, output, input, stream: NodeJS.WritableStream = process.stdout) => {
     const options = readOptions(values);
     const { path, folder, createdMs } = options;
-    const report = await reportOf(options.socket);
+    // If no daemon answers, a part of the archive gives the reason.
+    const report = (await askIfThere(options.socket, "/status")) as Partial<StatusReport> | null | undefined;
     const places = await httpPlaces(options.values.config);
     const head = {
       program: identityLine(programIdentity()),
@@ -68,7 +69,7 @@ export const sysdump = command(
       node: options.node,
       created: new Date(createdMs).toISOString(),
       user: process.getuid?.() === 0 ? "root" : "not root",
-      daemon: report === undefined ? "did not answer" : report.program,
+      daemon: typeof report === "object" && report !== null ? report.program : "did not answer",
       uses: "explain, trace, diff and prove read this folder: see kube-proxy sysdump --help",
     };
     const parts = partsOf(options, places, input).map(({ name: of, read }, done, { length: total }) => ({
@@ -110,17 +111,6 @@ function partsOf(
     { name: "objects-problems.txt", read: async () => problems.join("") },
     ...logParts(values.log ?? []),
   ];
-}
-
-/** The daemon's status; undefined if no daemon answers, for which a part of the archive gives the reason. */
-async function reportOf(socket: string): Promise<Partial<StatusReport> | undefined> {
-  try {
-    const report = await askDaemon(socket, "/status");
-    return typeof report === "object" && report !== null ? report : undefined;
-  } catch (error) {
-    if (error instanceof UsageError) return undefined;
-    throw error;
-  }
 }
 
 function readOptions(values: ReadLine<typeof SYSDUMP>["values"]) {

@@ -17,13 +17,14 @@ import { jsonText } from "../explain/safe-text.ts";
 import { withoutUrl } from "../explain/target.ts";
 import { chosenNode } from "./chosen-node.ts";
 import { contextOf, dumpFiles, type SysdumpContext } from "./dump-folder.ts";
-import { asRelease, choicesAmong, INSPECT_OPTIONS, originOf, readSettings, warner } from "./inspect-options.ts";
+import { choicesAmong, INSPECT_OPTIONS, readChoices, warner } from "./inspect-options.ts";
 import type { FoundConfiguration, ReadObjects } from "./objects-input.ts";
 import { EXIT_SUCCESS, type Output, painted, UsageError } from "./output.ts";
 import {
   command,
   commandLine,
   FORM_AND_HELP,
+  numberOf,
   type ReadLine,
   TEXT_OR_JSON,
   untilInterrupted,
@@ -213,15 +214,15 @@ async function rulesFor(
   input: NodeJS.ReadableStream,
   warn: (message: string) => void,
 ): Promise<TracedRules> {
-  const settingsOr = async (found?: FoundConfiguration, foundNode?: string) =>
-    await readSettings(config ?? found, mode, node ?? foundNode, asRelease(compatibility), warn);
+  const read = async (found?: FoundConfiguration, foundNode?: string) => {
+    const choices = await readChoices({ config, mode, compatibility, node: node ?? foundNode }, found);
+    for (const said of choices.warnings) warn(said);
+    return choices;
+  };
   if (isPlan && objects !== undefined) {
     const end = { ...target, showsEveryRule: verbose };
-    const found = objects.configuration;
-    const settings = await settingsOr(found);
-    const isBare = (config ?? found) === undefined;
-    const given = { config: settings, families: [target.family], origin: originOf({ config, mode }, found), isBare };
-    const { config: own, origin } = choicesAmong(objects, given);
+    const choices = { ...(await read(objects.configuration)), families: [target.family] };
+    const { config: own, origin, isBare } = choicesAmong(objects, choices);
     const chosen = chosenNode(objects.nodes, own, { slices: objects.nodes.length === 0 ? objects.endpointSlices : [] });
     const rules = await rulesForObjects(objects, chosen.config, end, (message) => {
       if (chosen.note === undefined || !message.startsWith("no Node ")) warn(message);
@@ -235,14 +236,14 @@ async function rulesFor(
   }
   const { family } = target;
   if (dumps === undefined) {
-    const settings = await settingsOr();
+    const settings = (await read()).config;
     const { kernelRules, withLiveSockets } = await import("./trace-kernel.ts");
     return await withLiveSockets(await kernelRules(family, local), family, settings);
   }
   const files = await dumpFiles(dumps, (name) => name === "nft.txt");
   const rules = await dumpedRules(files, local, family, input);
   if (sysdump === undefined || objects === undefined) return rules;
-  const settings = await settingsOr(sysdump.configuration, sysdump.node);
+  const { config: settings } = await read(sysdump.configuration, sysdump.node);
   return { ...rules, placeOf: placesOn(objects, chosenNode(objects.nodes, settings).config, family) };
 }
 
@@ -271,7 +272,7 @@ function readOptions(values: TraceValues) {
   if (!live && (values.count !== undefined || values.timeout !== undefined)) {
     throw new UsageError("--count and --timeout are for --live");
   }
-  if (seed !== undefined && !/^\d{1,15}$/.test(seed)) throw new UsageError(`--seed must be a number, got "${seed}"`);
+  const chance = seed === undefined ? undefined : numberOf("--seed", seed, /^\d{1,15}$/);
   // Reports errors in `--to` before anything is read.
   if (!needsObjects(to)) parseTarget(to);
   const { kubeconfig, context, kernel } = values;
@@ -289,7 +290,7 @@ function readOptions(values: TraceValues) {
     /** Whether the rules are a plan for objects. */
     isPlan: filename !== undefined || (isOfCluster && !live && !kernel && dump === undefined),
     live: live ? liveChoices(values) : undefined,
-    seed: seed === undefined ? undefined : Number(seed),
+    seed: chance,
     isNewClient: values["new-client"],
     local: (values.local ?? []).map(localAddress),
     node,
@@ -301,11 +302,10 @@ function liveChoices({ filename, dump, seed, count = "1", timeout = "30" }: Trac
   if (filename !== undefined || dump !== undefined || seed !== undefined) {
     throw new UsageError("--live traces in this node's kernel: -f, --dump and --seed are for simulations alone");
   }
-  if (!/^[1-9]\d{0,3}$/.test(count)) throw new UsageError(`--count must be a number from 1 to 9999, got "${count}"`);
-  if (!/^[1-9]\d{0,5}$/.test(timeout)) {
-    throw new UsageError(`--timeout must be a number of seconds from 1 to 999999, got "${timeout}"`);
-  }
-  return { count: Number(count), timeoutSeconds: Number(timeout) };
+  return {
+    count: numberOf("--count", count, /^[1-9]\d{0,3}$/, "a number from 1 to 9999"),
+    timeoutSeconds: numberOf("--timeout", timeout, /^[1-9]\d{0,5}$/, "a number of seconds from 1 to 999999"),
+  };
 }
 
 function localAddress(text: string): IpAddress {

@@ -8,7 +8,7 @@ import { isUnspecified, parseIpAddress } from "../../../net/ip.ts";
 import { configTextOf } from "../../../text/decode-text.ts";
 import { type ConfigText, readConfigText } from "../../../text/upstream-yaml.ts";
 import { refusalText } from "../bounded-input.ts";
-import { readSettings } from "../inspect-options.ts";
+import { readChoices } from "../inspect-options.ts";
 import { UsageError } from "../output.ts";
 import { PartError, type SysdumpPart } from "./archive.ts";
 import { redacted } from "./redact.ts";
@@ -98,11 +98,11 @@ export async function httpPlaces(config: string | undefined): Promise<HttpPlaces
 
 async function settingsIn(config: string | undefined) {
   try {
-    return await readSettings(config, undefined, undefined);
+    return (await readChoices({ config })).config;
   } catch (error) {
     // The daemon hardly runs with such a file, and another part of the archive has its content.
     if (!(error instanceof UsageError) || config === undefined) throw error;
-    return await readSettings(undefined, undefined, undefined);
+    return (await readChoices({})).config;
   }
 }
 
