@@ -24,6 +24,8 @@ import { COUNTERS, type PlanConfig, type PlanFacts } from "./plan-options.ts";
 
 /** The decisions of iptables.md §6, made once and used by every block. */
 interface Decisions {
+  readonly config: PlanConfig;
+  readonly facts: PlanFacts;
   readonly port: ServicePort;
   readonly protocol: RuleMatch;
   readonly chains: ServicePortChains;
@@ -41,25 +43,12 @@ export function planServicePort(
   config: PlanConfig,
   facts: PlanFacts,
 ): ServicePortPlan {
-  const decisions = decide(port, endpoints, config, facts);
-  const own = new OwnChains();
-  planInternalMasquerade(own, decisions, config);
-  planExternalChain(own, decisions, config);
-  planFirewallChain(own, decisions, config);
-  planEndpointChains(own, decisions, config, facts);
-  return {
-    shared: sharedRules(decisions, config, facts),
-    ownChains: own.chains,
-    ownRules: own.rules,
-    lacksLocal: decisions.routing.lacksLocal,
-  };
-}
-
-function decide(port: ServicePort, endpoints: readonly Endpoint[], config: PlanConfig, facts: PlanFacts): Decisions {
   const routing = routeServicePort(port, endpoints, { nodeName: config.nodeName, zone: facts.zone });
   const chains = servicePortChains(port.name);
   const isRestricted = port.loadBalancerVIPs.length > 0 && port.loadBalancerSourceRanges.length > 0;
-  return {
+  const d: Decisions = {
+    config,
+    facts,
     port,
     protocol: { kind: "protocol", protocol: protocolName(port.protocol) },
     chains,
@@ -69,6 +58,12 @@ function decide(port: ServicePort, endpoints: readonly Endpoint[], config: PlanC
     internalChain: port.internalPolicyLocal ? chains.local : chains.cluster,
     externalPolicyChain: port.externalPolicyLocal ? chains.local : chains.cluster,
   };
+  const own = new OwnChains();
+  planInternalMasquerade(own, d);
+  planExternalChain(own, d);
+  planFirewallChain(own, d);
+  planEndpointChains(own, d);
+  return { shared: sharedRules(d), ownChains: own.chains, ownRules: own.rules, lacksLocal: routing.lacksLocal };
 }
 
 const comment = (text: string): RuleMatch => ({ kind: "comment", text });
@@ -89,8 +84,8 @@ function destination(d: Decisions, { address, port }: Pick<Frontend, "address" |
 }
 
 /** Block 7A: dispatch in nat; rejection, firewall and health-check entries in filter. */
-function sharedRules(d: Decisions, config: PlanConfig, facts: PlanFacts): SharedRule[] {
-  const { port, chains } = d;
+function sharedRules(d: Decisions): SharedRule[] {
+  const { port, chains, config, facts } = d;
   const name = port.name.text;
   const { hasAny } = d.routing.categories;
   const shared: SharedRule[] = [];
@@ -162,12 +157,12 @@ class OwnChains {
 }
 
 /** Block 1: off-node traffic (or all) to the cluster IP must return through this node. */
-function planInternalMasquerade(own: OwnChains, d: Decisions, config: PlanConfig): void {
+function planInternalMasquerade(own: OwnChains, d: Decisions): void {
   const frontend = d.frontends.find(({ kind }) => kind === "cluster-ip");
   if (frontend?.fate !== "serve") return;
   const matches: RuleMatch[] = [comment(`${d.port.name.text} cluster IP`), ...destination(d, frontend)];
-  if (!config.masqueradeAll) {
-    const notLocal = localPods(config.detector, true);
+  if (!d.config.masqueradeAll) {
+    const notLocal = localPods(d.config.detector, true);
     if (notLocal === undefined) return;
     matches.push(notLocal);
   }
@@ -175,7 +170,7 @@ function planInternalMasquerade(own: OwnChains, d: Decisions, config: PlanConfig
 }
 
 /** Block 2: traffic to every external destination enters here. */
-function planExternalChain(own: OwnChains, d: Decisions, config: PlanConfig): void {
+function planExternalChain(own: OwnChains, d: Decisions): void {
   if (!d.routing.usesExternal) return;
   const { chains, port } = d;
   const destinations = `${port.name.text} external destinations`;
@@ -183,7 +178,7 @@ function planExternalChain(own: OwnChains, d: Decisions, config: PlanConfig): vo
   if (!port.externalPolicyLocal) {
     own.add(chains.external, [comment(`masquerade traffic for ${destinations}`)], MARK_MASQUERADE);
   } else {
-    const local = localPods(config.detector, false);
+    const local = localPods(d.config.detector, false);
     if (local !== undefined) {
       own.add(chains.external, [comment(`pod traffic for ${destinations}`), local], jump(chains.cluster));
     }
@@ -195,9 +190,9 @@ function planExternalChain(own: OwnChains, d: Decisions, config: PlanConfig): vo
 }
 
 /** Block 3: load-balancer traffic from the listed sources only; the rest leaves un-NATed and is dropped in filter. */
-function planFirewallChain(own: OwnChains, d: Decisions, config: PlanConfig): void {
+function planFirewallChain(own: OwnChains, d: Decisions): void {
   if (!d.usesFirewallChain) return;
-  const { chains, port } = d;
+  const { chains, port, config } = d;
   const name = port.name.text;
   const allow = (source: Cidr | IpAddress) =>
     own.add(
@@ -216,13 +211,13 @@ function planFirewallChain(own: OwnChains, d: Decisions, config: PlanConfig): vo
 }
 
 /** Blocks 4 to 6: endpoint choice in SVC and SVL, and one chain for each endpoint that either uses. */
-function planEndpointChains(own: OwnChains, d: Decisions, config: PlanConfig, facts: PlanFacts): void {
-  const { port, chains } = d;
+function planEndpointChains(own: OwnChains, d: Decisions): void {
+  const { port, chains, facts } = d;
   const { cluster, local, categories } = d.routing;
   const names = new Map<string, ChainName>();
   for (const endpoint of categories.reachable) names.set(endpoint.text, endpointChain(port.name, endpoint));
-  if (cluster.length > 0) planChoice(own, d, chains.cluster, cluster, names, config, facts);
-  if (local.length > 0) planChoice(own, d, chains.local, local, names, config, facts);
+  if (cluster.length > 0) planChoice(own, d, chains.cluster, cluster, names);
+  if (local.length > 0) planChoice(own, d, chains.local, local, names);
   const note = facts.isLargeCluster ? undefined : comment(port.name.text);
   const isSticky = port.sessionAffinity === "ClientIP";
   for (const endpoint of categories.reachable) {
@@ -241,10 +236,8 @@ function planChoice(
   chain: ChainName,
   endpoints: readonly Endpoint[],
   names: ReadonlyMap<string, ChainName>,
-  config: PlanConfig,
-  facts: PlanFacts,
 ): void {
-  const { port } = d;
+  const { port, config, facts } = d;
   const noteOf = (endpoint: Endpoint): RuleMatch | undefined =>
     facts.isLargeCluster ? undefined : comment(`${port.name.text} -> ${endpoint.text}`);
   own.declare(chain);

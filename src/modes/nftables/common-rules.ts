@@ -53,16 +53,37 @@ export function detectorStatement(detector: LocalTrafficDetector, negate: boolea
   }
 }
 
+function mark({ masqueradeMark }: PlanConfig): NftStatement {
+  return { kind: "mark-set", operation: "or", value: masqueradeMark };
+}
+
+/** Marks these packets: their replies must return through this node. */
+export function masquerade(config: PlanConfig, ...matches: readonly NftStatement[]): NftRule {
+  return { statements: [...matches, mark(config)], comment: "masquerade" };
+}
+
+/** External traffic under the Local policy: this node and its pods can reach any endpoint (nftables.md §3.4). */
+export function localPolicyRules(config: PlanConfig, toCluster: NftStatement): NftRule[] {
+  const fromPod = detectorStatement(config.detector, false);
+  const fromNode: NftStatement = { kind: "fib-local", side: "saddr" };
+  return [
+    ...(fromPod === undefined ? [] : [{ statements: [fromPod, toCluster], comment: "short-circuit pod traffic" }]),
+    { statements: [fromNode, mark(config)], comment: "masquerade local traffic" },
+    { statements: [fromNode, toCluster], comment: "short-circuit local traffic" },
+  ];
+}
+
 /** Marks packets to cluster IPs whose replies must return through this node. */
 export function masqueradeClusterIPs(config: PlanConfig): NftRule[] {
-  const mark: NftStatement = { kind: "mark-set", operation: "or", value: config.masqueradeMark };
   const toClusterIP = toAddressIn(SETS.clusterIPs);
   if (config.masqueradeAll) {
-    return [{ statements: [toClusterIP, mark], comment: "masquerade all clusterIP traffic" }];
+    return [{ statements: [toClusterIP, mark(config)], comment: "masquerade all clusterIP traffic" }];
   }
   const notLocal = detectorStatement(config.detector, true);
   if (notLocal === undefined) return [];
-  return [{ statements: [toClusterIP, notLocal, mark], comment: "masquerade clusterIP traffic from outside cluster" }];
+  return [
+    { statements: [toClusterIP, notLocal, mark(config)], comment: "masquerade clusterIP traffic from outside cluster" },
+  ];
 }
 
 /** Postrouting rules. They clear the mark first, so that a packet that passes again is not masqueraded twice. */

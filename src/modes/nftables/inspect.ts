@@ -4,6 +4,7 @@ import { type KernelPart, type ModeInspection, namedParts } from "../../contract
 import { TRANSLATING } from "../../contract/mode-words.ts";
 import type { NftSet } from "../../kernel/nftables/ruleset.ts";
 import { elementText } from "../../kernel/nftables/ruleset-text.ts";
+import { PROTOCOLS } from "../../net/protocol.ts";
 import { BASE_CHAINS } from "./base-chains.ts";
 import { SHARED_SETS } from "./compatible/plan-static.ts";
 import { layoutOf } from "./config.ts";
@@ -22,7 +23,7 @@ import {
 } from "./flat/names.ts";
 import { FIXED_SETS } from "./flat/sets.ts";
 import { LAYOUTS, sharedSetOfAny } from "./layouts.ts";
-import { localhostWords } from "./localhost-node-ports.ts";
+import { localhostRejectChain, localhostWords } from "./localhost-node-ports.ts";
 import { CHAINS, endpointNames, portText, portTextOf, SETS, servicePortChains, TABLE } from "./names.ts";
 import { planInput } from "./plan-input.ts";
 
@@ -55,9 +56,10 @@ const SHARED: ReadonlyMap<string, string> = new Map([
   [CHAINS.firewallCheck, "drops clients of load-balancer addresses outside of their source ranges"],
   [CHAINS.clusterIPsCheck, "refuses other ports of cluster IPs, and drops packets to unused ServiceCIDR addresses"],
   [CHAINS.reject, "refuses"],
-  [CHAINS.localhostRejectTcp, "refuses node ports of TCP on loopback addresses, and counts that"],
-  [CHAINS.localhostRejectUdp, "refuses node ports of UDP on loopback addresses, and counts that"],
-  [CHAINS.localhostRejectSctp, "refuses node ports of SCTP on loopback addresses, and counts that"],
+  ...PROTOCOLS.map(
+    (name) =>
+      [localhostRejectChain(name), `refuses node ports of ${name} on loopback addresses, and counts that`] as const,
+  ),
   ...BASE_CHAINS.map((name) => [name, "receives packets from the kernel's hook of that name"] as const),
   ...FIXED_SETS.map(({ name, comment = "" }) => [name, comment] as const),
   [FLAT_CHAINS.frontend, "handles packets to service addresses (flat layout)"],

@@ -5,6 +5,7 @@
 import type { NftSet } from "../../kernel/nftables/ruleset.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import type { ServicePort } from "../../model/service-port.ts";
+import { PROTOCOLS } from "../../net/protocol.ts";
 import { BASE_CHAINS } from "./base-chains.ts";
 import { planServicePort as planCompatiblePort } from "./compatible/plan-service-port.ts";
 import { planStatic as planCompatibleStatic, SHARED_SETS } from "./compatible/plan-static.ts";
@@ -14,6 +15,7 @@ import { changedSlots, planServicePort as planFlatPort } from "./flat/plan-servi
 import { planStatic as planFlatStatic } from "./flat/plan-static.ts";
 import { flatSet, isTrackedSet } from "./flat/sets.ts";
 import { LAYOUT_NAMES, type LayoutName } from "./layout-name.ts";
+import { localhostRejectChain } from "./localhost-node-ports.ts";
 import { CHAINS, isAffinitySet, isServiceChain } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import type { ElementChange, ServicePortPlan, SetsInUse, SharedElement, StaticPlan } from "./table-plan.ts";
@@ -67,6 +69,7 @@ export interface Layout {
   readonly fixedChains: ReadonlySet<string>;
 }
 
+const COMMON_CHAINS = [...Object.values(CHAINS), ...BASE_CHAINS, ...PROTOCOLS.map(localhostRejectChain)];
 const COMPATIBLE_SETS: ReadonlyMap<string, NftSet> = new Map(SHARED_SETS.map((set) => [set.name, set]));
 
 /** The sets and maps of choices by hash are those of the flat layout. */
@@ -81,7 +84,7 @@ export const LAYOUTS: Readonly<Record<LayoutName, Layout>> = {
     planServicePort: planCompatiblePort,
     sharedSet: (name) => COMPATIBLE_SETS.get(name) ?? hashedSet(name),
     hasPortChains: true,
-    fixedChains: new Set([...Object.values(CHAINS), ...BASE_CHAINS]),
+    fixedChains: new Set(COMMON_CHAINS),
   },
   Flat: {
     name: "Flat",
@@ -92,7 +95,7 @@ export const LAYOUTS: Readonly<Record<LayoutName, Layout>> = {
     isTracked: isTrackedSet,
     clientMapsInDoubt,
     clientMaps,
-    fixedChains: new Set([...Object.values(CHAINS), ...Object.values(FLAT_CHAINS), ...BASE_CHAINS]),
+    fixedChains: new Set([...COMMON_CHAINS, ...Object.values(FLAT_CHAINS)]),
   },
 };
 

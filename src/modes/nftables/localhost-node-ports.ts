@@ -9,12 +9,12 @@ import type { NftChain, NftElement, NftRule, NftSet, NftStatement } from "../../
 import { ownedFrontends } from "../../model/frontend.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import { type IpFamily, LOOPBACK } from "../../net/ip.ts";
+import { LOOPBACK } from "../../net/ip.ts";
 import { PROTOCOLS, type Protocol, protocolName } from "../../net/protocol.ts";
 import { rule } from "./base-chains.ts";
 import { map, NODE_PORT, NODE_PORT_IPS } from "./common-rules.ts";
 import { LOCALHOST } from "./localhost-relay.ts";
-import { CHAINS, SETS } from "./names.ts";
+import { SETS } from "./names.ts";
 import type { PlanConfig, PlanFacts } from "./plan-options.ts";
 import type { SharedElement, StaticPlan } from "./table-plan.ts";
 
@@ -51,12 +51,10 @@ export function localhostWords({ config, node, port: { protocol } }: SourceFacts
   };
 }
 
-const COUNTER = "localhost-nodeport-rejected-";
-const CHAIN_OF: Readonly<Record<Protocol, string>> = {
-  TCP: CHAINS.localhostRejectTcp,
-  UDP: CHAINS.localhostRejectUdp,
-  SCTP: CHAINS.localhostRejectSctp,
-};
+/** The chain that rejects node ports of a protocol on loopback addresses. */
+export function localhostRejectChain(protocol: Protocol): string {
+  return `localhost-nodeport-reject-${protocolName(protocol)}`;
+}
 
 /** Exists only while some protocol is rejected. */
 export const LOCALHOST_REJECT_PORTS: NftSet = map(
@@ -67,8 +65,7 @@ export const LOCALHOST_REJECT_PORTS: NftSet = map(
 
 /** The rules that reject. @param resets whether TCP clients get an immediate reset instead of an ICMP error. */
 export function localhostRejection(
-  rejected: readonly Protocol[],
-  family: IpFamily,
+  { rejectedAtLocalhost: rejected = [], family }: PlanConfig,
   resets: boolean,
 ): { readonly check: readonly NftRule[]; readonly chains: readonly NftChain[] } & Pick<StaticPlan, "counters"> {
   if (rejected.length === 0) return { check: [], chains: [], counters: [] };
@@ -87,25 +84,25 @@ export function localhostRejection(
         { kind: "reject", withReset: true },
       ];
       const statements = resets && protocol === "TCP" ? withReset : [count, { kind: "reject" } as const];
-      return { name: CHAIN_OF[protocol], rules: [rule(...statements)] };
+      return { name: localhostRejectChain(protocol), rules: [rule(...statements)] };
     }),
     counters: rejected.map(counterOf),
   };
 }
 
 /** The element that rejects the node port of a service port on loopback addresses, if any. */
-export function localhostElements(port: ServicePort, rejected: readonly Protocol[]): SharedElement[] {
+export function localhostElements(port: ServicePort, rejected: readonly Protocol[] = []): SharedElement[] {
   const { protocol, nodePort } = port;
   if (!rejected.includes(protocol) || !ownedFrontends(port).some(({ kind }) => kind === "node-port")) return [];
   const element: NftElement = {
     key: [protocolName(protocol), nodePort],
-    verdict: { kind: "goto", chain: CHAIN_OF[protocol] },
+    verdict: { kind: "goto", chain: localhostRejectChain(protocol) },
   };
   return [{ set: SETS.localhostRejectPorts, element }];
 }
 
 function counterOf(protocol: Protocol): string {
-  return COUNTER + protocolName(protocol);
+  return `localhost-nodeport-rejected-${protocolName(protocol)}`;
 }
 
 /** The protocol whose rejected packets a counter counts; undefined for counters of other programs. */

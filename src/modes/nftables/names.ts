@@ -35,9 +35,6 @@ export const CHAINS = {
   masquerading: "masquerading",
   clusterIPsCheck: "cluster-ips-check",
   reject: "reject-chain",
-  localhostRejectTcp: "localhost-nodeport-reject-tcp",
-  localhostRejectUdp: "localhost-nodeport-reject-udp",
-  localhostRejectSctp: "localhost-nodeport-reject-sctp",
 } as const;
 
 /** The longest name without its prefix (nftables.md §5.4). */

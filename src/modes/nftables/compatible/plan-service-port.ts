@@ -3,7 +3,6 @@
  * Reference nftables.md §3.4, §3.5, §4. The same input gives the same plan, in the same order.
  */
 
-import type { Release } from "../../../contract/config/release.ts";
 import type {
   NftChain,
   NftElement,
@@ -17,9 +16,9 @@ import type { Endpoint } from "../../../model/endpoint.ts";
 import { frontendsOf, onePerDestination } from "../../../model/frontend.ts";
 import type { ServicePort } from "../../../model/service-port.ts";
 import { routeServicePort, type ServicePortRouting } from "../../../model/service-port-routing.ts";
-import { type Protocol, type ProtocolName, protocolName } from "../../../net/protocol.ts";
-import { jumpTo, rule } from "../base-chains.ts";
-import { allowedSources, detectorStatement } from "../common-rules.ts";
+import { type ProtocolName, protocolName } from "../../../net/protocol.ts";
+import { goTo, jumpTo, rule } from "../base-chains.ts";
+import { allowedSources, localPolicyRules, masquerade } from "../common-rules.ts";
 import { endpointMapOf } from "../flat/names.ts";
 import { hashedElements } from "../flat/plan-service-port.ts";
 import { localhostElements } from "../localhost-node-ports.ts";
@@ -29,8 +28,7 @@ import type { ServicePortPlan, SharedElement } from "../table-plan.ts";
 import { HASHED_CHOICE } from "./plan-static.ts";
 
 interface Decisions {
-  readonly release: Release;
-  readonly rejectedAtLocalhost: readonly Protocol[];
+  readonly config: PlanConfig;
   readonly port: ServicePort;
   readonly protocol: ProtocolName;
   readonly chains: ServicePortChains;
@@ -47,8 +45,7 @@ export function planServicePort(
   facts: PlanFacts,
 ): ServicePortPlan {
   const d: Decisions = {
-    release: config.release,
-    rejectedAtLocalhost: config.rejectedAtLocalhost ?? [],
+    config,
     port,
     protocol: protocolName(port.protocol),
     chains: servicePortChains(port.name),
@@ -56,7 +53,7 @@ export function planServicePort(
     isRestricted: port.loadBalancerVIPs.length > 0 && port.loadBalancerSourceRanges.length > 0,
   };
   const { cluster, local, lacksLocal } = d.routing;
-  const elements = planElements(d, config);
+  const elements = planElements(d);
   // Without an element, because others own its addresses, there may be no maps to look into.
   const isHashed = port.balancing !== undefined && elements.some(({ set }) => endpointMapOf(set) !== undefined);
   const [clusterChoice, localChoice] = isHashed ? [CLUSTER_CHOICE, HASHED_CHOICE.local] : [];
@@ -64,8 +61,8 @@ export function planServicePort(
   const chains = [...sticky.chains];
   if (cluster.length > 0) chains.push({ name: d.chains.cluster, rules: choiceRules(d, cluster, clusterChoice) });
   if (local.length > 0) chains.push({ name: d.chains.local, rules: choiceRules(d, local, localChoice) });
-  if (d.routing.usesExternal) chains.push({ name: d.chains.external, rules: externalRules(d, config) });
-  if (d.isRestricted) chains.push({ name: d.chains.firewall, rules: [firewallRule(d, config)] });
+  if (d.routing.usesExternal) chains.push({ name: d.chains.external, rules: externalRules(d) });
+  if (d.isRestricted) chains.push({ name: d.chains.firewall, rules: [firewallRule(d)] });
   return { affinitySets: sticky.sets, chains, elements, lacksLocal };
 }
 
@@ -73,7 +70,6 @@ export function planServicePort(
 const CLUSTER_CHOICE = [...HASHED_CHOICE.cluster, ...HASHED_CHOICE.local];
 
 const goto = (chain: string): NftVerdict => ({ kind: "goto", chain });
-const gotoStatement = (chain: string): NftStatement => ({ kind: "verdict", verdict: goto(chain) });
 
 /** With session affinity, each endpoint has a chain that remembers the client and the affinity set that holds it. */
 function planEndpointChains(d: Decisions): { readonly sets: NftSet[]; readonly chains: NftChain[] } {
@@ -87,13 +83,8 @@ function planEndpointChains(d: Decisions): { readonly sets: NftSet[]; readonly c
     chains.push({
       name: chain,
       rules: [
-        { statements: [{ kind: "update", set: affinitySet, field: "saddr" }] },
-        {
-          statements: [
-            { kind: "l4proto", protocol: d.protocol },
-            { kind: "dnat", to: { ip: endpoint.ip, port: endpoint.port } },
-          ],
-        },
+        rule({ kind: "update", set: affinitySet, field: "saddr" }),
+        rule({ kind: "l4proto", protocol: d.protocol }, { kind: "dnat", to: { ip: endpoint.ip, port: endpoint.port } }),
       ],
     });
   }
@@ -106,56 +97,38 @@ function choiceRules(d: Decisions, endpoints: readonly Endpoint[], shared?: read
   if (d.port.sessionAffinity !== "ClientIP") {
     if (byHash !== undefined) return byHash;
     const targets = inCells(endpoints).map(({ ip, port }) => ({ ip, port }));
-    const [only] = targets.length === 1 && d.release.plainSingleDnat ? targets : [];
+    const [only] = targets.length === 1 && d.config.release.plainSingleDnat ? targets : [];
     const dnat: NftStatement = only === undefined ? { kind: "random-dnat", targets } : { kind: "dnat", to: only };
-    return [{ statements: [{ kind: "l4proto", protocol: d.protocol }, dnat] }];
+    return [rule({ kind: "l4proto", protocol: d.protocol }, dnat)];
   }
   const named = endpoints.map((endpoint) => ({ ...endpoint, ...endpointNames(d.port.name, endpoint) }));
-  const returning = named.map(({ chain, affinitySet }): NftRule => {
-    const isKnown: NftStatement = { kind: "lookup", fields: ["saddr"], set: affinitySet };
-    return { statements: [isKnown, gotoStatement(chain)] };
-  });
+  const returning = named.map(({ chain, affinitySet }) =>
+    rule({ kind: "lookup", fields: ["saddr"], set: affinitySet }, goTo(chain)),
+  );
   if (byHash !== undefined) return [...returning, ...byHash];
   const verdicts = inCells(named).map(({ chain }) => goto(chain));
-  return [...returning, { statements: [{ kind: "random-vmap", verdicts }] }];
+  return [...returning, rule({ kind: "random-vmap", verdicts })];
 }
 
 /** The chain that all external addresses and the node port lead to. */
-function externalRules(d: Decisions, config: PlanConfig): NftRule[] {
-  const mark: NftStatement = { kind: "mark-set", operation: "or", value: config.masqueradeMark };
-  const rules: NftRule[] = [];
-  if (!d.port.externalPolicyLocal) {
-    rules.push({ statements: [mark], comment: "masquerade" });
-    if (d.routing.hasExternal) rules.push({ statements: [gotoStatement(d.chains.cluster)] });
-    return rules;
-  }
-  const fromPod = detectorStatement(config.detector, false);
-  const toCluster = gotoStatement(d.chains.cluster);
-  if (fromPod !== undefined) rules.push({ statements: [fromPod, toCluster], comment: "short-circuit pod traffic" });
-  const fromNode: NftStatement = { kind: "fib-local", side: "saddr" };
-  rules.push({ statements: [fromNode, mark], comment: "masquerade local traffic" });
-  rules.push({ statements: [fromNode, toCluster], comment: "short-circuit local traffic" });
-  if (d.routing.hasExternal) rules.push({ statements: [gotoStatement(d.chains.local)] });
-  return rules;
+function externalRules({ port, chains, routing, config }: Decisions): NftRule[] {
+  const [ways, chosen] = port.externalPolicyLocal
+    ? [localPolicyRules(config, goTo(chains.cluster)), chains.local]
+    : [[masquerade(config)], chains.cluster];
+  return routing.hasExternal ? [...ways, rule(goTo(chosen))] : ways;
 }
 
-function firewallRule(d: Decisions, config: PlanConfig): NftRule {
-  const isForeign: NftStatement = {
-    kind: "address",
-    side: "saddr",
-    negate: true,
-    cidrs: allowedSources(d.port, config),
-  };
-  return { statements: [isForeign, { kind: "verdict", verdict: { kind: "drop" } }] };
+function firewallRule({ port, config }: Decisions): NftRule {
+  const cidrs = allowedSources(port, config);
+  return rule({ kind: "address", side: "saddr", negate: true, cidrs }, { kind: "verdict", verdict: { kind: "drop" } });
 }
 
 /** Elements of shared sets and maps, nftables.md §3.5. */
-function planElements(d: Decisions, config: PlanConfig): readonly SharedElement[] {
-  const { port, routing, protocol, chains } = d;
-  const elements: SharedElement[] = localhostElements(port, d.rejectedAtLocalhost);
+function planElements({ port, routing, protocol, chains, config, isRestricted }: Decisions): readonly SharedElement[] {
+  const elements: SharedElement[] = localhostElements(port, config.rejectedAtLocalhost);
   const add = (set: string, element: NftElement) => elements.push({ set, element });
   // Names are ASCII: the API server and the projection guarantee that.
-  const comment = port.name.text.slice(0, d.release.elementCommentBytes);
+  const comment = port.name.text.slice(0, config.release.elementCommentBytes);
 
   for (const { ip, port: endpointPort, isLocal } of routing.categories.reachable) {
     if (isLocal) add(SETS.hairpinConnections, { key: [ip, ip, protocol, endpointPort] });
@@ -179,7 +152,7 @@ function planElements(d: Decisions, config: PlanConfig): readonly SharedElement[
     if (fate !== "serve") {
       add(isNodePort ? SETS.noEndpointNodePorts : SETS.noEndpointServices, { key, verdict: refusal, comment });
     }
-    if (kind === "load-balancer" && d.isRestricted) add(SETS.firewallIPs, { key, verdict: goto(chains.firewall) });
+    if (kind === "load-balancer" && isRestricted) add(SETS.firewallIPs, { key, verdict: goto(chains.firewall) });
   }
   return elements;
 }

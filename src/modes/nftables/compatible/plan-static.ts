@@ -52,7 +52,7 @@ export const HASHED_CHOICE = {
 
 /** @param inUse the maps of slots exist while service ports choose by hash. */
 export function planStatic(config: PlanConfig, facts: PlanFacts, inUse: SetsInUse): StaticPlan {
-  const rejection = localhostRejection(config.rejectedAtLocalhost ?? [], config.family, false);
+  const rejection = localhostRejection(config, false);
   const demand = setsOnDemand(inUse);
   const isHashed = demand.slots.size > 0;
   return {

@@ -48,7 +48,7 @@ export function planServicePort(
     if (!isLocal) continue;
     elements.push({ set: SETS.hairpinConnections, element: { key: [ip, ip, protocol, endpointPort] } });
   }
-  elements.push(...localhostElements(port, config.rejectedAtLocalhost ?? []));
+  elements.push(...localhostElements(port, config.rejectedAtLocalhost));
   const hashed = hashedElements(port, routing, config);
   const slots: Slots =
     hashed === undefined

@@ -8,7 +8,8 @@ import { PROTOCOL_NAMES } from "../../../net/protocol.ts";
 import { baseChains, goTo, jumpTo, NEW, rule } from "../base-chains.ts";
 import {
   clusterIPRules,
-  detectorStatement,
+  localPolicyRules,
+  masquerade,
   masqueradeClusterIPs,
   masqueradeRules,
   toNodePort,
@@ -65,7 +66,7 @@ function sourceOf(bits: number, { family }: PlanConfig): readonly NftField[] {
 /** Plans the table without its elements. @param inUse decides which sets and rules exist beside the constant ones. */
 export function planStatic(config: PlanConfig, facts: PlanFacts, inUse: SetsInUse): StaticPlan {
   const demand = setsOnDemand(inUse);
-  const rejection = localhostRejection(config.rejectedAtLocalhost ?? [], config.family, true);
+  const rejection = localhostRejection(config, true);
   const remembers = demand.timeouts.length > 0;
   const remember = remembers ? [rule(NEW, { kind: "ct-dnat" }, jumpTo(FLAT_CHAINS.rememberClients))] : [];
   return {
@@ -151,29 +152,8 @@ function choosingChains(
   return [
     { name: endpoints, rules: choiceRules(ENDPOINT_MAPS[of], demand) },
     { name: ofCluster, rules: choiceRules(ENDPOINT_MAPS[`${of}Cluster`], demand) },
-    { name: localPolicy, rules: localPolicyRules(config, ofCluster, endpoints) },
+    { name: localPolicy, rules: [...localPolicyRules(config, goTo(ofCluster)), rule(goTo(endpoints))] },
     { name: FLAT_CHAINS[of], rules: [...first(goTo(localPolicy)), rule(goTo(endpoints))] },
-  ];
-}
-
-function masquerade(config: PlanConfig, ...matches: readonly NftStatement[]): NftRule {
-  return { statements: [...matches, mark(config)], comment: "masquerade" };
-}
-
-function mark(config: PlanConfig): NftStatement {
-  return { kind: "mark-set", operation: "or", value: config.masqueradeMark };
-}
-
-/** External traffic under the Local policy: this node and its pods can reach any endpoint (nftables.md §3.4). */
-function localPolicyRules(config: PlanConfig, clusterEndpoints: string, localEndpoints: string): NftRule[] {
-  const fromPod = detectorStatement(config.detector, false);
-  const fromNode: NftStatement = { kind: "fib-local", side: "saddr" };
-  const toCluster = goTo(clusterEndpoints);
-  return [
-    ...(fromPod === undefined ? [] : [{ statements: [fromPod, toCluster], comment: "short-circuit pod traffic" }]),
-    { statements: [fromNode, mark(config)], comment: "masquerade local traffic" },
-    { statements: [fromNode, toCluster], comment: "short-circuit local traffic" },
-    rule(goTo(localEndpoints)),
   ];
 }
 
