@@ -12,7 +12,7 @@ import type { TransactionDraft } from "./draft.ts";
 import { ownerIn } from "./names.ts";
 import { type InstalledPort, NOTHING_INSTALLED } from "./port-objects.ts";
 import { hasOurShape, type ReconcileOptions, reconcile, stateOf, type WantedTable } from "./reconcile.ts";
-import type { SharedElement } from "./table-plan.ts";
+import type { SharedElement, StaticPlan } from "./table-plan.ts";
 import type { TableState } from "./table-state.ts";
 
 /** The search gives up after this many rejected service ports. */
@@ -53,6 +53,7 @@ export async function commitAccepted(
   wanted: WantedTable,
   { services, before, refused, read, commit, ...options }: AcceptedOptions,
 ): Promise<TableState> {
+  const plan = first.state.planStatic();
   const offenders = new Map<string, SyncFailure>();
   const refuse = (owner: string, error: NftError): void => {
     offenders.set(owner, { subject: services.get(owner)?.name.text ?? owner, reason: error.message });
@@ -62,7 +63,7 @@ export async function commitAccepted(
   const aside = new Set(refused.size < MAX_OFFENDERS ? [] : refused.keys());
   const attempt = async (group: readonly string[], from: NftTableContent | undefined): Promise<Attempt> => {
     const without = new Set([...aside, ...offenders.keys()]).difference(new Set(group));
-    const planned = await planWithout(without, from, wanted, before, options);
+    const planned = await planWithout(without, from, wanted, before, plan, options);
     try {
       await commit(planned.draft, from?.generation);
       return planned;
@@ -107,22 +108,25 @@ function ownerOf({ draft, error }: Attempt): string | undefined {
   return error?.operation === undefined ? undefined : draft.ownerOf(error.operation);
 }
 
-/** Plans the table without changes of these service ports. @returns also the state after its commit. */
+/**
+ * Plans the table without changes of these service ports. @param plan tells whether the table can stay: nothing is kept of
+ * one that is recreated. @returns also the state after its commit.
+ */
 async function planWithout(
   without: ReadonlySet<string>,
   content: NftTableContent | undefined,
   wanted: WantedTable,
   before: TableState,
+  plan: StaticPlan,
   options: ReconcileOptions,
 ): Promise<Attempt> {
-  const ports = new Map([...wanted.ports].filter(([owner]) => !without.has(owner)));
-  let others = { ...wanted, ports, kept: content ? keptOf(content, without, wanted, before) : wanted.kept };
-  let state = await stateOf(others, options);
-  // The table is then recreated, so nothing of it can be kept.
-  if (content !== undefined && !hasOurShape(content, state.planStatic())) {
-    others = { ...others, kept: wanted.kept };
-    state = await stateOf(others, options);
-  }
+  const isUsable = content !== undefined && hasOurShape(content, plan);
+  const others = {
+    ...wanted,
+    ports: new Map([...wanted.ports].filter(([owner]) => !without.has(owner))),
+    kept: isUsable ? keptOf(content, without, wanted, before) : wanted.kept,
+  };
+  const state = await stateOf(others, options.signal);
   return { draft: await reconcile(content, others, state, options), state };
 }
 

@@ -6,19 +6,16 @@ import { messageLines } from "../../kernel/nftables/netlink-dump.ts";
 import { encodeTransaction } from "../../kernel/nftables/netlink-transaction.ts";
 import { LAYOUTS } from "../../kernel/nftables/netlink-values.ts";
 import type { NftOperation } from "../../kernel/nftables/nftables.ts";
-import { elementKey, type NftElement, type NftFamily } from "../../kernel/nftables/ruleset.ts";
+import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
 import { libnftablesJson, type NftTable, tableJson, tableOf } from "../../kernel/nftables/ruleset-table.ts";
 import { tableText } from "../../kernel/nftables/ruleset-text.ts";
 import type { ServicePort } from "../../model/service-port.ts";
-import type { IpFamily } from "../../net/ip.ts";
 import { layoutOf } from "./config.ts";
 import { sameElement } from "./draft.ts";
 import { LAYOUTS as TABLE_LAYOUTS } from "./layouts.ts";
-import { TABLE } from "./names.ts";
+import { FAMILIES, TABLE } from "./names.ts";
 import { planInput } from "./plan-input.ts";
 import { planWhole, reconcile } from "./reconcile.ts";
-
-const FAMILIES: Readonly<Record<IpFamily, NftFamily>> = { IPv4: "ip", IPv6: "ip6" };
 
 /** A planned table, and the operations that create it. */
 export interface NftablesPlan {

@@ -46,9 +46,9 @@ export class Committer {
         await this.#transact(draft, generation);
         break;
       } catch (error) {
-        if (!(error instanceof NftError) || error.code !== "busy") throw error;
-        if (error.operation === undefined || !draft.isDeletion(error.operation)) throw error;
+        if (!(error instanceof NftError) || error.code !== "busy" || error.operation === undefined) throw error;
         const deletions = draft.withholdDeletions(error.operation);
+        if (deletions === undefined) throw error;
         this.#options.log.v(2, "Still in use, to be deleted by a later sync", {
           reason: error.message,
           deletions: deletions.length,
@@ -124,7 +124,11 @@ export class Committer {
     await nft.transact(tallied(draft, tally), { generation });
     const endMs = clock.monotonicMs();
     // Other commits may have finished in the meantime.
-    for (const [word, count] of Object.entries(tally.counts)) this.#counts[word] = (this.#counts[word] ?? 0) + count;
+    for (const [kind, count] of Object.entries(tally.counts)) {
+      // The nft verb: `add element` of `add-elements`.
+      const verb = kind.replace("-", " ").replace(/s$/, "");
+      this.#counts[verb] = (this.#counts[verb] ?? 0) + count;
+    }
     for (const frontend of tally.goneFrontends) this.#goneFrontends.add(frontend);
     const ownMs = endMs - Math.max(startMs, this.#endMs);
     this.#endMs = endMs;
@@ -137,7 +141,7 @@ export class Committer {
 /** Counts of the operations of a draft. */
 interface Tally {
   operations: number;
-  /** By nft verb. */
+  /** By kind. */
   readonly counts: Record<string, number>;
   readonly goneFrontends: string[];
 }
@@ -150,8 +154,7 @@ function* tallied(draft: TransactionDraft, tally: Tally): Iterable<NftOperation>
   const { counts } = tally;
   for (const operation of draft.operations()) {
     tally.operations += 1;
-    const word = WORDS[operation.kind];
-    counts[word] = (counts[word] ?? 0) + sizeOf(operation);
+    counts[operation.kind] = (counts[operation.kind] ?? 0) + sizeOf(operation);
     if (operation.kind === "delete-elements" && FRONTEND_SETS.has(operation.set.name)) {
       for (const key of operation.keys) noteFrontend(key, tally.goneFrontends);
     }
@@ -174,23 +177,6 @@ function noteFrontend(key: readonly NftValue[], gone: string[]): void {
   const ip = typeof address === "string" ? parseIpAddress(address) : undefined;
   if (key.length === 2 || ip !== undefined) gone.push(frontendText(protocol, ip, port));
 }
-
-/** The nft verb of each operation. */
-const WORDS: Readonly<Record<NftOperation["kind"], string>> = {
-  "add-table": "add table",
-  "delete-table": "delete table",
-  "add-chain": "add chain",
-  "flush-chain": "flush chain",
-  "delete-chain": "delete chain",
-  "add-rule": "add rule",
-  "add-counter": "add counter",
-  "delete-counter": "delete counter",
-  "add-set": "add set",
-  "flush-set": "flush set",
-  "delete-set": "delete set",
-  "add-elements": "add element",
-  "delete-elements": "delete element",
-};
 
 function sizeOf(operation: NftOperation): number {
   if (operation.kind === "add-elements") return operation.elements.length;

@@ -40,7 +40,7 @@ export function toNodePort(config: PlanConfig, facts: PlanFacts, isBeforeRouting
 }
 
 /** The match for traffic of local pods, or with `negate` for all other traffic; undefined without a detector. */
-export function detectorStatement(detector: LocalTrafficDetector, negate: boolean): NftStatement | undefined {
+function detectorStatement(detector: LocalTrafficDetector, negate: boolean): NftStatement | undefined {
   switch (detector.kind) {
     case "none":
       return undefined;

@@ -10,7 +10,7 @@ import type { IpFamily } from "../../net/ip.ts";
 import { protocolName } from "../../net/protocol.ts";
 import { ALLOWED_SOURCES, endpointMapOf, FLAT_SETS, isOfNodePorts, numberIn, STICKY_SETS } from "./flat/names.ts";
 import { flatSet } from "./flat/sets.ts";
-import { TABLE } from "./names.ts";
+import { FAMILIES, TABLE } from "./names.ts";
 
 export const nftablesCounters: ModeCounters = {
   isEndpointTracked: true,
@@ -33,7 +33,7 @@ type CountedSets = ReadonlyMap<string, readonly NftElement[]>;
 
 /** Reads the sets with counters, and those that hold the frontends with session affinity. @throws NetlinkError */
 async function readSets(family: IpFamily): Promise<CountedSets> {
-  const layout = FAMILY_LAYOUTS[family === "IPv4" ? "ip" : "ip6"];
+  const layout = FAMILY_LAYOUTS[FAMILIES[family]];
   await using client = openNftables();
   const sets = new Map<string, readonly NftElement[]>();
   try {

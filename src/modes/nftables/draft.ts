@@ -142,20 +142,16 @@ export class TransactionDraft {
     return [...this.owners()].some((owner) => !changed.has(owner));
   }
 
-  /** Whether the operation deletes an object that something may still refer to. */
-  isDeletion(index: number): boolean {
-    const kind = this.#stepAt(index)?.operation.kind;
-    return kind === "delete-chain" || kind === "delete-set";
-  }
-
   /**
    * Removes the deletions of chains and sets from the draft. Chains are still emptied.
    *
    * @param offender index of the rejected deletion. For a chain, shared sets are still deleted: their elements may hold it.
-   * @returns the deletions.
+   * @returns the deletions; undefined, with nothing done, if the operation is none.
    */
-  withholdDeletions(offender: number): Deletion[] {
-    const isChain = this.#stepAt(offender)?.operation.kind === "delete-chain";
+  withholdDeletions(offender: number): Deletion[] | undefined {
+    const { kind } = this.#stepAt(offender)?.operation ?? {};
+    if (kind !== "delete-chain" && kind !== "delete-set") return undefined;
+    const isChain = kind === "delete-chain";
     const phases = [...(isChain ? [] : ["delete-shared-sets" as const]), "delete-chains", "delete-sets"] as const;
     const steps = phases.flatMap((phase) => this.#phases.get(phase) ?? []);
     for (const phase of phases) this.#phases.delete(phase);

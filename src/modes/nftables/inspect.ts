@@ -24,7 +24,7 @@ import {
 import { FIXED_SETS } from "./flat/sets.ts";
 import { LAYOUTS, sharedSetOfAny } from "./layouts.ts";
 import { localhostRejectChain, localhostWords } from "./localhost-node-ports.ts";
-import { CHAINS, endpointNames, portText, portTextOf, SETS, servicePortChains, TABLE } from "./names.ts";
+import { CHAINS, endpointNames, FAMILIES, portText, portTextOf, SETS, servicePortChains, TABLE } from "./names.ts";
 import { planInput } from "./plan-input.ts";
 
 const ELEMENTS_OF: Readonly<Record<string, string>> = {
@@ -102,7 +102,7 @@ export const inspectNftables: ModeInspection = {
     const layout = LAYOUTS[layoutOf(kubeProxyConfig.nftables)];
     const { config, facts } = planInput(kubeProxyConfig, node);
     const plan = layout.planServicePort(port, endpoints, config, facts);
-    const table = `table ${node.family === "IPv4" ? "ip" : "ip6"} ${TABLE}`;
+    const table = `table ${FAMILIES[node.family]} ${TABLE}`;
     const named = namedParts(inspectNftables.namesOf(port, endpoints), table);
     return [
       ...plan.elements.map(

@@ -84,10 +84,12 @@ export class LocalhostRelay {
 
   /** Applies what a sync has written. A failure to listen is logged once, counted, and retried with each sync. */
   async sync(input: Omit<SyncInput, "endpointCount" | "serviceCIDRs">): Promise<void> {
-    const { services, changedPorts, isFullSync } = input;
+    const { services, endpoints, changedPorts, isFullSync, zone } = input;
+    const { nodeName } = this.#options;
     const keys = isFullSync ? new Set([...services.keys(), ...this.#wanted.keys()]) : changedPorts;
     for (const key of keys) {
-      const wanted = this.#wantedOf(services.get(key), input);
+      const port = services.get(key);
+      const wanted = port && wantedOf(port, endpoints.get(key) ?? [], { nodeName, zone });
       if (wanted === undefined) this.#wanted.delete(key);
       else this.#wanted.set(key, wanted);
     }
@@ -117,14 +119,6 @@ export class LocalhostRelay {
     this.#wanted.clear();
     for (const { relay } of this.#listeners.values()) await relay.drain(0);
     this.#listeners.clear();
-  }
-
-  #wantedOf(
-    port: ServicePort | undefined,
-    { endpoints, zone }: Pick<SyncInput, "endpoints" | "zone">,
-  ): Wanted | undefined {
-    const { nodeName } = this.#options;
-    return port && wantedOf(port, endpoints.get(port.name.key) ?? [], { nodeName, zone });
   }
 
   async #listen(port: number, wanted: Wanted): Promise<void> {

@@ -15,7 +15,7 @@ import { type NftSet, targetsOf } from "../../kernel/nftables/ruleset.ts";
 import { isAttributable } from "./accepted-table.ts";
 import { TransactionDraft } from "./draft.ts";
 import { SETS, TABLE_COMMENT } from "./names.ts";
-import { type DifferenceOptions, expectationOf, hasOurShape, type WantedTable } from "./reconcile.ts";
+import { expectationOf, hasOurShape, type WantedTable } from "./reconcile.ts";
 import type { TableState } from "./table-state.ts";
 
 /** The default of `NftablesBackendOptions.portsAtOnce`. */
@@ -34,7 +34,8 @@ const REFUSING_SETS: ReadonlySet<string> = new Set([
   ...[SETS.noEndpointServices, SETS.noEndpointNodePorts, SETS.localhostRejectPorts],
 ]);
 
-interface PreparationOptions extends DifferenceOptions {
+interface PreparationOptions {
+  readonly signal: AbortSignal;
   readonly commit: (draft: TransactionDraft) => Promise<void>;
   /** The most service ports in one transaction; if no more than this are missing, nothing is prepared. */
   readonly portsAtOnce: number;

@@ -35,13 +35,10 @@ export interface WantedTable extends TablePremises {
   readonly kept: ReadonlyMap<string, InstalledPort>;
 }
 
-export interface DifferenceOptions {
-  readonly signal: AbortSignal;
-}
-
-export interface ReconcileOptions extends DifferenceOptions {
+export interface ReconcileOptions {
   /** Names of chains and sets whose deletion is deferred: chains are only emptied. */
   readonly deferred: { has(name: string): boolean };
+  readonly signal: AbortSignal;
 }
 
 /** Plans all Services. @returns the plan, and the state of the table after its commit. Rejects when the signal aborts. */
@@ -62,10 +59,7 @@ export async function planWhole(
 }
 
 /** The state of the table once everything wanted is committed. Rejects when the signal aborts. */
-export async function stateOf(
-  { ports, kept, ...premises }: WantedTable,
-  { signal }: DifferenceOptions,
-): Promise<TableState> {
+export async function stateOf({ ports, kept, ...premises }: WantedTable, signal: AbortSignal): Promise<TableState> {
   const state = new TableState(premises);
   for (const [owner, installed] of kept) state.put(owner, installed);
   for (const [owner, desired] of ports) {
@@ -147,7 +141,7 @@ export async function reconcile(
     if (present.length > 0 || others !== undefined) filled.push({ set, present, others });
     else empty.set(set.name, set);
   }
-  await changeElements(draft, filled, state, { signal });
+  await changeElements(draft, filled, state, signal);
   // Nothing else changes the state until the commit. The check saves planning every Service just to find no elements.
   if (state.wantsAnyOf(empty)) draft.fillSets(empty, () => state.wantedElements(empty));
   for (const [name, { ruleDigests }] of usable?.chains ?? []) {
@@ -206,7 +200,7 @@ async function changeElements(
   draft: TransactionDraft,
   sets: Iterable<PresentSet>,
   state: TableState,
-  { signal }: DifferenceOptions,
+  signal: AbortSignal,
 ): Promise<void> {
   const found = new Map<string, Found>();
   for (const { set, present, others } of sets) {
@@ -251,7 +245,7 @@ interface Found extends Pick<PresentSet, "set" | "others"> {
 export async function repairSets(
   draft: TransactionDraft,
   damaged: ReadonlySet<string>,
-  { nft, state, ...options }: DifferenceOptions & { readonly nft: Nftables; readonly state: TableState },
+  { nft, state, signal }: { readonly nft: Nftables; readonly state: TableState; readonly signal: AbortSignal },
 ): Promise<boolean> {
   let sets: ReadonlyMap<string, NftSet> | undefined;
   const found: PresentSet[] = [];
@@ -268,7 +262,7 @@ export async function repairSets(
     }
     found.push({ set, present });
   }
-  await changeElements(draft, found, state, options);
+  await changeElements(draft, found, state, signal);
   return true;
 }
 
