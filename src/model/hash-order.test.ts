@@ -4,7 +4,8 @@ import fc from "fast-check";
 import { clientHash } from "../kernel/iptables/hash-program.ts";
 import { type IpAddress, toPort } from "../net/ip.ts";
 import { cellsOf } from "./cells.ts";
-import { ALL_HASHES, hashTurns, movedInOrder } from "./hash-order.ts";
+import { ALL_HASHES, hashTurns } from "./hash-order.ts";
+import { movedInOrder } from "./moved-share.ts";
 import { ip } from "./testing/records.ts";
 
 const SEED = 0x6b707473;

@@ -41,32 +41,7 @@ export function hashTurns<T extends Placed>(endpoints: readonly T[], seed: numbe
 
 type Ranked = Pick<HashTurn<Placed>, "rank" | "endpoint">;
 
-function byRank(one: Ranked, other: Ranked): number {
+/** Ascending: endpoints are asked from the last one on. */
+export function byRank(one: Ranked, other: Ranked): number {
   return one.rank - other.rank || (one.endpoint.ip < other.endpoint.ip ? -1 : 1);
-}
-
-/** The share of all clients whose endpoint changes between two lists, exactly. */
-export function movedInOrder(before: readonly Placed[], after: readonly Placed[], seed: number): number {
-  const lists = [before, after].map((list) => new Map(hashTurns(list, seed).map((turn) => [turn.seed, turn])));
-  const all = [...new Map(lists.flatMap((list) => [...list])).values()].sort(byRank).reverse();
-  /** The shares of clients that only one list has decided yet, by endpoint. */
-  const decided = lists.map(() => new Map<string, number>());
-  let [undecided, kept] = [1, 0];
-  for (const { seed: own } of all) {
-    const turns = lists.map((list) => list.get(own));
-    const ends = turns.map((turn) => turn && `${turn.endpoint.ip} ${turn.endpoint.port}`);
-    const odds = turns.map((turn) => (turn?.below ?? 0) / ALL_HASHES);
-    const least = Math.min(...odds);
-    if (ends[0] === ends[1]) kept += undecided * least;
-    for (const [side, shares] of decided.entries()) {
-      const [other = 0, end] = [odds[1 - side], ends[side]];
-      for (const [known, share] of shares) {
-        if (known === ends[1 - side]) kept += share * other;
-        shares.set(known, share * (1 - other));
-      }
-      if (end !== undefined) shares.set(end, (shares.get(end) ?? 0) + undecided * ((odds[side] ?? 0) - least));
-    }
-    undecided *= 1 - Math.max(...odds);
-  }
-  return 1 - kept;
 }

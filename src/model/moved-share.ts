@@ -1,10 +1,8 @@
-/** How many clients of a hash get another endpoint when the endpoints change. */
+/** How many clients of a hash get another endpoint when the endpoints change: exactly, from the odds of what a client meets. */
+import { ALL_HASHES, byRank, hashTurns } from "./hash-order.ts";
 import { type Placed, type SparseTable, type SparseTables, sparseTables, TABLE_SIZES } from "./sparse-tables.ts";
 
-/**
- * The share of all clients whose endpoint changes between two lists, exactly: it follows the probabilities of what a client has met in
- * both, and draws none. Both lists have endpoints.
- */
+/** The share of all clients whose endpoint changes between two lists that sparse tables hold. Both have endpoints. */
 export function movedShare(before: readonly Placed[], after: readonly Placed[], seed: number): number {
   const [was, is] = [sparseTables(before, seed), sparseTables(after, seed)];
   if (was === undefined || is === undefined) return 1;
@@ -12,13 +10,32 @@ export function movedShare(before: readonly Placed[], after: readonly Placed[], 
   for (const size of TABLE_SIZES) {
     const [one, other] = [tableOf(was, size), tableOf(is, size)];
     const [before, after] = [one?.probes ?? 0, other?.probes ?? 0];
-    const both = jointSlots(one?.cells, other?.cells);
-    for (let k = 0; k < Math.min(before, after); k++) walk.probe(both, size);
-    const longer = before > after ? jointSlots(one?.cells, undefined) : jointSlots(undefined, other?.cells);
-    for (let k = Math.min(before, after); k < Math.max(before, after); k++) walk.probe(longer, size);
+    const both = probeOf(size, one?.cells, other?.cells);
+    for (let k = 0; k < Math.min(before, after); k++) walk.draw(both);
+    const longer = before > after ? probeOf(size, one?.cells, undefined) : probeOf(size, undefined, other?.cells);
+    for (let k = Math.min(before, after); k < Math.max(before, after); k++) walk.draw(longer);
   }
   // What is left gets the last choice of both.
-  walk.probe(new Map([[0, [textOf(was.last), textOf(is.last)]]]), 1);
+  walk.draw([[textOf(was.last), textOf(is.last), 1]]);
+  return walk.moved;
+}
+
+/** The same where endpoints are asked in turn. */
+export function movedInOrder(before: readonly Placed[], after: readonly Placed[], seed: number): number {
+  const lists = [before, after].map((list) => new Map(hashTurns(list, seed).map((turn) => [turn.seed, turn])));
+  const all = [...new Map(lists.flatMap((list) => [...list])).values()].sort(byRank).reverse();
+  const walk = new Walk();
+  for (const { seed: own } of all) {
+    const [was, is] = lists.map((list) => list.get(own));
+    const [one, other] = [was && textOf(was.endpoint), is && textOf(is.endpoint)];
+    const [before, after] = [(was?.below ?? 0) / ALL_HASHES, (is?.below ?? 0) / ALL_HASHES];
+    const both = Math.min(before, after);
+    walk.draw([
+      [one, other, both],
+      [one, undefined, before - both],
+      [undefined, other, after - both],
+    ]);
+  }
   return walk.moved;
 }
 
@@ -30,20 +47,19 @@ function tableOf<T>({ tables }: SparseTables<T>, wanted: number): SparseTable<T>
   return tables.find(({ size }) => size === wanted);
 }
 
-/** The endpoints before and after; undefined: not decided. */
-type Pair = readonly [before: string | undefined, after: string | undefined];
+/** What a client may meet: the endpoints before and after, undefined where it is not decided yet, and how likely that is. */
+type Outcome = readonly [before: string | undefined, after: string | undefined, odds: number];
 
-/** The slots that are taken before or after. */
-function jointSlots(
+/** One probe of a table of this size, by the slots that are taken before or after. */
+function probeOf(
+  size: number,
   before: ReadonlyMap<number, Placed> = new Map(),
   after: ReadonlyMap<number, Placed> = new Map(),
-): Map<number, Pair> {
-  const slots = new Map<number, Pair>();
-  for (const slot of new Set([...before.keys(), ...after.keys()])) {
+): Outcome[] {
+  return Array.from(new Set([...before.keys(), ...after.keys()]), (slot) => {
     const [was, is] = [before.get(slot), after.get(slot)];
-    slots.set(slot, [was && textOf(was), is && textOf(is)]);
-  }
-  return slots;
+    return [was && textOf(was), is && textOf(is), 1 / size];
+  });
 }
 
 /** The shares of clients by what is decided. */
@@ -53,33 +69,34 @@ class Walk {
   /** The shares that only the list before has decided, by endpoint; and those that only the list after has. */
   readonly #decided = [new Map<string, number>(), new Map<string, number>()] as const;
 
-  /** One probe of a table. */
-  probe(slots: ReadonlyMap<number, Pair>, size: number): void {
-    for (const side of [0, 1] as const) this.#settle(side, slots, size);
-    const each = this.#open / size;
-    for (const [was, is] of slots.values()) {
-      this.#open -= each;
-      if (was !== undefined && is !== undefined) this.moved += was === is ? 0 : each;
-      else if (was !== undefined) add(this.#decided[0], was, each);
-      else if (is !== undefined) add(this.#decided[1], is, each);
+  /** All clients meet one of these outcomes, or none. */
+  draw(outcomes: readonly Outcome[]): void {
+    for (const side of [0, 1] as const) this.#settle(side, outcomes);
+    const open = this.#open;
+    for (const [was, is, odds] of outcomes) {
+      const share = open * odds;
+      this.#open -= share;
+      if (was !== undefined && is !== undefined) this.moved += was === is ? 0 : share;
+      else if (was !== undefined) add(this.#decided[0], was, share);
+      else if (is !== undefined) add(this.#decided[1], is, share);
     }
   }
 
-  /** Clients that one list has decided meet a slot of the other. */
-  #settle(side: 0 | 1, slots: ReadonlyMap<number, Pair>, size: number): void {
+  /** Clients that one list has decided meet what the other decides. */
+  #settle(side: 0 | 1, outcomes: readonly Outcome[]): void {
     const decided = this.#decided[side];
     if (decided.size === 0) return;
-    const counts = new Map<string, number>();
-    let taken = 0;
-    for (const pair of slots.values()) {
-      const other = pair[1 - side];
-      if (other === undefined) continue;
-      taken += 1;
-      add(counts, other, 1);
+    const others = new Map<string, number>();
+    let sum = 0;
+    for (const outcome of outcomes) {
+      const [other, odds] = [outcome[1 - side], outcome[2]];
+      if (typeof other !== "string") continue;
+      sum += odds;
+      add(others, other, odds);
     }
     for (const [endpoint, share] of decided) {
-      this.moved += (share * (taken - (counts.get(endpoint) ?? 0))) / size;
-      decided.set(endpoint, share * (1 - taken / size));
+      this.moved += share * (sum - (others.get(endpoint) ?? 0));
+      decided.set(endpoint, share * (1 - sum));
     }
   }
 }

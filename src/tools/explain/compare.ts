@@ -1,7 +1,6 @@
 /** What differs for clients between two explanations of one service port: for `--what-if` and `diff`. */
 import { isDeepStrictEqual } from "node:util";
-import { movedInOrder } from "../../model/hash-order.ts";
-import { movedShare } from "../../model/moved-share.ts";
+import { movedInOrder, movedShare } from "../../model/moved-share.ts";
 import type { Placed } from "../../model/sparse-tables.ts";
 import { findMode } from "../../modes/registry.ts";
 import { parseHostPort } from "../../net/ip.ts";
