@@ -2,6 +2,7 @@
  * Tracks pending Service changes of one family (reference endpoints.md §6.1). Work and memory depend on the pending
  * changes, not on the number of services.
  */
+import { isDeepStrictEqual } from "../async/node-util.ts";
 import type { Steps } from "../async/turns.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { objectKeyText, type ServiceRecord } from "./objects.ts";
@@ -57,7 +58,8 @@ export class ServiceChangeTracker {
       this.#pending.set(service, entry);
     }
     entry.current = this.#portsOf(current, this.#options.onProblem);
-    if (equalPortMaps(entry.previous, entry.current)) this.#pending.delete(service);
+    // A skipped service (undefined) differs from one without ports.
+    if (isDeepStrictEqual(entry.previous, entry.current)) this.#pending.delete(service);
     return this.#pending.size > 0;
   }
 
@@ -96,15 +98,4 @@ export class ServiceChangeTracker {
     const { family, allowExternalIPs } = this.#options;
     return service && servicePortsOf(service, family, { allowExternalIPs, onProblem });
   }
-}
-
-/** An undefined map (a skipped service) differs from an empty one (a service without ports). */
-function equalPortMaps(a: ServicePortMap | undefined, b: ServicePortMap | undefined): boolean {
-  if (a === undefined || b === undefined) return a === b;
-  if (a.size !== b.size) return false;
-  for (const [key, port] of a) {
-    const other = b.get(key);
-    if (other === undefined || !equalServicePorts(port, other)) return false;
-  }
-  return true;
 }

@@ -2,11 +2,11 @@
  * One port of one Service in one address family (reference services.md §3).
  */
 
+import { isDeepStrictEqual } from "../async/node-util.ts";
 import type { Hashing } from "../net/balancing.ts";
 import type { EndTcp } from "../net/flow.ts";
 import { type Cidr, type IpAddress, joinHostPort } from "../net/ip.ts";
 import type { Protocol } from "../net/protocol.ts";
-import { equalLists } from "./objects.ts";
 import type { ServicePortName } from "./service-port-name.ts";
 
 /** Immutable, and compared by content. */
@@ -45,33 +45,7 @@ export interface ServicePort {
 
 /** Whether two ports are equal in every field; lists compare element by element (endpoints.md §6.1). */
 export function equalServicePorts(a: ServicePort, b: ServicePort): boolean {
-  return (
-    a === b ||
-    (a.name.key === b.name.key &&
-      a.clusterIP === b.clusterIP &&
-      a.port === b.port &&
-      a.nodePort === b.nodePort &&
-      a.sessionAffinity === b.sessionAffinity &&
-      a.stickyMaxAgeSeconds === b.stickyMaxAgeSeconds &&
-      a.externalPolicyLocal === b.externalPolicyLocal &&
-      a.internalPolicyLocal === b.internalPolicyLocal &&
-      a.healthCheckNodePort === b.healthCheckNodePort &&
-      a.isExternallyAccessible === b.isExternallyAccessible &&
-      a.preservesDestination === b.preservesDestination &&
-      a.endTCP === b.endTCP &&
-      a.balancing === b.balancing &&
-      a.leaveUnanswered === b.leaveUnanswered &&
-      haveSameLosses(a, b) &&
-      equalLists(a.externalIPs, b.externalIPs) &&
-      equalLists(a.loadBalancerVIPs, b.loadBalancerVIPs) &&
-      equalLists(a.loadBalancerSourceRanges, b.loadBalancerSourceRanges))
-  );
-}
-
-/** Whether two ports have lost the same frontends. */
-function haveSameLosses({ lostFrontends: a }: ServicePort, { lostFrontends: b }: ServicePort): boolean {
-  if (a === undefined || b === undefined) return a === b;
-  return a.size === b.size && [...a].every((frontend) => b.has(frontend));
+  return a === b || isDeepStrictEqual(a, b);
 }
 
 /** The form for logs: `10.96.0.10:53/UDP` (services.md §3.3). */
