@@ -8,7 +8,7 @@ import type { ObjectKind, ObjectKinds } from "../object-source.ts";
 import type { PodRecord, ServiceNotes } from "../objects.ts";
 import { contentDigest } from "./content-digest.ts";
 import { isJsonObject, type JsonObject } from "./fields.ts";
-import { describeValue, type FieldProblem, joinPath, type Projection } from "./findings.ts";
+import { describeValue, type FieldProblem, joinPath } from "./findings.ts";
 import { ENDPOINT_SLICE, type KindOfObject, NODE, SERVICE, SERVICE_CIDR } from "./kinds.ts";
 import { isDnsLabel, isDnsSubdomain } from "./names.ts";
 import { projectPod } from "./pod.ts";
@@ -20,9 +20,10 @@ interface TypeMeta {
 }
 
 /** One record of kind `K`; without `K`, of any kind. */
-export type KindRecord<K extends ObjectKind = ObjectKind> = {
-  readonly [P in K]: { readonly kind: P; readonly record: ObjectKinds[P] };
-}[K];
+export interface KindRecord<K extends ObjectKind = ObjectKind> {
+  readonly kind: K;
+  readonly record: ObjectKinds[K];
+}
 
 /** The outcome for one object. `title` names it for people: `Service default/web`. */
 type ProjectedObject =
@@ -31,10 +32,10 @@ type ProjectedObject =
       readonly title: string;
       /** Identity of the object: kind, namespace and name. */
       readonly id: string;
-      /** Empty if the proxy's watches would exclude the object (reference services.md §1). */
-      readonly records: readonly KindRecord[];
+      /** Undefined if the proxy's watches would exclude the object (reference services.md §1). */
+      readonly found: KindRecord | undefined;
       readonly warnings: readonly FieldProblem[];
-      /** Set for a Pod, which has no records. */
+      /** Set for a Pod, which has no record. */
       readonly pod?: PodRecord;
       /** Set for a Service if pods are kept. */
       readonly notes?: ServiceNotes;
@@ -49,33 +50,13 @@ type ProjectedObject =
   /** An object of a kind that the proxy does not use. */
   | { readonly status: "ignored"; readonly title: string };
 
-/** Projects the objects of one kind. */
-interface KindProjector {
-  readonly isNamespaced: boolean;
-  isSelected(raw: JsonObject): boolean;
-  project(raw: JsonObject, digest: string, keepsPods: boolean): Projection<readonly KindRecord[]>;
-}
-
-function projectorOf<K extends ObjectKind>(
-  { isNamespaced, isSelected, project }: KindOfObject<K>,
-  ofKind: (record: ObjectKinds[K]) => KindRecord,
-): KindProjector {
-  return {
-    isNamespaced,
-    isSelected,
-    project: (raw, digest, keepsPods) => mapped(project(raw, digest, keepsPods), (record) => [ofKind(record)]),
-  };
-}
-
-const SERVICE_CIDRS = projectorOf(SERVICE_CIDR, (record) => ({ kind: "serviceCIDRs", record }));
-
 /** By `apiVersion/kind`. */
-const PROJECTORS: ReadonlyMap<string, KindProjector> = new Map([
-  ["v1/Service", projectorOf(SERVICE, (record) => ({ kind: "services", record }))],
-  ["v1/Node", projectorOf(NODE, (record) => ({ kind: "nodes", record }))],
-  ["discovery.k8s.io/v1/EndpointSlice", projectorOf(ENDPOINT_SLICE, (record) => ({ kind: "endpointSlices", record }))],
-  ["networking.k8s.io/v1/ServiceCIDR", SERVICE_CIDRS],
-  ["networking.k8s.io/v1beta1/ServiceCIDR", SERVICE_CIDRS],
+const KINDS: ReadonlyMap<string, KindOfObject> = new Map<string, KindOfObject>([
+  ["v1/Service", SERVICE],
+  ["v1/Node", NODE],
+  ["discovery.k8s.io/v1/EndpointSlice", ENDPOINT_SLICE],
+  ["networking.k8s.io/v1/ServiceCIDR", SERVICE_CIDR],
+  ["networking.k8s.io/v1beta1/ServiceCIDR", SERVICE_CIDR],
 ]);
 
 /** The most characters of an object's JSON text. By default etcd stores at most 1.5 MiB, in a more compact form. */
@@ -87,7 +68,7 @@ const POD = "v1/Pod";
 /** The types that are read, and lists of them. */
 const KNOWN: readonly TypeMeta[] = [
   { apiVersion: "v1", kind: "List" },
-  ...[...PROJECTORS.keys()].flatMap((type) => {
+  ...[...KINDS.keys()].flatMap((type) => {
     const [apiVersion, kind] = [type.replace(/\/[^/]*$/, ""), type.replace(/.*\//, "")];
     return [
       { apiVersion, kind },
@@ -115,14 +96,14 @@ export function projectObject(
   }
   const type = `${typeMeta.apiVersion}/${typeMeta.kind}`;
   if (keepsPods && type === POD) return projectedPod(raw, typeMeta);
-  const projector = PROJECTORS.get(type);
-  if (projector === undefined) return notRead(raw, typeMeta);
-  const { isNamespaced } = projector;
+  const known = KINDS.get(type);
+  if (known === undefined) return notRead(raw, typeMeta);
+  const { isNamespaced, kind } = known;
   const title = titleOf(raw, typeMeta, isNamespaced);
   const id = identityOf(raw, typeMeta, isNamespaced);
   const notes = keepsPods && type === "v1/Service" ? { notes: readServiceNotes(raw) } : {};
-  if (id !== undefined && !projector.isSelected(raw)) {
-    return { status: "accepted", title, id, records: [], warnings: [], ...notes };
+  if (id !== undefined && !known.isSelected(raw)) {
+    return { status: "accepted", title, id, found: undefined, warnings: [], ...notes };
   }
   const text = attempt(() => JSON.stringify(raw), RangeError);
   if (text === undefined) return refusedAs(title, id, "", "must be nested less deeply", raw);
@@ -130,17 +111,17 @@ export function projectObject(
     return refusedAs(title, id, "", `must have at most ${MAX_OBJECT_CHARACTERS} characters of JSON`, text.length);
   }
   // Edits of exported objects in files leave `resourceVersion` unchanged, so a content digest replaces it.
-  const projection = projector.project(raw, contentDigest(text), keepsPods);
+  const projection = known.project(raw, contentDigest(text), keepsPods);
   if (!projection.ok) return { status: "refused", title, id, problems: projection.problems };
   if (id === undefined) return refusedAs(title, id, "metadata.name", "is required", undefined);
-  const { record: records, warnings } = projection;
-  return { status: "accepted", title, id, records, warnings, ...notes };
+  const { record, warnings } = projection;
+  return { status: "accepted", title, id, found: { kind, record }, warnings, ...notes };
 }
 
 /** Ignores an object of a foreign type, and refuses one that is probably meant to be read. */
 function notRead(raw: JsonObject, typeMeta: TypeMeta): ProjectedObject {
   const meant = meantType(typeMeta);
-  const isNamespaced = PROJECTORS.get(`${meant?.apiVersion}/${meant?.kind}`)?.isNamespaced ?? true;
+  const isNamespaced = KINDS.get(`${meant?.apiVersion}/${meant?.kind}`)?.isNamespaced ?? true;
   const title = titleOf(raw, typeMeta, isNamespaced);
   if (meant === undefined) return { status: "ignored", title };
   // The object that is meant keeps its earlier version.
@@ -162,7 +143,7 @@ function projectedPod(raw: JsonObject, typeMeta: TypeMeta): ProjectedObject {
   const id = identityOf(raw, typeMeta, true);
   const projection = projectPod(raw);
   if (id === undefined || !projection.ok) return { status: "ignored", title };
-  return { status: "accepted", title, id, records: [], warnings: [], pod: projection.record };
+  return { status: "accepted", title, id, found: undefined, warnings: [], pod: projection.record };
 }
 
 /** One object of a document: the document itself, or an item of a list in it. */
@@ -198,7 +179,7 @@ function itemTypeOf({ apiVersion, kind }: TypeMeta): TypeMeta | "any" | undefine
   if (kind === "List") return apiVersion === "v1" ? "any" : undefined;
   const itemKind = kind.slice(0, -"List".length);
   const type = `${apiVersion}/${itemKind}`;
-  return PROJECTORS.has(type) || type === POD ? { apiVersion, kind: itemKind } : undefined;
+  return KINDS.has(type) || type === POD ? { apiVersion, kind: itemKind } : undefined;
 }
 
 function readTypeMeta(raw: unknown): TypeMeta | undefined {
@@ -239,10 +220,6 @@ function refusedAs(
   value: unknown,
 ): ProjectedObject {
   return { status: "refused", title, id, problems: [{ field, message, value }] };
-}
-
-function mapped<T, U>(projection: Projection<T>, toU: (record: T) => U): Projection<U> {
-  return projection.ok ? { ok: true, record: toU(projection.record), warnings: projection.warnings } : projection;
 }
 
 /** Farther away, in letters, is another kind. */

@@ -16,9 +16,9 @@ export interface ManifestObject {
   readonly file: string;
   readonly document: number;
   readonly line: number;
-  /** Empty for an object that the proxy's watches would exclude. */
-  readonly records: readonly KindRecord[];
-  /** Set for a Pod, which has no records. */
+  /** Undefined for an object that the proxy's watches would exclude. */
+  readonly found: KindRecord | undefined;
+  /** Set for a Pod, which has no record. */
   readonly pod?: PodRecord;
   /** Set for a Service if pods are kept. */
   readonly notes?: ServiceNotes;

@@ -5,7 +5,7 @@ import type { ManifestObject } from "./manifest-objects.ts";
 import { deliver, NO_RECORDS, recordsOf } from "./merge.ts";
 import { RecordingSink } from "./testing/manifest-bench.ts";
 
-function defined(slices: readonly EndpointSliceRecord[]): ManifestObject {
+function defined(record: EndpointSliceRecord): ManifestObject {
   return {
     ...{
       id: "EndpointSlice/default/web-1",
@@ -14,7 +14,7 @@ function defined(slices: readonly EndpointSliceRecord[]): ManifestObject {
       document: 1,
       line: 1,
     },
-    records: slices.map((record) => ({ kind: "endpointSlices", record })),
+    found: { kind: "endpointSlices", record },
   };
 }
 
@@ -27,13 +27,13 @@ function slice(name: string): EndpointSliceRecord {
 
 test("the endpoints of a slice whose digest is the same are not compared", () => {
   const sink = new RecordingSink();
-  const known = deliver(NO_RECORDS, recordsOf([defined([slice("web-1")])]), sink);
+  const known = deliver(NO_RECORDS, recordsOf([defined(slice("web-1"))]), sink);
   const again = {
     ...slice("web-1"),
     get endpoints(): never {
       return assert.fail("hundreds of them, of every slice, for each file that changes");
     },
   };
-  assert.deepEqual(deliver(known, recordsOf([defined([again])]), sink), known);
+  assert.deepEqual(deliver(known, recordsOf([defined(again)]), sink), known);
   assert.deepEqual(sink.events, ["add endpointSlices/default/web-1"]);
 });

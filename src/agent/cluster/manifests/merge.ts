@@ -42,7 +42,7 @@ export function mergeFiles(files: readonly FileState[], before: ReadonlyMap<stri
 
 export function recordsOf(objects: Iterable<ManifestObject>): RecordMaps {
   const maps = newMaps();
-  for (const { records } of objects) for (const one of records) put(maps, one);
+  for (const { found } of objects) if (found !== undefined) put(maps, found);
   return maps;
 }
 
