@@ -1,7 +1,7 @@
 /** The response formats of the API server. Each yields the same objects, as `JSON.parse` would. */
 import type { JsonObject } from "../../../../model/projection/fields.ts";
 import { JsonLines, JsonList, readJson } from "./json.ts";
-import { MESSAGES, MESSAGES_WITH_PODS, type Messages, ProtobufList, protobufEvents, readProtobuf } from "./protobuf.ts";
+import { MESSAGES, MESSAGES_WITH_PODS, type Messages, protobufEvents, protobufList, readProtobuf } from "./protobuf.ts";
 
 /** All methods may throw a FormatError as soon as the bytes cannot be in the format. */
 export interface BodyFormat {
@@ -22,7 +22,7 @@ export const JSON_FORMAT: BodyFormat = {
 };
 const protobufFormat = (messages: Messages): BodyFormat => ({
   read: (content) => readProtobuf(content),
-  list: (onItem) => new ProtobufList(onItem, messages),
+  list: (onItem) => protobufList(onItem, messages),
   events: (onEvent) => protobufEvents(onEvent, messages),
 });
 export const PROTOBUF_FORMAT = protobufFormat(MESSAGES);

@@ -37,33 +37,28 @@ function messageOf(kind: string, messages: Messages): Message {
   return known;
 }
 
-/** Splits a stream of length-prefixed pieces. */
-class LengthFirst {
-  readonly #readByte: (byte: number) => number | undefined;
-  readonly #onPiece: (piece: Buffer) => void;
-  /** The current piece, if it does not come in one part. */
+/** Reads bytes while they arrive: asks for the next ones by their number. */
+type Reader<T = void> = Generator<number, T, Buffer>;
+
+/** Gives a reader the bytes that it asks for. */
+class Pieces {
+  readonly #reader: Reader;
+  /** What it has asked for, if that does not come in one part. */
   #piece: Buffer | undefined;
-  /** Missing bytes of the current piece; undefined before its length is known. */
-  #left: number | undefined;
+  #left = 0;
+  /** Bytes of what the reader has not completed. */
   pendingBytes = 0;
 
-  /** @param readByte takes the bytes of a prefix one by one, and returns the length after the last of them. */
-  constructor(readByte: (byte: number) => number | undefined, onPiece: (piece: Buffer) => void) {
-    this.#readByte = readByte;
-    this.#onPiece = onPiece;
+  /** @param read calls its argument at the end of each event or field. */
+  constructor(read: (onWhole: () => void) => Reader) {
+    this.#reader = read(() => {
+      this.pendingBytes = 0;
+    });
+    this.#left = this.#reader.next().value ?? 0;
   }
 
   push(chunk: Buffer): void {
-    let at = 0;
-    while (at < chunk.length) {
-      if (this.#left === undefined) {
-        this.pendingBytes++;
-        this.#left = this.#readByte(chunk[at++] ?? 0);
-        if ((this.#left ?? 0) > MAX_OBJECT_BYTES)
-          throw new FormatError(`no protobuf: a part of it would have ${this.#left} bytes`);
-        // An empty piece is complete already.
-        if (this.#left !== 0) continue;
-      }
+    for (let at = 0; at < chunk.length; ) {
       const part = chunk.subarray(at, at + this.#left);
       at += part.length;
       this.#left -= part.length;
@@ -72,25 +67,37 @@ class LengthFirst {
       if (this.#piece !== undefined) part.copy(this.#piece, this.#piece.length - this.#left - part.length);
       if (this.#left > 0) continue;
       const piece = this.#piece ?? part;
-      this.#piece = this.#left = undefined;
-      this.pendingBytes = 0;
-      this.#onPiece(piece);
+      this.#piece = undefined;
+      this.#left = this.#reader.next(piece).value ?? 0;
     }
   }
 }
 
+function* bytesOf(length: number): Reader<Buffer> {
+  if (length > MAX_OBJECT_BYTES) throw new FormatError(`no protobuf: a part of it would have ${length} bytes`);
+  return length === 0 ? Buffer.alloc(0) : yield length;
+}
+
+/** At most five bytes: tags and lengths. */
+function* varint(): Reader<number> {
+  let value = 0;
+  for (let scale = 1; ; scale *= 128) {
+    const [byte = 0] = yield 1;
+    value += (byte & 0x7f) * scale;
+    if (byte < 0x80 || scale >= 2 ** 28) return value;
+  }
+}
+
 /** Reads the events of a watch: four bytes of length, then a message. */
-export function protobufEvents(onEvent: (event: unknown) => void, messages: Messages) {
-  let length = 0;
-  let bytes = 0;
-  const readByte = (byte: number): number | undefined => {
-    length = length * 256 + byte;
-    if (++bytes < 4) return undefined;
-    const whole = length;
-    length = bytes = 0;
-    return whole;
-  };
-  return new LengthFirst(readByte, (piece) => onEvent(readEvent(piece, messages)));
+export function protobufEvents(onEvent: (event: unknown) => void, messages: Messages): Pieces {
+  return new Pieces(function* (onWhole): Reader {
+    for (;;) {
+      const length = (yield 4).readUInt32BE();
+      const event = yield* bytesOf(length);
+      onWhole();
+      onEvent(readEvent(event, messages));
+    }
+  });
 }
 
 // The tags before the length of a field. The first is the kind in the envelope and the metadata in the list, the second
@@ -100,75 +107,43 @@ const SECOND = 0x12;
 const CONTENT_ENCODING = 0x1a;
 
 /** Splits a list while it arrives: passes on the items, and keeps the rest for the end. */
-export class ProtobufList {
-  readonly #onItem: (item: unknown) => void;
-  readonly #messages: Messages;
-  readonly #fields = new LengthFirst(
-    (byte) => this.#readByte(byte),
-    (piece) => this.#take(piece),
-  );
-  #magicBytes = 0;
-  /** The incomplete varint, and the weight of its next byte. */
-  #number = 0;
-  #scale = 1;
-  /** The tag whose length comes next. */
-  #tag: number | undefined;
-  #kind = "";
-  /** Of an item; defined once the list has begun. */
-  #schema: Message | undefined;
-  #metadata: unknown;
-  #isOver = false;
-
-  constructor(onItem: (item: unknown) => void, messages: Messages) {
-    this.#onItem = onItem;
-    this.#messages = messages;
-  }
-
-  /** @throws FormatError as soon as the bytes cannot be a list. */
-  push(chunk: Buffer): void {
-    this.#fields.push(chunk);
-  }
-
-  /** Returns everything but the items. @throws FormatError if the response is truncated. */
-  end(): JsonObject {
-    if (!this.#isOver || this.#fields.pendingBytes > 0)
-      throw new CutError("the response ends in the middle of the list");
-    return { kind: this.#kind, metadata: this.#metadata };
-  }
-
-  #readByte(byte: number): number | undefined {
-    if (this.#magicBytes < MAGIC.length) {
-      if (byte !== MAGIC[this.#magicBytes++])
-        throw new FormatError("the response is not a list in Kubernetes' protobuf");
-      return undefined;
+export function protobufList(onItem: (item: unknown) => void, messages: Messages) {
+  let kind = "";
+  let metadata: unknown;
+  let isOver = false;
+  const pieces = new Pieces(function* (onWhole): Reader {
+    for (const byte of MAGIC) {
+      if ((yield 1)[0] !== byte) throw new FormatError("the response is not a list in Kubernetes' protobuf");
     }
-    this.#number += (byte & 0x7f) * this.#scale;
-    this.#scale *= 128;
-    if (byte >= 0x80 && this.#scale < 2 ** 35) return undefined;
-    const number = this.#number;
-    this.#number = 0;
-    this.#scale = 1;
-    if (this.#tag === undefined) {
-      if ((number & 7) !== 2) throw new FormatError("the response is not a list");
-      this.#tag = number;
-      return undefined;
+    /** Of an item; defined once the list has begun. */
+    let schema: Message | undefined;
+    for (;;) {
+      const tag = yield* varint();
+      if ((tag & 7) !== 2) throw new FormatError("the response is not a list");
+      const length = yield* varint();
+      if (tag === SECOND && schema === undefined) {
+        schema = messageOf(kind.replace(/List$/, ""), messages);
+        continue;
+      }
+      const piece = yield* bytesOf(length);
+      onWhole();
+      if (tag === CONTENT_ENCODING) {
+        if (piece.length > 0) throw encodedAs(piece.toString("utf8", 0, 80));
+        isOver = true;
+      } else if (schema === undefined) kind = kindIn(decode(TYPE_META, piece));
+      else if (tag === SECOND) onItem(decode(schema, piece));
+      else if (tag === FIRST) metadata = decode(LIST_META, piece);
     }
-    if (this.#schema !== undefined || this.#tag !== SECOND) return number;
-    this.#tag = undefined;
-    this.#schema = messageOf(this.#kind.replace(/List$/, ""), this.#messages);
-    return undefined;
-  }
-
-  #take(piece: Buffer): void {
-    const tag = this.#tag;
-    this.#tag = undefined;
-    if (tag === CONTENT_ENCODING) {
-      if (piece.length > 0) throw encodedAs(piece.toString("utf8", 0, 80));
-      this.#isOver = true;
-    } else if (this.#schema === undefined) this.#kind = kindIn(decode(TYPE_META, piece));
-    else if (tag === SECOND) this.#onItem(decode(this.#schema, piece));
-    else if (tag === FIRST) this.#metadata = decode(LIST_META, piece);
-  }
+  });
+  return {
+    /** @throws FormatError as soon as the bytes cannot be a list. */
+    push: (chunk: Buffer): void => pieces.push(chunk),
+    /** Returns everything but the items. @throws FormatError if the response is truncated. */
+    end(): JsonObject {
+      if (!isOver || pieces.pendingBytes > 0) throw new CutError("the response ends in the middle of the list");
+      return { kind, metadata };
+    },
+  };
 }
 
 const EMPTY = message({});
