@@ -25,7 +25,7 @@
  */
 
 import { withAssumedNetworks } from "../contract/inspect/assumed-networks.ts";
-import { type ClientPlace, clientPlace, podInterface } from "../contract/inspect/client-place.ts";
+import { CLIENT_KINDS, type ClientPlace, clientPlace, podInterface } from "../contract/inspect/client-place.ts";
 import { knownPods } from "../contract/inspect/known-pods.ts";
 import { type OfflineNode, offlineNode } from "../contract/inspect/offline-node.ts";
 import { familyOf, IP_FAMILIES, type IpAddress, parseIpAddress, toPort } from "../net/ip.ts";
@@ -167,9 +167,10 @@ const addressIn = (text: unknown): IpAddress | undefined =>
 /** Where a client is. @throws PlanError `input-invalid` */
 function clientAt(from: string, node: OfflineNode, { nodes }: Cluster): ClientPlace & { readonly isHere: boolean } {
   const podCIDRs = nodes.find(({ name }) => name === node.name)?.podCIDRs ?? [];
-  if (from === "pod" || from === "node" || from === "outside") {
-    const place = clientPlace(from, node, podCIDRs);
-    if (place !== undefined) return { ...place, isHere: from !== "outside" };
+  const kind = CLIENT_KINDS.find((one) => one === from);
+  if (kind !== undefined) {
+    const place = clientPlace(kind, node, podCIDRs);
+    if (place !== undefined) return { ...place, isHere: kind !== "outside" };
     throw new PlanError("input-invalid", "from: the Node has no podCIDR of this family: give the address of a pod");
   }
   const address = addressIn(from);

@@ -36,7 +36,12 @@ export function frontendKey(protocol: Protocol, { address, port }: Pick<Frontend
 
 /** {@link frontendKey} from the values in rules. */
 export function frontendText(protocol: ProtocolName, address: IpAddress | undefined, port: number): string {
-  return flatText(protocol, " ", address === undefined ? `*:${port}` : joinHostPort(address, port));
+  return flatText(protocol, " ", placeText({ address, port }));
+}
+
+/** `10.96.0.1:443`, or `*:30080` for a node port. */
+export function placeText({ address, port }: { readonly address: string | null | undefined; readonly port: number }) {
+  return address ? joinHostPort(address, port) : `*:${port}`;
 }
 
 /** All destinations that a service port declares, owned or not, in the order in which modes open them. */
@@ -46,6 +51,11 @@ export function declaredFrontends(port: ServicePort): FrontendAddress[] {
   for (const address of port.loadBalancerVIPs) frontends.push({ kind: "load-balancer", address, port: port.port });
   if (port.nodePort !== 0) frontends.push({ kind: "node-port", address: undefined, port: port.nodePort });
   return frontends;
+}
+
+/** The addresses that a service port declares, beside those of the node. */
+export function addressesOf({ clusterIP, externalIPs, loadBalancerVIPs }: ServicePort): readonly IpAddress[] {
+  return [clusterIP, ...externalIPs, ...loadBalancerVIPs];
 }
 
 /** The declared destinations without {@link ServicePort.lostFrontends}. */

@@ -35,8 +35,8 @@ function web() {
     servicePort: "shop/web:http",
     protocol: "TCP",
     family: "IPv4",
-    frontends: ["10.96.0.10:80", "*:30080"],
-    endpoints: ["10.180.0.11:8080", "10.180.1.11:8080"],
+    frontends: [{ at: "10.96.0.10:80" }, { at: "*:30080" }],
+    endpoints: [{ address: "10.180.0.11:8080" }, { address: "10.180.1.11:8080" }],
   });
   assert.ok(port !== undefined);
   return port;

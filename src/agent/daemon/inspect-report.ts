@@ -6,13 +6,13 @@ import type { ConntrackTable, LedFlow } from "../../kernel/conntrack/conntrack.t
 import type { ConntrackStatistics } from "../../kernel/conntrack/statistics.ts";
 import { attempt } from "../../logging/attempt.ts";
 import type { LoggedProblem, NodeLimit } from "../../logging/problem-memory.ts";
-import { frontendsOf } from "../../model/frontend.ts";
+import { frontendsOf, placeText } from "../../model/frontend.ts";
 import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts";
 import type { NodePortAddresses } from "../../model/node-port-addresses.ts";
 import type { ProxyState } from "../../model/proxy-state.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
 import type { RoutedPort } from "../../model/standing-ports.ts";
-import { type IpAddress, type IpFamily, joinHostPort } from "../../net/ip.ts";
+import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import type { HealthVerdict } from "../server/health/proxy-health.ts";
 import type { HttpHandler } from "../server/http/routes.ts";
 import type { SyncJournal } from "../sync/journal/sync-journal.ts";
@@ -191,11 +191,7 @@ export function* serviceLines(
         servicePort: port.name.text,
         protocol: port.protocol,
         family,
-        frontends: frontendsOf(port, routing).map(({ kind, address, port: number, fate }) => ({
-          at: address === undefined ? `*:${number}` : joinHostPort(address, number),
-          kind,
-          fate,
-        })),
+        frontends: frontendsOf(port, routing).map((one) => ({ at: placeText(one), kind: one.kind, fate: one.fate })),
         endpoints: all.map((endpoint) => ({
           address: endpoint.text,
           cluster: shareIn(used.cluster, endpoint),

@@ -12,7 +12,7 @@ import { messageOf } from "../../logging/message-of.ts";
 import type { NodeRecord } from "../../model/objects.ts";
 import { isProxyMode, modeNamed } from "../../modes/registry.ts";
 import { IP_FAMILIES, parseIpAddress } from "../../net/ip.ts";
-import { countedLine } from "../explain/counted-ports.ts";
+import { countedPort } from "../explain/counted-ports.ts";
 import { type FlowEnd, FlowNamer, type FlowNames, namesOfObjects } from "../explain/flows.ts";
 import { hostAddresses } from "../explain/host-addresses.ts";
 import { safe } from "../explain/safe-text.ts";
@@ -152,7 +152,7 @@ function askedOf(
   const namer = async (): Promise<FlowNamer> => {
     const ofDaemon = await factsOfDaemon(path, source);
     const lines = (await askList(path, question, "services")) as readonly ServiceLine[];
-    const ports = lines.map(countedLine).filter((port) => port !== undefined);
+    const ports = lines.map(countedPort).filter((port) => port !== undefined);
     const own = await source.ownAddresses();
     return new FlowNamer({ ports, pods: new Map(), own, ...ofDaemon }, choice);
   };

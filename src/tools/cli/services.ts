@@ -3,7 +3,7 @@ import { readlinkSync } from "node:fs";
 import type { ServiceLine, StatusReport } from "../../agent/daemon/inspect-report.ts";
 import type { FlowReader } from "../../contract/tracked-connections.ts";
 import { isProxyMode, modeNamed } from "../../modes/registry.ts";
-import { countedLine } from "../explain/counted-ports.ts";
+import { countedPort } from "../explain/counted-ports.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
 import { joinedKind, serviceTyped } from "../explain/target.ts";
@@ -116,7 +116,7 @@ async function withTraffic(
 ): Promise<{ readonly counted: readonly CountedLine[]; readonly notes: readonly string[] }> {
   const unknown = whyNot(mode, networkNamespace);
   if (unknown !== undefined || !isProxyMode(mode)) return { counted: lines, notes: [unknown ?? ""] };
-  const ports = lines.map(countedLine);
+  const ports = lines.map(countedPort);
   const known = ports.filter((port) => port !== undefined);
   const counters = await (await modeNamed(mode).loadInspection()).loadCounters(await placesOf(socket));
   const notes = await readTraffic(counters, known, readFlows);

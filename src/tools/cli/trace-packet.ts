@@ -1,15 +1,11 @@
 /** Reads the packet for `kube-proxy trace` from its flags. */
 
-import { type ClientPlace, sendingTo } from "../../contract/inspect/client-place.ts";
+import { CLIENT_KINDS, type ClientKind, type ClientPlace, sendingTo } from "../../contract/inspect/client-place.ts";
 import type { FirstHook } from "../../kernel/nftables/tracing/trace-table.ts";
 import { familyOf, type IpAddress, type IpFamily, joinHostPort, parseIpAddress } from "../../net/ip.ts";
 import { CONNECTION_STATES, type ConnectionState, type PacketQuestion } from "../../trace/packet.ts";
 import { UsageError } from "./output.ts";
 import { didYouMean } from "./suggestion.ts";
-
-/** Clients that have a name instead of an address. */
-export const POSITIONS = ["pod", "node", "outside"] as const;
-export type Position = (typeof POSITIONS)[number];
 
 export interface PacketFlags {
   readonly from: string;
@@ -77,7 +73,7 @@ export interface PodPlace {
 /** What is known about clients on the node in question. */
 interface ClientKnowledge {
   /** Where a kind of client is; throws UsageError if that is not known. */
-  readonly placeOf: (position: Position) => ClientPlace;
+  readonly placeOf: (position: ClientKind) => ClientPlace;
   readonly isLocal: (address: IpAddress) => boolean;
   /** The pod of this node with this address, and its packets' interface; undefined if none is known. */
   readonly podAt: (address: IpAddress) => PodPlace | undefined;
@@ -124,7 +120,7 @@ export function trafficOf(
   const { from } = flags;
   const any = { address: undefined, port: undefined, inInterface: undefined };
   let isNamed = false;
-  const noAddress = (position: Position): ClientPlace => {
+  const noAddress = (position: ClientKind): ClientPlace => {
     isNamed = true;
     return { address: target.address, inInterface: position === "node" ? "" : undefined };
   };
@@ -155,17 +151,17 @@ function checkedState(text: string): ConnectionState {
 
 function clientOf(
   { from }: Pick<PacketFlags, "from">,
-  placeOf: (position: Position) => ClientPlace,
+  placeOf: (position: ClientKind) => ClientPlace,
   isLocal: (address: IpAddress) => boolean,
 ): ClientPlace & { readonly port: number | undefined } {
   const [word = "", digits] = from.split(":", 2);
-  const position = POSITIONS.find((name) => name === word.toLowerCase());
+  const position = CLIENT_KINDS.find((name) => name === word.toLowerCase());
   if (position !== undefined) {
     return { ...placeOf(position), port: digits === undefined ? undefined : portOf("--from", digits) };
   }
   if (/^[a-z][a-z0-9.-]*$/i.test(word) && parseIpAddress(from) === undefined) {
-    const message = `--from must be an address, a known pod, or ${POSITIONS.join(", ")}; got "${from}"`;
-    throw new UsageError(message, didYouMean(word, POSITIONS));
+    const message = `--from must be an address, a known pod, or ${CLIENT_KINDS.join(", ")}; got "${from}"`;
+    throw new UsageError(message, didYouMean(word, CLIENT_KINDS));
   }
   const { address, port } = parseEnd("--from", from);
   return { address, port, inInterface: isLocal(address) ? "" : undefined };

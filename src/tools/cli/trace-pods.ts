@@ -1,5 +1,6 @@
 /** Resolves names of pods in `--from` and `--to` of `kube-proxy trace`, and of Services in `--to`, to addresses. */
 
+import { CLIENT_KINDS } from "../../contract/inspect/client-place.ts";
 import { addressOfPod, type KnownPod, knownPods, type PodSources } from "../../contract/inspect/known-pods.ts";
 import { type NodeRecord, objectKeyText, type ServiceRecord } from "../../model/objects.ts";
 import { familyOf, IP_FAMILIES, type IpFamily, joinHostPort, parseIpAddress, urlHost } from "../../net/ip.ts";
@@ -8,7 +9,6 @@ import { addressesOf, behindHostName, type HostNames } from "../explain/part-of-
 import { withKnownNames, withoutDomain } from "../explain/target.ts";
 import { UsageError } from "./output.ts";
 import { didYouMean, namesakes, nearestWord, onlyNamed } from "./suggestion.ts";
-import { POSITIONS } from "./trace-packet.ts";
 
 /** `NAMESPACE/NAME`, and what follows it. */
 interface PodMention {
@@ -58,7 +58,7 @@ const HOST = /^(?:[a-z0-9-]+\.)+[a-z][a-z0-9-]*(?::[a-z0-9-]+)?(?:\/[a-z]+)?$/i;
 
 function bareName(text: string): { readonly name: string; readonly rest: string } | undefined {
   const { kind, name = "", rest = "" } = BARE.exec(text)?.groups ?? {};
-  const isWord = kind === undefined && POSITIONS.some((position) => position === name.toLowerCase());
+  const isWord = kind === undefined && CLIENT_KINDS.some((position) => position === name.toLowerCase());
   return name === "" || isWord ? undefined : { name: name.toLowerCase(), rest };
 }
 

@@ -1,7 +1,13 @@
 /** The sources of rules for `kube-proxy trace`: a plan for manifests, dumps, or this node's kernel. */
 import { runAtOnce } from "../../async/turns.ts";
 import type { KubeProxyConfig } from "../../contract/config/config.ts";
-import { type ClientPlace, clientPlace, OUTSIDE, podInterface } from "../../contract/inspect/client-place.ts";
+import {
+  type ClientKind,
+  type ClientPlace,
+  clientPlace,
+  OUTSIDE,
+  podInterface,
+} from "../../contract/inspect/client-place.ts";
 import { type OfflineNode, offlineNode } from "../../contract/inspect/offline-node.ts";
 import type { ClusterRecords } from "../../model/objects.ts";
 import { MODES } from "../../modes/registry.ts";
@@ -15,7 +21,7 @@ import { partForPacket } from "../explain/packet-part.ts";
 import { FEW_SERVICES, isPodOf, NoRulesError, plannedRules } from "../explain/planned-rules.ts";
 import { type DumpFile, dumpText } from "./dump-folder.ts";
 import { UsageError } from "./output.ts";
-import type { ParsedTarget, PodPlace, Position } from "./trace-packet.ts";
+import type { ParsedTarget, PodPlace } from "./trace-packet.ts";
 
 /** Rules, and what their source says about the node. */
 export interface TracedRules {
@@ -32,7 +38,7 @@ export interface TracedRules {
   readonly routes?: readonly KnownRoute[];
   /** @default not known */
   readonly services?: KnownServices;
-  placeOf(position: Position): ClientPlace;
+  placeOf(position: ClientKind): ClientPlace;
   /**
    * The pod of this node with this address; undefined if there is none, or if that is not known.
    * @param podNode the node of the client pod. @default not known
@@ -93,7 +99,7 @@ export function placesOn(cluster: ClusterRecords, config: KubeProxyConfig, famil
   return (position) => placeInManifests(position, node, podCIDRsOf(cluster.nodes, node));
 }
 
-function placeInManifests(position: Position, node: OfflineNode, podCIDRs: readonly string[]): ClientPlace {
+function placeInManifests(position: ClientKind, node: OfflineNode, podCIDRs: readonly string[]): ClientPlace {
   const place = clientPlace(position, node, podCIDRs);
   if (place !== undefined) return place;
   throw new UsageError("--from pod: the Node has no podCIDR of this family; give a pod's address, and --in INTERFACE");
@@ -164,7 +170,7 @@ export function dumpsIn(
 }
 
 /** Where the kinds of clients are if only rules are known. @throws UsageError if that is not enough */
-export function placeInDump(position: Position, local: readonly IpAddress[], family: IpFamily): ClientPlace {
+export function placeInDump(position: ClientKind, local: readonly IpAddress[], family: IpFamily): ClientPlace {
   if (position === "outside") return { address: OUTSIDE[family] as IpAddress, inInterface: undefined }; // canonical literals
   const own = local.find((address) => familyOf(address) === family);
   if (position === "node" && own !== undefined) return { address: own, inInterface: "" };

@@ -3,6 +3,7 @@
  * node's kernel; nothing is sent.
  */
 
+import { CLIENT_KINDS } from "../../contract/inspect/client-place.ts";
 import { type IpAddress, parseIpAddress } from "../../net/ip.ts";
 import { deviceAddresses } from "../../trace/dump/device-addresses.ts";
 import { unwalkedIn } from "../../trace/dump/unwalked.ts";
@@ -29,7 +30,7 @@ import {
   TEXT_OR_JSON,
   untilInterrupted,
 } from "./subcommand-options.ts";
-import { type ParsedTarget, POSITIONS, packetQuestion, parseTarget } from "./trace-packet.ts";
+import { type ParsedTarget, packetQuestion, parseTarget } from "./trace-packet.ts";
 import { inNamespace, mentionedPods, needsObjects, type ResolvedEnds, resolvePods } from "./trace-pods.ts";
 import { dumpedRules, placesOn, rulesForObjects, type TracedRules } from "./trace-rules.ts";
 
@@ -250,7 +251,7 @@ async function rulesFor(
 /** @throws UsageError for a word without a flag, with the flag that it probably needs. */
 function refuseWords([word, other]: readonly string[], { from, to, live }: TraceValues): void {
   if (word === undefined) return;
-  const isTarget = to === undefined && !POSITIONS.some((position) => position === word);
+  const isTarget = to === undefined && !CLIENT_KINDS.some((position) => position === word);
   const [target, client] = isTarget ? [word, other ?? "pod"] : [other, word];
   const flags = [to === undefined && target && `--to ${target}`, from === undefined && !live && `--from ${client}`];
   const meant = flags.filter(Boolean).join(" ") || undefined;
@@ -265,7 +266,7 @@ function readOptions(values: TraceValues) {
   const missing = (what: string) => new UsageError(`trace needs to know ${what}`, "See 'kube-proxy trace --help'.");
   if (to === undefined) throw missing("where the packet goes: --to ADDRESS:PORT, or a Service");
   if (from === undefined && !live)
-    throw missing(`whose packet it is: --from ${POSITIONS.join(", ")}, an address or a pod`);
+    throw missing(`whose packet it is: --from ${CLIENT_KINDS.join(", ")}, an address or a pod`);
   if (filename !== undefined && dump !== undefined) {
     throw new UsageError("trace walks either the plan for manifests (-f) or dumps (--dump), not both");
   }

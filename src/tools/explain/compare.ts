@@ -4,7 +4,14 @@ import { movedInOrder, movedShare } from "../../model/moved-share.ts";
 import type { Placed } from "../../model/sparse-tables.ts";
 import { findMode } from "../../modes/registry.ts";
 import { parseHostPort } from "../../net/ip.ts";
-import type { Encounter, ExplainedEndpoint, ExplainedFrontend, PortExplanation } from "./explanation.ts";
+import {
+  type Encounter,
+  type ExplainedEndpoint,
+  type ExplainedFrontend,
+  isUsed,
+  type Policies,
+  type PortExplanation,
+} from "./explanation.ts";
 import { encounterWords, frontendTitle, HASH_WORDS, POSITION_WORDS, shareText } from "./words.ts";
 
 /** One change, in words. */
@@ -36,7 +43,7 @@ export function clientChanges(before: PortExplanation | undefined, after: PortEx
   return [
     ...frontendChanges(before.frontends, after.frontends),
     ...endpointChanges(before.endpoints, after.endpoints),
-    ...policyChanges(before, after),
+    ...policyChanges(before.policies, after.policies),
     ...balancingChanges(before, after),
   ].map(change);
 }
@@ -46,16 +53,18 @@ function addresses({ frontends }: PortExplanation): string {
 }
 
 function frontendChanges(before: readonly ExplainedFrontend[], after: readonly ExplainedFrontend[]): string[] {
-  const old = new Map(before.map((frontend) => [frontendTitle(frontend), frontend]));
-  const current = new Map(after.map((frontend) => [frontendTitle(frontend), frontend]));
-  const changes: string[] = [];
-  for (const [title] of old) if (!current.has(title)) changes.push(`${title} is gone`);
-  for (const [title, frontend] of current) {
-    const known = old.get(title);
-    if (known === undefined) changes.push(`${title} is new`);
-    else changes.push(...frontendChange(title, known, frontend));
-  }
-  return changes;
+  return pairsBy(frontendTitle, before, after).flatMap(([title, was, is]) => {
+    if (is === undefined) return `${title} is gone`;
+    return was === undefined ? `${title} is new` : frontendChange(title, was, is);
+  });
+}
+
+/** What has the same name in both lists, in the order of the second, after what is in the first alone. */
+export function pairsBy<One>(nameOf: (one: One) => string, before: readonly One[], after: readonly One[]) {
+  const old = new Map(before.map((one) => [nameOf(one), one]));
+  const current = new Map(after.map((one) => [nameOf(one), one]));
+  const names = [...[...old.keys()].filter((name) => !current.has(name)), ...current.keys()];
+  return names.map((name) => [name, old.get(name), current.get(name)] as const);
 }
 
 function frontendChange(title: string, before: ExplainedFrontend, after: ExplainedFrontend): string[] {
@@ -94,58 +103,41 @@ function changeWords(title: string, before: Encounter, after: Encounter): string
 }
 
 function endpointChanges(before: readonly ExplainedEndpoint[], after: readonly ExplainedEndpoint[]): string[] {
-  const old = new Map(before.map((endpoint) => [endpoint.address, endpoint]));
-  const current = new Map(after.map((endpoint) => [endpoint.address, endpoint]));
-  const changes: string[] = [];
-  for (const [address] of old) if (!current.has(address)) changes.push(`endpoint ${address} is gone`);
-  for (const [address, endpoint] of current) {
-    const known = old.get(address);
-    if (known === undefined)
-      changes.push(`endpoint ${address} is new${isUsed(endpoint) ? "" : `, and left out: ${whyNot(endpoint)}`}`);
-    else if (isUsed(known) !== isUsed(endpoint)) {
-      changes.push(`endpoint ${address} is now ${isUsed(endpoint) ? "used" : `left out: ${whyNot(endpoint)}`}`);
-    } else {
-      for (const [policy, was, is] of [
-        ["Cluster", known.cluster, endpoint.cluster],
-        ["Local", known.local, endpoint.local],
-      ] as const) {
-        if (was === null || is === null) continue;
-        const hasOtherShare = is.used && is.share !== was.share && endpoint.weight !== known.weight;
-        if (was.used && hasOtherShare) {
-          const shares = `${shareText(is.share)} of new connections (before: ${shareText(was.share)})`;
-          changes.push(`endpoint ${address} now gets ${shares} where the policy is ${policy}`);
-        }
-        if (was.used === is.used) continue;
-        const use = is.used ? ["used", ""] : ["left out", `: ${is.why}`];
-        changes.push(`endpoint ${address} is now ${use.join(` where the policy is ${policy}`)}`);
-      }
-    }
-  }
-  return changes;
+  return pairsBy(({ address }) => address, before, after).flatMap(([address, was, is]) => {
+    if (is === undefined) return `endpoint ${address} is gone`;
+    const use = isUsed(is) ? "used" : `left out: ${is.cluster?.why ?? is.local?.why ?? "no client asks for it"}`;
+    if (was === undefined) return `endpoint ${address} is new${isUsed(is) ? "" : `, and ${use}`}`;
+    if (isUsed(was) !== isUsed(is)) return `endpoint ${address} is now ${use}`;
+    return useChanges(was, is).map((change) => `endpoint ${address} ${change}`);
+  });
 }
 
-function isUsed({ cluster, local }: ExplainedEndpoint): boolean {
-  return cluster?.used === true || local?.used === true;
+/** What changes under one policy alone. */
+function useChanges(before: ExplainedEndpoint, after: ExplainedEndpoint): string[] {
+  return (["Cluster", "Local"] as const).flatMap((policy) => {
+    const [was, is] = [before, after].map(({ cluster, local }) => (policy === "Cluster" ? cluster : local));
+    if (!was || !is) return [];
+    const where = `where the policy is ${policy}`;
+    if (was.used !== is.used) return is.used ? `is now used ${where}` : `is now left out ${where}: ${is.why}`;
+    if (!is.used || is.share === was.share || after.weight === before.weight) return [];
+    return `now gets ${shareText(is.share)} of new connections (before: ${shareText(was.share)}) ${where}`;
+  });
 }
 
-function whyNot({ cluster, local }: ExplainedEndpoint): string {
-  return cluster?.why ?? local?.why ?? "no client asks for it";
-}
+/** The policies in words, by what begins the sentence of a change. */
+const POLICIES: Readonly<Record<string, (policies: Policies) => string>> = {
+  "session affinity is now": ({ sessionAffinity, affinitySeconds }) =>
+    sessionAffinity === "None" ? "None" : `${sessionAffinity} for ${affinitySeconds} seconds`,
+  "load-balancer addresses are now for": ({ sourceRanges }) => sourceRanges.join(", ") || "everyone",
+  "the load balancer's health check is now": ({ healthCheckNodePort, localReady }) =>
+    healthCheckNodePort === 0 ? "none" : `${localReady > 0 ? 200 : 503} at port ${healthCheckNodePort}`,
+};
 
-function policyChanges({ policies: before }: PortExplanation, { policies: after }: PortExplanation): string[] {
-  const changes: string[] = [];
-  const affinity = ({ sessionAffinity, affinitySeconds }: typeof before) =>
-    sessionAffinity === "None" ? "None" : `${sessionAffinity} for ${affinitySeconds} seconds`;
-  if (affinity(before) !== affinity(after))
-    changes.push(`session affinity is now ${affinity(after)} (before: ${affinity(before)})`);
-  const ranges = ({ sourceRanges }: typeof before) => sourceRanges.join(", ") || "everyone";
-  if (ranges(before) !== ranges(after))
-    changes.push(`load-balancer addresses are now for ${ranges(after)} (before: ${ranges(before)})`);
-  const health = ({ healthCheckNodePort, localReady }: typeof before) =>
-    healthCheckNodePort === 0 ? "none" : `${localReady > 0 ? 200 : 503} at port ${healthCheckNodePort}`;
-  if (health(before) !== health(after))
-    changes.push(`the load balancer's health check is now ${health(after)} (before: ${health(before)})`);
-  return changes;
+function policyChanges(before: Policies, after: Policies): string[] {
+  return Object.entries(POLICIES).flatMap(([what, words]) => {
+    const [was, is] = [words(before), words(after)];
+    return was === is ? [] : `${what} ${is} (before: ${was})`;
+  });
 }
 
 /** Which clients get another endpoint by their hash. */

@@ -4,15 +4,15 @@ import { servicePortName } from "../../model/service-port-name.ts";
 import { type IpAddress, parseIpAddress, toPort } from "../../net/ip.ts";
 import { PROTOCOLS } from "../../net/protocol.ts";
 
-/** A service port as text. */
+/** A service port as text: a line of a daemon's service table, or of an explanation. */
 interface StatedPort {
   /** `namespace/name:port` */
   readonly servicePort: string;
   readonly protocol: string;
   readonly family: string;
   /** `10.96.0.10:80`, `[fd00::1]:80`, `*:30080` for a node port. */
-  readonly frontends: readonly string[];
-  readonly endpoints: readonly string[];
+  readonly frontends: readonly { readonly at: string }[];
+  readonly endpoints: readonly { readonly address: string }[];
 }
 
 /**
@@ -23,32 +23,19 @@ export function countedPort({ servicePort, protocol, family, ...stated }: Stated
   const [, namespace = "", name = "", port = ""] = /^([^/:]+)\/([^/:]+)(?::([^/:]+))?$/.exec(servicePort) ?? [];
   const known = PROTOCOLS.find((one) => one === protocol);
   if (name === "" || known === undefined || (family !== "IPv4" && family !== "IPv6")) return undefined;
-  const frontends = stated.frontends.map(socketOf);
-  const endpoints = stated.endpoints.map(socketOf);
-  if ([...frontends, ...endpoints].includes(undefined)) return undefined;
+  const frontends = stated.frontends.flatMap(({ at }) => socketOf(at) ?? []);
+  const endpoints = stated.endpoints.flatMap(({ address: text }) => {
+    const { address: ip, port } = socketOf(text) ?? {};
+    return ip === undefined || port === undefined ? [] : [{ ip, port, text, count: unknownCount() }];
+  });
+  const isWhole = frontends.length === stated.frontends.length && endpoints.length === stated.endpoints.length;
+  if (!isWhole) return undefined;
   return {
     name: servicePortName(namespace, name, port, known),
     family,
-    frontends: frontends.flatMap((one) => (one === undefined ? [] : [{ ...one, count: unknownCount() }])),
-    endpoints: endpoints.flatMap((one, index) => {
-      const text = stated.endpoints[index];
-      if (one?.address === undefined || text === undefined) return [];
-      return [{ ip: one.address, port: one.port, text, count: unknownCount() }];
-    }),
+    frontends: frontends.map((one) => ({ ...one, count: unknownCount() })),
+    endpoints,
   };
-}
-
-/** The same for a line of a daemon's service table. */
-export function countedLine({
-  frontends,
-  endpoints,
-  ...line
-}: Pick<StatedPort, "servicePort" | "protocol" | "family"> & {
-  readonly frontends: readonly { readonly at: string }[];
-  readonly endpoints: readonly { readonly address: string }[];
-}): CountedPort | undefined {
-  const places = frontends.map(({ at }) => at);
-  return countedPort({ ...line, frontends: places, endpoints: endpoints.map(({ address }) => address) });
 }
 
 function socketOf(text: string): { readonly address: IpAddress | undefined; readonly port: number } | undefined {

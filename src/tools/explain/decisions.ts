@@ -1,35 +1,33 @@
 /** What decided the fate of a service port's clients on a node, one sentence for each cause. */
 
-import type { KubeProxyConfig } from "../../contract/config/config.ts";
-import type { OfflineNode } from "../../contract/inspect/offline-node.ts";
-import type { ModeWords } from "../../contract/mode-words.ts";
+import type { ModeWords, SourceFacts } from "../../contract/mode-words.ts";
 import { counted } from "../../logging/counted.ts";
 import { isWeighted } from "../../model/cells.ts";
 import type { TopologyReason } from "../../model/endpoint-reasons.ts";
 import type { EndpointSliceRecord, ServiceNotes, ServiceRecord } from "../../model/objects.ts";
-import type { ServicePort } from "../../model/service-port.ts";
 import type { ServicePortRouting } from "../../model/service-port-routing.ts";
 import { modeNamed } from "../../modes/registry.ts";
 import { familyOf, type IpAddress, parseIpAddress } from "../../net/ip.ts";
-import type { ExplainedEndpoint, ExplainedFrontend, Policies } from "./explanation.ts";
-import { NO_ENDPOINTS, type Statement } from "./stated-endpoints.ts";
+import type { PortExplanation } from "./explanation.ts";
+import { NO_ENDPOINTS } from "./stated-endpoints.ts";
 import { HASH_WORDS, topologyWords } from "./words.ts";
 
-interface Decided {
-  readonly words: ModeWords;
-  readonly node: OfflineNode;
-  readonly config: KubeProxyConfig;
-  readonly port: ServicePort;
-  readonly routing: ServicePortRouting;
-  readonly topology: TopologyReason;
-  readonly policies: Policies;
-  readonly endpoints: readonly ExplainedEndpoint[];
-  readonly frontends: readonly ExplainedFrontend[];
-  readonly passedOver: Statement["passedOver"];
+/** The Service of a service port. */
+export interface PortObjects {
   /** Undefined in a daemon, which does not keep it. */
   readonly service: ServiceRecord | undefined;
+  /** All its slices, of every family. */
   readonly slices: readonly EndpointSliceRecord[];
   readonly notes?: ServiceNotes | undefined;
+}
+
+interface Decided
+  extends Omit<SourceFacts, "hasLocal">,
+    Pick<PortExplanation, "policies" | "endpoints" | "frontends" | "passedOver">,
+    PortObjects {
+  readonly words: ModeWords;
+  readonly routing: ServicePortRouting;
+  readonly topology: TopologyReason;
   /** Whether clusterCIDR, on which sources depend, is not known. */
   readonly isUndecided: boolean;
   /** How an endpoint is chosen among several. */
@@ -49,17 +47,8 @@ export function causeWords(decided: Decided): string[] {
 }
 
 /** What else matters. */
-export function decisionWords({
-  policies,
-  port,
-  choice,
-  routing,
-  words,
-  node,
-  config,
-  frontends,
-  isUndecided,
-}: Decided): string[] {
+export function decisionWords(decided: Decided): string[] {
+  const { policies, port, choice, routing, words, frontends } = decided;
   const sentences: string[] = [];
   if (policies.healthCheckNodePort !== 0) {
     const { localReady } = policies;
@@ -73,7 +62,7 @@ export function decisionWords({
   const hasLocal = routing.local.length > 0 || routing.cluster.some(({ isLocal }) => isLocal);
   return [
     ...sentences,
-    ...(isUndecided ? [] : words.sources({ node, config, port, hasLocal })),
+    ...(decided.isUndecided ? [] : words.sources({ ...decided, hasLocal })),
     ...frontends.flatMap(({ atLoopback }) => atLoopback ?? []),
   ];
 }
@@ -140,12 +129,7 @@ function endpointSentences(decided: Decided): string[] {
   return sentences;
 }
 
-function hashSentences({
-  port,
-  routing,
-  config: { mode },
-  topology,
-}: Pick<Decided, "port" | "routing" | "config" | "topology">): string[] {
+function hashSentences({ port, routing, config: { mode }, topology }: Decided): string[] {
   const { balancing } = port;
   const { reachable } = routing.categories;
   if (reachable.length < 2) return [];
@@ -165,8 +149,9 @@ function hashSentences({
   return [`${endpoint} is chosen ${HASH_WORDS[balancing]}: the same pod for the same ${whom} through ${nodes}.`];
 }
 
-function policySentences({ port, policies, routing, words, ...decided }: Decided): string[] {
-  const sentences = hashSentences({ port, routing, ...decided });
+function policySentences(decided: Decided): string[] {
+  const { port, policies, routing, words } = decided;
+  const sentences = hashSentences(decided);
   const { mode } = decided.config;
   if (port.leaveUnanswered === true && modeNamed(mode).leavesUnanswered === undefined)
     sentences.push(`The Service asks to leave out endpoints that do not answer, which ${mode} mode cannot.`);

@@ -9,7 +9,7 @@ import { nodeNameFrom } from "../../model/node-identity.ts";
 import { objectKeyText } from "../../model/objects.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { nodesText, SHOWN } from "./all-nodes.ts";
-import { type ClientChange, clientChanges, identityOf } from "./compare.ts";
+import { type ClientChange, clientChanges, identityOf, pairsBy } from "./compare.ts";
 import { diffInventories, type OwnedDifference } from "./diff-dumps.ts";
 import { allPortKeys, type ExplainedCluster, explainedCluster, explainPorts } from "./explained-cluster.ts";
 import { type Objects, partOf, withNeighbours } from "./part-of-cluster.ts";
@@ -43,7 +43,7 @@ export interface ObjectsDiff {
 
 export async function diffObjects(before: Objects, after: Objects, request: DiffRequest): Promise<ObjectsDiff> {
   const [old, current] = [namesOf(before), namesOf(after)];
-  const common = [...old].filter((name) => current.has(name)).sort();
+  const common = [...old.intersection(current)].sort();
   // Without any Node, the viewpoint is this host, as in `render`.
   const named = request.nodes?.map((name) => nodeNameFrom(name, name));
   const chosen: readonly (string | undefined)[] = named ?? (common.length > 0 ? common : [undefined]);
@@ -58,8 +58,8 @@ export async function diffObjects(before: Objects, after: Objects, request: Diff
   }
   return {
     nodes: nodes.filter(({ clients, rules }) => clients.length + rules.length > 0),
-    nodesAdded: [...current].filter((name) => !old.has(name)).sort(),
-    nodesRemoved: [...old].filter((name) => !current.has(name)).sort(),
+    nodesAdded: [...current.difference(old)].sort(),
+    nodesRemoved: [...old.difference(current)].sort(),
   };
 }
 
@@ -95,11 +95,9 @@ async function clientsOf(
       yield key;
     }
   }
-  const explained = async (cluster: ExplainedCluster) =>
-    new Map((await explainPorts(cluster, inTurn())).map((one) => [identityOf(one), one]));
-  const [old, current] = [await explained(before), await explained(after)];
-  const all = [...new Set([...old.keys(), ...current.keys()])].sort();
-  return all.flatMap((identity) => clientChanges(old.get(identity), current.get(identity)));
+  const [old, current] = [await explainPorts(before, inTurn()), await explainPorts(after, inTurn())];
+  const pairs = pairsBy(identityOf, old, current).sort(([one], [other]) => (one < other ? -1 : 1));
+  return pairs.flatMap(([, was, is]) => clientChanges(was, is));
 }
 
 function namesOf({ nodes }: Objects): ReadonlySet<string> {
@@ -116,9 +114,8 @@ function isNodeChanged(before: Objects, after: Objects, name: string | undefined
 /** `namespace/name` of Services that differ, or whose slices do, and of those that share an address with them. */
 function changedServices(before: Objects, after: Objects): ReadonlySet<string> {
   const [old, current] = [contents(before), contents(after)];
-  const changed = new Set<string>();
-  for (const [service, content] of current) if (old.get(service) !== content) changed.add(service);
-  for (const service of old.keys()) if (!current.has(service)) changed.add(service);
+  const all = [...current.keys(), ...old.keys()];
+  const changed = new Set(all.filter((service) => old.get(service) !== current.get(service)));
   return withNeighbours([...before.services, ...after.services], changed);
 }
 

@@ -2,7 +2,8 @@
 import type { LedSocket, LiveSockets, WantedSocket } from "../../contract/inspection.ts";
 import { socketLines } from "../../contract/socket-words.ts";
 import { counted } from "../../logging/counted.ts";
-import { type IpAddress, isLoopback, joinHostPort } from "../../net/ip.ts";
+import { placeText } from "../../model/frontend.ts";
+import { isLoopback } from "../../net/ip.ts";
 import type { OwnedDifference } from "./diff-dumps.ts";
 import type { ExplainedCluster } from "./explained-cluster.ts";
 import type { PortExplanation } from "./explanation.ts";
@@ -29,18 +30,15 @@ export async function diffSockets(cluster: ExplainedCluster) {
   for await (const one of told) {
     const { node, live, family } = one;
     differences.push(...compareSockets(one.wanted(), live.sockets, one));
-    const wanted = (node.nodePortIPs.kind === "all" ? [...live.own] : node.nodePortIPs.ips).filter(isOfOthers);
-    const [missing, extra] = [without(wanted, live.answering), without(live.answering, wanted)];
+    const all = node.nodePortIPs.kind === "all" ? [...live.own] : node.nodePortIPs.ips;
+    const [wanted, found] = [new Set(all.filter((address) => !isLoopback(address))), new Set(live.answering)];
+    const [missing, extra] = [[...wanted.difference(found)], [...found.difference(wanted)]];
     if (missing.length + extra.length === 0) continue;
     const of = { kind: "frontend", place: `the maps of ${family}`, name: "addresses that serve node ports" } as const;
     differences.push({ ...of, state: "changed", missing, extra, servicePorts: [] });
   }
   return { differences, unread };
 }
-
-const isOfOthers = (address: IpAddress): boolean => !isLoopback(address);
-const without = (some: readonly IpAddress[], others: readonly IpAddress[]) =>
-  some.filter((one) => !others.includes(one));
 
 /** @param ownerOf the service port that has a frontend, if any. */
 export function compareSockets(
@@ -86,8 +84,7 @@ export async function withSockets(
     const frontends = own.frontends.map((one) => {
       // The frontend belongs to another service port.
       if (one.owner !== null) return one;
-      const place = one.address === null ? `*:${one.port}` : joinHostPort(one.address, one.port);
-      const led = live.sockets.get(`${own.protocol} ${place}`);
+      const led = live.sockets.get(`${own.protocol} ${placeText(one)}`);
       const whose = led?.clients === "all" ? [`for the node and ${counted(live.ledPods, "pod")}`] : [];
       return { ...one, sockets: led === undefined ? ["takes the rules"] : [...socketLines(led), ...whose] };
     });

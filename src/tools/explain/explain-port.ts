@@ -8,12 +8,11 @@ import type { Endpoint } from "../../model/endpoint.ts";
 import { type EndpointUse, endpointReasons, topologyReason } from "../../model/endpoint-reasons.ts";
 import { declaredFrontends, type FrontendAddress, frontendKey, frontendsOf } from "../../model/frontend.ts";
 import type { NodePortIPs } from "../../model/node-port-addresses.ts";
-import type { EndpointSliceRecord, ServiceNotes, ServiceRecord } from "../../model/objects.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
 import { modeNamed } from "../../modes/registry.ts";
 import { type IpAddress, isLoopback } from "../../net/ip.ts";
-import { causeWords, decisionWords } from "./decisions.ts";
+import { causeWords, decisionWords, type PortObjects } from "./decisions.ts";
 import { type Asked, type ClientFacts, encountersAt, type Walk } from "./encounters.ts";
 import type { ExplainedEndpoint, ExplainedFrontend, ExplainedUse, Policies, PortExplanation } from "./explanation.ts";
 import { atLoopback } from "./loopback.ts";
@@ -42,12 +41,7 @@ export interface Walks {
 export function explainPort(
   here: ExplainedNode,
   port: ServicePort,
-  objects: {
-    readonly service: ServiceRecord | undefined;
-    /** All slices of the Service, of every family. */
-    readonly slices: readonly EndpointSliceRecord[];
-    readonly notes?: ServiceNotes | undefined;
-  },
+  objects: PortObjects,
   walks: Walks,
 ): PortExplanation {
   const { node, config, inspection } = here;
@@ -81,13 +75,11 @@ export function explainPort(
     };
   });
   const frontends = explainedFrontends(here, port, { routing, endpoints: all, ...walks });
+  const { passedOver } = statement;
   const decided = {
-    ...{ words: inspection.words, node, config, port, routing, topology: reason, policies, endpoints, frontends },
-    ...{
-      passedOver: statement.passedOver,
-      ...objects,
-      choice: inspection.choice(config, isWeighted(routing.categories.reachable)),
-    },
+    ...{ ...objects, node, config, port, routing, topology: reason, policies, endpoints, frontends, passedOver },
+    words: inspection.words,
+    choice: inspection.choice(config, isWeighted(routing.categories.reachable)),
     isUndecided: here.detecting !== undefined,
   };
   return {
@@ -105,7 +97,7 @@ export function explainPort(
       }),
     frontends,
     endpoints,
-    passedOver: statement.passedOver,
+    passedOver,
     causes: causeWords(decided),
     decisions: decisionWords(decided),
     kernel: inspection.partsOf(node, config, port, all),

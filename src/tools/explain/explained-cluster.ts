@@ -1,12 +1,13 @@
 /** A cluster as one node must serve it in one mode, ready for explanations. */
 
 import type { KubeProxyConfig } from "../../contract/config/config.ts";
+import { podNetworks } from "../../contract/inspect/client-place.ts";
 import { type OfflineNode, offlineNode } from "../../contract/inspect/offline-node.ts";
 import { frontendKey, ownedFrontends } from "../../model/frontend.ts";
 import { nodeIPsOf } from "../../model/node-identity.ts";
 import { objectKeyText } from "../../model/objects.ts";
 import { modeNamed } from "../../modes/registry.ts";
-import { familyOf, type IpAddress, type IpFamily, parseCidr } from "../../net/ip.ts";
+import { familyOf, type IpAddress, type IpFamily } from "../../net/ip.ts";
 import type { ClientFacts } from "./encounters.ts";
 import { type ExplainedNode, explainPort, type Walks } from "./explain-port.ts";
 import type { PortExplanation } from "./explanation.ts";
@@ -60,17 +61,7 @@ function clientFacts({ nodes }: Objects, node: OfflineNode): ClientFacts {
   const own = nodes.find((one) => one.name === name);
   const others = nodes.filter((one) => one.name !== name).flatMap((one) => nodeIPsOf(one));
   const otherNodes = others.filter((address) => familyOf(address) === family);
-  return clientFactsOf(node, own?.podCIDRs ?? [], otherNodes);
-}
-
-/** Facts about the clients of a node. @param otherNodes their addresses of this family. */
-export function clientFactsOf(
-  { detector, family }: OfflineNode,
-  podCIDRs: readonly string[],
-  otherNodes: readonly IpAddress[],
-): ClientFacts {
-  const own = podCIDRs.flatMap((text) => parseCidr(text) ?? []).filter((cidr) => familyOf(cidr) === family);
-  return { podNetworks: own.length === 0 && detector.kind === "cidr" ? [detector.cidr] : own, otherNodes };
+  return { podNetworks: podNetworks(node, own?.podCIDRs ?? []), otherNodes };
 }
 
 /** Finds the service port that has a frontend (`frontendKey`); the first call lists all of them. */

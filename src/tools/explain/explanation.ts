@@ -125,6 +125,10 @@ export interface ExplainedEndpoint extends Traffic {
   readonly local: ExplainedUse | null;
 }
 
+/** Whether some client can get it. */
+export const isUsed = ({ cluster, local }: ExplainedEndpoint): boolean =>
+  cluster?.used === true || local?.used === true;
+
 export interface ExplainedUse {
   readonly used: boolean;
   /** In words. */

@@ -6,7 +6,7 @@ import type { Steps } from "../../async/turns.ts";
 import type { OfflineNode, OtherPort } from "../../contract/inspect/offline-node.ts";
 import { inCells, isDrained } from "../../model/cells.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
-import { declaredFrontends, frontendKey } from "../../model/frontend.ts";
+import { addressesOf, declaredFrontends, frontendKey } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { routeServicePort } from "../../model/service-port-routing.ts";
 import type { IpAddress } from "../../net/ip.ts";
@@ -110,11 +110,6 @@ function isAtOneOf(port: ServicePort, places: ReadonlySet<IpAddress | number>): 
   return addressesOf(port).some((address) => places.has(address));
 }
 
-function addressesOf({ clusterIP, externalIPs, loadBalancerVIPs }: ServicePort): readonly IpAddress[] {
-  if (externalIPs.length === 0 && loadBalancerVIPs.length === 0) return [clusterIP];
-  return [clusterIP, ...externalIPs, ...loadBalancerVIPs];
-}
-
 /**
  * Everything that can decide which chains and sets exist, and how many rules a service port has in each shared one. Service ports of
  * the same kind have the same there. Called for each of 10,000.
@@ -129,21 +124,12 @@ function kindOf({ port, endpoints }: Served, { name, zone }: OfflineNode): strin
   const { cluster, local, hasAny } = categories;
   // The flat layout has chains for each number of cells.
   const cells = [cluster, local].map((some) => some && inCells(some).length).join(" ");
-  const decided = `${flags(hasAny, hasInternal, hasExternal, usesExternal)} ${cells}`;
+  const decided = `${hasAny} ${hasInternal} ${hasExternal} ${usesExternal} ${cells}`;
   const { externalPolicyLocal, internalPolicyLocal, isExternallyAccessible, preservesDestination, endTCP, balancing } =
     port;
-  const policies = flags(
-    externalPolicyLocal,
-    internalPolicyLocal,
-    isExternallyAccessible,
-    preservesDestination === true,
-    endTCP === "Gone",
-    endTCP === "Never",
-    balancing === "SourceHash",
-    balancing === "FlowHash",
-  );
+  const policies = `${externalPolicyLocal} ${internalPolicyLocal} ${isExternallyAccessible} ${preservesDestination} ${endTCP} ${balancing}`;
   const { protocol, externalIPs, loadBalancerVIPs, nodePort, healthCheckNodePort } = port;
-  const frontends = `${externalIPs.length} ${loadBalancerVIPs.length} ${flags(nodePort !== 0, healthCheckNodePort !== 0)}`;
+  const frontends = `${externalIPs.length} ${loadBalancerVIPs.length} ${nodePort !== 0} ${healthCheckNodePort !== 0}`;
   const affinity = `${port.sessionAffinity} ${port.stickyMaxAgeSeconds}`;
   return `${protocol} ${decided} ${states} ${policies} ${frontends} ${affinity} ${port.loadBalancerSourceRanges.join()}${lossesOf(port)}`;
 }
@@ -155,18 +141,11 @@ function stateOf(endpoint: Endpoint): number {
   return (isLocal ? 1 : 0) | (isReady ? 2 : 0) | (isServing ? 4 : 0) | (isTerminating ? 8 : 0) | drained;
 }
 
-function flags(...all: readonly boolean[]): number {
-  let bits = 0;
-  for (const [index, one] of all.entries()) if (one) bits |= 1 << index;
-  return bits;
-}
-
 /** Which of its frontends belong to other service ports. A port that declares an address twice is a kind of its own. */
 function lossesOf(port: ServicePort): string {
-  const { lostFrontends, externalIPs, loadBalancerVIPs } = port;
-  const isTwice =
-    new Set([port.clusterIP, ...externalIPs, ...loadBalancerVIPs]).size <= externalIPs.length + loadBalancerVIPs.length;
-  const own = isTwice ? ` ${port.name.key}` : "";
+  const { lostFrontends } = port;
+  const addresses = addressesOf(port);
+  const own = new Set(addresses).size < addresses.length ? ` ${port.name.key}` : "";
   if (lostFrontends === undefined) return own;
   const lost = declaredFrontends(port).map((one) => (lostFrontends.has(frontendKey(port.protocol, one)) ? "-" : "+"));
   return ` ${lost.join("")}${own}`;

@@ -1,11 +1,12 @@
 /** The rules that a mode plans for a node, ready to be walked: for `trace`, and for a daemon's page. */
 import type { KubeProxyConfig } from "../../contract/config/config.ts";
-import { sendingTo } from "../../contract/inspect/client-place.ts";
+import { podNetworks, sendingTo } from "../../contract/inspect/client-place.ts";
 import type { OfflineNode } from "../../contract/inspect/offline-node.ts";
 import type { Rendered } from "../../contract/rendering.ts";
 import { messageOf } from "../../logging/message-of.ts";
+import { addressesOf } from "../../model/frontend.ts";
 import { modeNamed } from "../../modes/registry.ts";
-import { cidrContains, type IpAddress, parseCidr } from "../../net/ip.ts";
+import { cidrContains, type IpAddress } from "../../net/ip.ts";
 import { deviceAddresses } from "../../trace/dump/device-addresses.ts";
 import { type Dump, type DumpReader, recogniseDump } from "../../trace/dump/recognise.ts";
 import { walkerOf } from "../../trace/dump/walk-dumps.ts";
@@ -68,7 +69,7 @@ function servicesOf({ state }: OfflineNode): KnownServices {
   const addresses = new Map<IpAddress, string>();
   const remoteEndpoints = new Set<IpAddress>();
   for (const [key, port] of state.services) {
-    for (const address of [port.clusterIP, ...port.externalIPs, ...port.loadBalancerVIPs]) {
+    for (const address of addressesOf(port)) {
       if (!addresses.has(address)) addresses.set(address, port.name.service);
     }
     for (const { ip, isLocal } of state.endpoints.get(key) ?? []) if (!isLocal) remoteEndpoints.add(ip);
@@ -77,11 +78,8 @@ function servicesOf({ state }: OfflineNode): KnownServices {
 }
 
 /** Whether an address is that of a pod of this node. @param podCIDRs of the node. */
-export function isPodOf({ detector }: OfflineNode, podCIDRs: readonly string[], address: IpAddress): boolean {
-  const own = podCIDRs.flatMap((text) => parseCidr(text) ?? []);
-  // If the Node has no pod CIDRs, those of the cluster.
-  const cidrs = own.length > 0 ? own : detector.kind === "cidr" ? [detector.cidr] : [];
-  return cidrs.some((cidr) => cidrContains(cidr, address));
+export function isPodOf(node: OfflineNode, podCIDRs: readonly string[], address: IpAddress): boolean {
+  return podNetworks(node, podCIDRs).some((cidr) => cidrContains(cidr, address));
 }
 
 /**

@@ -1,10 +1,10 @@
 /** What the daemon of a node has decided by itself: read from its answers, and in words. */
 import { isObject, listOf } from "../../kernel/nftables/json.ts";
 import { someOf } from "../../logging/some-of.ts";
-import { declaredFrontends } from "../../model/frontend.ts";
+import { declaredFrontends, placeText } from "../../model/frontend.ts";
 import type { ManifestProblem } from "../../model/manifest-problem.ts";
 import type { StandingPort } from "../../model/standing-ports.ts";
-import { familyOf, type IpFamily, joinHostPort, parseHostPort } from "../../net/ip.ts";
+import { familyOf, type IpFamily, parseHostPort } from "../../net/ip.ts";
 import type { Objects } from "./part-of-cluster.ts";
 
 /** The Services that are defined, but not validly (`namespace/name`): why. */
@@ -34,9 +34,7 @@ const NAMED = 5;
 export function standingText({ servicePort, family, reason, inForce }: StandingPort): string {
   const refused = `${servicePort} is refused (${reason})`;
   if (inForce === undefined) return `${refused}: nothing is in force for it (${family})`;
-  const at = declaredFrontends(inForce.port).map(({ address, port }) =>
-    address === undefined ? `*:${port}` : joinHostPort(address, port),
-  );
+  const at = declaredFrontends(inForce.port).map(placeText);
   const to = inForce.endpoints.map(({ text }) => text);
   return `${refused}: its last known good rules stand, from ${someOf(at, NAMED)} to ${to.length === 0 ? "no endpoint" : someOf(to, NAMED)} (${family})`;
 }
@@ -47,15 +45,15 @@ export function decidedLines(
   node: string,
   families: readonly IpFamily[],
 ): readonly string[] {
-  const isAsked = (family: string | undefined) => families.some((one) => one === family);
-  const refused = standing?.node === node ? standing.ports.filter(({ family }) => isAsked(family)) : [];
+  const refused =
+    standing?.node === node ? standing.ports.filter(({ family }) => families.some((one) => one === family)) : [];
   const left = leftOut?.node === node ? [...leftOut.ports] : [];
   return [
     ...refused.map(standingText),
     ...left.flatMap(([servicePort, endpoints]) =>
       Array.from(endpoints).flatMap(([endpoint, why]) => {
         const end = parseHostPort(endpoint);
-        return end !== undefined && isAsked(familyOf(end.address))
+        return end !== undefined && families.includes(familyOf(end.address))
           ? [`${endpoint} of ${servicePort} is left out ${why}`]
           : [];
       }),

@@ -6,6 +6,7 @@ import {
   type ExplainedEndpoint,
   type ExplainedFrontend,
   type ExplainedUse,
+  isUsed,
   POSITIONS,
   type PortExplanation,
 } from "./explanation.ts";
@@ -134,8 +135,7 @@ function endpointsText(explained: PortExplanation, width: number | undefined, ro
 
 /** `2 of 3 endpoints are used` */
 function usedText({ endpoints }: PortExplanation): string {
-  const used = endpoints.filter(({ cluster, local }) => cluster?.used === true || local?.used === true);
-  return `${used.length} of ${endpoints.length} endpoints ${endpoints.length === 1 ? "is" : "are"} used`;
+  return `${endpoints.filter(isUsed).length} of ${endpoints.length} endpoints ${endpoints.length === 1 ? "is" : "are"} used`;
 }
 
 /**

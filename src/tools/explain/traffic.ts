@@ -13,7 +13,7 @@ import type { CountedPort, ModeCounters } from "../../contract/traffic.ts";
 import { openConntrack } from "../../kernel/conntrack/netlink-conntrack.ts";
 import { statisticsNotes } from "../../kernel/conntrack/statistics.ts";
 import { messageOf } from "../../logging/message-of.ts";
-import { joinHostPort } from "../../net/ip.ts";
+import { placeText } from "../../model/frontend.ts";
 import { countedPort } from "./counted-ports.ts";
 import type { PortExplanation } from "./explanation.ts";
 
@@ -24,10 +24,9 @@ export async function withTraffic(
   config: KubeProxyConfig,
   listen?: FlowListener,
 ): Promise<PortExplanation[]> {
-  const ports = explanations.map(({ frontends, endpoints, ...own }) => {
-    const places = frontends.map(({ address, port }) => (address === null ? `*:${port}` : joinHostPort(address, port)));
-    return countedPort({ ...own, frontends: places, endpoints: endpoints.map(({ address }) => address) });
-  });
+  const ports = explanations.map((own) =>
+    countedPort({ ...own, frontends: own.frontends.map((one) => ({ at: placeText(one) })) }),
+  );
   const trafficNotes = await readTraffic(
     await inspection.loadCounters(config),
     ports.filter((port) => port !== undefined),

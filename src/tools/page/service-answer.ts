@@ -1,10 +1,12 @@
 /** Explains one service port of a running daemon, from what the daemon serves at this moment. */
 import type { LiveDaemon, LiveFamily } from "../../agent/daemon/inspect-report.ts";
+import { podNetworks } from "../../contract/inspect/client-place.ts";
 import type { OfflineNode } from "../../contract/inspect/offline-node.ts";
+import { declaredFrontends } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { modeNamed } from "../../modes/registry.ts";
 import { explainPort, type Walks } from "../explain/explain-port.ts";
-import { clientFactsOf, ownersIn } from "../explain/explained-cluster.ts";
+import { ownersIn } from "../explain/explained-cluster.ts";
 import type { PortExplanation } from "../explain/explanation.ts";
 import { walkOf } from "../explain/planned-rules.ts";
 import type { withTraffic } from "../explain/traffic.ts";
@@ -58,7 +60,8 @@ export async function explainLive(
   walk: Walks["walk"],
 ): Promise<PortExplanation> {
   const inspection = await modeNamed(config.mode).loadInspection();
-  const here = { node, config, inspection, clients: clientFactsOf(node, podCIDRs, []), ownerOf: ownersIn(node) };
+  const clients = { podNetworks: podNetworks(node, podCIDRs), otherNodes: [] };
+  const here = { node, config, inspection, clients, ownerOf: ownersIn(node) };
   const objects = { service: undefined, slices: state.slicesOf(port.name.service) };
   return { ...explainPort(here, port, objects, { walk, detecting: undefined }), type: typeOf(port) };
 }
@@ -69,15 +72,14 @@ export async function explainLive(
  */
 function neighboursOf(port: ServicePort, node: OfflineNode): OfflineNode {
   const { state } = node;
-  const places = new Set([...placesOf(port), port.port]);
+  const places = new Set<string | number>([...placesOf(port), port.port]);
   const services = new Map([...state.services].filter(([, one]) => placesOf(one).some((place) => places.has(place))));
   const endpoints = new Map([...services.keys()].map((key) => [key, state.endpoints.get(key) ?? []]));
   const { endpointCount, localReadyCounts } = state;
   return { ...node, state: { services, endpoints, endpointCount, localReadyCounts } };
 }
 
-const placesOf = ({ clusterIP, externalIPs, loadBalancerVIPs, nodePort }: ServicePort): (string | number)[] =>
-  [clusterIP, ...externalIPs, ...loadBalancerVIPs, nodePort].filter((place) => place !== 0);
+const placesOf = (port: ServicePort) => declaredFrontends(port).map(({ address, port: number }) => address ?? number);
 
 /** The daemon knows better than the kernel which connections it relays itself. */
 function withCarried(explanation: PortExplanation, { families }: LiveDaemon, key: string): PortExplanation {

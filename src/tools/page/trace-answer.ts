@@ -5,7 +5,13 @@
 
 import type { LiveDaemon, LiveFamily } from "../../agent/daemon/inspect-report.ts";
 import { runInTurns } from "../../async/turns.ts";
-import { type ClientPlace, clientPlace, podInterface, sendingTo } from "../../contract/inspect/client-place.ts";
+import {
+  CLIENT_KINDS,
+  type ClientPlace,
+  clientPlace,
+  podInterface,
+  sendingTo,
+} from "../../contract/inspect/client-place.ts";
 import type { KnownPod } from "../../contract/inspect/known-pods.ts";
 import type { OfflineNode } from "../../contract/inspect/offline-node.ts";
 import { frontendText } from "../../model/frontend.ts";
@@ -18,7 +24,7 @@ import { type Branch, TooManyWaysError, type TraceEvent, type TraceNode } from "
 import { newPacket } from "../../trace/packet.ts";
 import { answerOf } from "../../trace/report/answer.ts";
 import { fateText, oddsText, packetText } from "../../trace/report/fate-text.ts";
-import { flatBranches } from "../../trace/report/flat-fork.ts";
+import { forkOf } from "../../trace/report/flat-fork.ts";
 import { stepWords } from "../../trace/report/text.ts";
 import { ownersIn } from "../explain/explained-cluster.ts";
 import { loopbackNotes } from "../explain/loopback.ts";
@@ -44,7 +50,6 @@ export class QuestionError extends Error {
 
 /** More ends would take too long, and are more than anyone reads. */
 const MAX_ENDS = 2_000;
-const POSITIONS = ["pod", "node", "outside"] as const;
 
 /** @param viewOf a family as a node. @throws QuestionError */
 export async function traceAnswer<Family extends Pick<LiveFamily, "family" | "state">>(
@@ -120,7 +125,7 @@ function refuse(error: unknown): never {
 }
 
 const addressIn = (text: string): IpAddress | undefined => parseIpAddress(text.trim().replace(/^\[(.*)\]$/, "$1"));
-const positionIn = (text: string) => POSITIONS.find((one) => one === text.trim().toLowerCase());
+const positionIn = (text: string) => CLIENT_KINDS.find((one) => one === text.trim().toLowerCase());
 
 /** The ends as addresses, where names are taken as the commands take them. @throws QuestionError */
 async function endsOf(question: TraceQuestion, namesOf: () => Promise<Names>) {
@@ -130,7 +135,7 @@ async function endsOf(question: TraceQuestion, namesOf: () => Promise<Names>) {
   const isNamed = addressIn(to) === undefined || !/^\d*$/.test(port.trim());
   const names = isNamed || isClientNamed ? await namesOf() : undefined;
   const client = isClientNamed && names !== undefined ? endNamed(from, names) : undefined;
-  const what = `enter a pod's name, an address, or ${POSITIONS.join(", ")}`;
+  const what = `enter a pod's name, an address, or ${CLIENT_KINDS.join(", ")}`;
   if (isClientNamed && client === undefined)
     throw new QuestionError(`"${from}" is not a client: ${what}.${names?.unknown ?? ""}`);
   const sources = client?.addresses ?? (source && [source]);
@@ -269,8 +274,7 @@ function stepsOf({ events, end }: TraceNode): TraceSteps {
     const isGood = fate.kind === "delivered" || (fate.kind === "sent" && fate.isAnswerLost !== true);
     return { steps, fate: fateText(end), isGood, question: null, branches: [] };
   }
-  const isRandom = end.branches.every(({ odds }) => odds !== undefined);
-  const all = isRandom ? flatBranches(end) : end.branches;
+  const { isRandom, branches: all } = forkOf(end);
   const reason = isRandom
     ? `One of ${all.length} ways, at random`
     : `It depends on ${end.question ?? "what is not known"}`;

@@ -1,11 +1,11 @@
 /** The kernel's list of what it calls for packets, beside what was read: strangers in it, and the order of what is known. */
 import type { HookEntry } from "../../kernel/netfilter-hooks.ts";
-import { isObject, type JsonObject } from "../../kernel/nftables/json.ts";
+import type { JsonObject } from "../../kernel/nftables/json.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { actingPriority } from "../netfilter/calling-order.ts";
 import { type BaseChain, HOOKS } from "../netfilter/program.ts";
 import { backEndOf, flaggedTables } from "./iptables-nft.ts";
-import { type Dump, listedObjects } from "./recognise.ts";
+import { bodiesOf, type Dump, listedObjects } from "./recognise.ts";
 
 /** nat calls its own chains, which nft or iptables list. */
 const NAT = /^nf_nat_ipv[46]_(?:pre_routing|in|out|fn|local_fn|local_in)$/;
@@ -86,8 +86,8 @@ function awakeChains(dumps: readonly Dump[]): ReadonlyMap<string, JsonObject> {
   // The kernel's own word: dormant is the only flag that it gives.
   const asleep = flaggedTables(objects);
   const awake = new Map<string, JsonObject>();
-  for (const { chain } of objects.filter(isObject)) {
-    if (!isObject(chain) || chain.hook === undefined || asleep.has(`${chain.family} ${chain.table}`)) continue;
+  for (const chain of bodiesOf(objects, "chain")) {
+    if (chain.hook === undefined || asleep.has(`${chain.family} ${chain.table}`)) continue;
     awake.set(`${chain.family} ${chain.table} ${chain.name}`, chain);
   }
   return awake;

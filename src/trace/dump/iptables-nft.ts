@@ -3,9 +3,9 @@
  * there, with status 0; nft prints only names of iptables' matches. So iptables-save counts where nft lists the same rules, made by iptables.
  */
 import { type RuleTexts, readRuleset, type TableTexts } from "../../kernel/iptables/parser/ruleset.ts";
-import { isObject, type JsonObject, listOf, named, textOf } from "../../kernel/nftables/json.ts";
+import { type JsonObject, listOf, named, textOf } from "../../kernel/nftables/json.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import { type Dump, listedObjects } from "./recognise.ts";
+import { bodiesOf, type Dump, listedObjects } from "./recognise.ts";
 
 type BackEnd = "nft" | "legacy" | undefined;
 
@@ -37,10 +37,11 @@ export function savedTables(dumps: readonly Dump[]): SavedTable[] {
 
 /** All chains that were printed, with their tables: `ip nat` for nft, `nat` for iptables. */
 export function chainsIn(dumps: readonly Dump[]): { readonly table: string; readonly chain: string }[] {
-  const listed = listedObjects(dumps);
-  const chains = listed.map((object) => (isObject(object) ? object.chain : undefined)).filter(isObject);
   return [
-    ...chains.map(({ family, table, name }) => ({ table: `${family} ${table}`, chain: String(name) })),
+    ...bodiesOf(listedObjects(dumps), "chain").map(({ family, table, name }) => ({
+      table: `${family} ${table}`,
+      chain: String(name),
+    })),
     ...savedTables(dumps).flatMap(({ name, chains: own }) => [...own.keys()].map((chain) => ({ table: name, chain }))),
   ];
 }
@@ -86,21 +87,20 @@ export function judgeSaved(saved: readonly SavedTable[], objects: readonly unkno
 
 /** Tables that nft lists with flags, such as dormant, as `family name`. */
 export function flaggedTables(objects: readonly unknown[]): ReadonlySet<string> {
-  const tables = objects.map((object) => (isObject(object) ? object.table : undefined)).filter(isObject);
-  return new Set(tables.filter(({ flags }) => flags !== undefined).map(({ family, name }) => `${family} ${name}`));
+  const tables = bodiesOf(objects, "table").filter(({ flags }) => flags !== undefined);
+  return new Set(tables.map(({ family, name }) => `${family} ${name}`));
 }
 
 /** Of an iptables table, as nft lists it. */
 const labelOf = (family: IpFamily, table: string): string => `${family === "IPv4" ? "ip" : "ip6"} ${table}`;
 
 function rulesByChain(objects: readonly unknown[], label: string): ReadonlyMap<string, JsonObject[]> {
-  const found = new Map<string, JsonObject[]>();
-  for (const object of objects) {
-    const { chain, rule } = isObject(object) ? object : {};
-    if (isObject(chain) && `${chain.family} ${chain.table}` === label) found.set(textOf(chain.name) ?? "", []);
-    if (isObject(rule) && `${rule.family} ${rule.table}` === label) found.get(textOf(rule.chain) ?? "")?.push(rule);
-  }
-  return found;
+  const isOwn = ({ family, table }: JsonObject): boolean => `${family} ${table}` === label;
+  const rules = Map.groupBy(bodiesOf(objects, "rule").filter(isOwn), ({ chain }) => textOf(chain) ?? "");
+  const names = bodiesOf(objects, "chain")
+    .filter(isOwn)
+    .map(({ name }) => textOf(name) ?? "");
+  return new Map(names.map((name) => [name, rules.get(name) ?? []]));
 }
 
 function isAsListed(saved: RuleTexts | undefined, rules: readonly JsonObject[] = []): boolean {

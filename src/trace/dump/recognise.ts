@@ -5,7 +5,7 @@ import { savedFamily, savesIn, type TableTexts } from "../../kernel/iptables/par
 import { savedGaps } from "../../kernel/iptables/parser/saved-gaps.ts";
 import type { KernelVersion } from "../../kernel/kernel-version.ts";
 import type { HookEntry } from "../../kernel/netfilter-hooks.ts";
-import { isObject, missingElements } from "../../kernel/nftables/json.ts";
+import { isObject, type JsonObject, missingElements } from "../../kernel/nftables/json.ts";
 import { isListing, type Listing, readListing } from "../../kernel/nftables/listing/listing.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
@@ -20,6 +20,10 @@ import type { Question } from "../question.ts";
 /** All objects that nft listed. */
 export const listedObjects = (dumps: readonly Dump[]): readonly unknown[] =>
   dumps.flatMap((dump) => (dump.kind === "nftables" ? dump.objects : []));
+
+/** The bodies of the objects of a kind: `chain`, `rule`, `table`. */
+export const bodiesOf = (objects: readonly unknown[], kind: string): readonly JsonObject[] =>
+  objects.map((object) => (isObject(object) ? object[kind] : undefined)).filter(isObject);
 
 export type Dump =
   /** `family` is undefined if the text does not tell. `isPart`: rules without their table, of which others are missing. */

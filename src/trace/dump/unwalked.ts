@@ -1,9 +1,9 @@
 /** What packets may meet but a walk does not follow. */
-import { isObject } from "../../kernel/nftables/json.ts";
+import type { JsonObject } from "../../kernel/nftables/json.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { unreadHooks } from "./hooked.ts";
 import { savedAlone } from "./iptables-nft.ts";
-import { type Dump, listedObjects } from "./recognise.ts";
+import { bodiesOf, type Dump, listedObjects } from "./recognise.ts";
 
 /** In words; empty if all rules that were given are walked. */
 export function unwalkedIn(dumps: readonly Dump[], family: IpFamily): string[] {
@@ -12,12 +12,12 @@ export function unwalkedIn(dumps: readonly Dump[], family: IpFamily): string[] {
 }
 
 function unwalkedChains(dumps: readonly Dump[]): string[] {
-  const objects = listedObjects(dumps).filter(isObject);
-  const [chains, rules] = [objects.map(({ chain }) => chain), objects.map(({ rule }) => rule)];
+  const objects = listedObjects(dumps);
+  const rules = bodiesOf(objects, "rule");
   // Tools such as ebtables leave chains without rules behind.
-  const hasSay = ({ family, table, policy }: Readonly<Record<string, unknown>>) =>
-    policy === "drop" || rules.some((rule) => isObject(rule) && rule.family === family && rule.table === table);
-  return chains.filter(isObject).flatMap((chain) => {
+  const hasSay = ({ family, table, policy }: JsonObject) =>
+    policy === "drop" || rules.some((rule) => rule.family === family && rule.table === table);
+  return bodiesOf(objects, "chain").flatMap((chain) => {
     const { family, table, name, hook } = chain;
     const isAtBridge = family === "bridge" && hook !== undefined;
     if ((!isAtBridge && hook !== "ingress" && hook !== "egress") || !hasSay(chain)) return [];

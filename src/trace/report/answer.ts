@@ -1,7 +1,7 @@
 /** What becomes of a packet, as one answer: equal ends are added up, and a question that changes nothing is not asked. */
 import { EARLIER_CONNECTIONS, outcomesOf, type TraceNode } from "../netfilter/tree.ts";
 import { fateText } from "./fate-text.ts";
-import { flatBranches } from "./flat-fork.ts";
+import { forkOf } from "./flat-fork.ts";
 
 /** An end in words, and what must hold for it. */
 interface Way {
@@ -77,16 +77,17 @@ function brief(condition: string, ways: readonly Way[]): string {
 
 function waysOf({ end }: TraceNode, asides: Asides): readonly Way[] {
   if (end.kind === "end") return [{ text: fateText(end), odds: 1, assumed: [] }];
-  if (end.branches.every(({ odds }) => odds !== undefined)) {
-    const ways = flatBranches(end).flatMap(({ odds = 0, node }) =>
+  const { isRandom, branches: all } = forkOf(end);
+  if (isRandom) {
+    const ways = all.flatMap(({ odds = 0, node }) =>
       waysOf(node, asides).map((way) => ({ ...way, odds: way.odds * odds })),
     );
     return addedUp(ways);
   }
-  const aside = end.branches.find(({ label, node }) => isAside(label, node, asides));
-  const rest = end.branches.find((branch) => branch !== aside);
+  const aside = all.find(({ label, node }) => isAside(label, node, asides));
+  const rest = all.find((branch) => branch !== aside);
   if (aside !== undefined && rest !== undefined) return waysOf(rest.node, asides);
-  const branches = end.branches.map(({ label, node }) => ({ label, ways: keyed(waysOf(node, asides)) }));
+  const branches = all.map(({ label, node }) => ({ label, ways: keyed(waysOf(node, asides)) }));
   const isAlike = (key: string): boolean => branches.every(({ ways }) => ways.has(key));
   return branches.flatMap(({ label, ways }, at) =>
     [...ways].flatMap(([key, way]) => {

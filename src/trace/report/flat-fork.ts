@@ -4,8 +4,18 @@
  */
 import type { Branch, TraceEnd, TraceEvent, TraceNode } from "../netfilter/tree.ts";
 
-/** The branches of a random choice, including those of choices that directly follow it. */
-export function flatBranches(end: TraceEnd & { kind: "fork" }): readonly Branch[] {
+type Fork = TraceEnd & { readonly kind: "fork" };
+
+/** A fork for people: whether chance decides, and the branches, then including those of choices that directly follow it. */
+export function forkOf(end: Fork): { readonly isRandom: boolean; readonly branches: readonly Branch[] } {
+  const isRandom = isOfChance(end);
+  return { isRandom, branches: isRandom ? flatBranches(end) : end.branches };
+}
+
+const isOfChance = (end: TraceEnd): boolean =>
+  end.kind === "fork" && end.branches.every(({ odds }) => odds !== undefined);
+
+function flatBranches(end: Fork): readonly Branch[] {
   const flat: Branch[] = [];
   let open: readonly Branch[] = end.branches;
   let share = 1;
@@ -24,8 +34,7 @@ export function flatBranches(end: TraceEnd & { kind: "fork" }): readonly Branch[
 
 /** Whether the node does nothing but lead to another random choice. */
 function isOnlyChoice({ events, end }: TraceNode): boolean {
-  const isRandom = end.kind === "fork" && end.branches.every(({ odds }) => odds !== undefined);
-  return isRandom && events.every(({ kind }) => kind === "no-match" || kind === "skipped");
+  return isOfChance(end) && events.every(({ kind }) => kind === "no-match" || kind === "skipped");
 }
 
 /** The action of a rule says more than that it matched by chance. */

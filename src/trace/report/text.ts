@@ -4,7 +4,7 @@ import { IDLE, ruleName, type TraceEvent, type TraceNode } from "../netfilter/tr
 import type { Packet } from "../packet.ts";
 import { type Answer, answerOf, OTHERWISE } from "./answer.ts";
 import { fateText, oddsText, packetText } from "./fate-text.ts";
-import { flatBranches } from "./flat-fork.ts";
+import { forkOf } from "./flat-fork.ts";
 
 export interface TraceReport {
   readonly packet: Packet;
@@ -86,8 +86,7 @@ function decidingLines(root: TraceNode, { groups }: Answer, room: number): reado
 
 function pathTo({ events, end }: TraceNode, text: string): readonly TraceEvent[] {
   if (end.kind === "end") return fateText(end) === text ? [...events, END_OF_PATH] : [];
-  const isRandom = end.branches.every(({ odds }) => odds !== undefined);
-  for (const { node } of isRandom ? flatBranches(end) : end.branches) {
+  for (const { node } of forkOf(end).branches) {
     const rest = pathTo(node, text);
     if (rest.length > 0) return [...events, ...rest];
   }
@@ -125,8 +124,7 @@ function nodeLines(node: TraceNode, indent: string, lines: string[]): void {
     lines.push(`${indent}= ${fateText(end)}`);
     return;
   }
-  const isRandom = end.branches.every(({ odds }) => odds !== undefined);
-  const branches = isRandom ? flatBranches(end) : end.branches;
+  const { isRandom, branches } = forkOf(end);
   lines.push(`${indent}? ${isRandom ? "at random" : `it depends on ${end.question ?? "what is not known"}`}`);
   for (const [index, { odds, label, node: next }] of branches.entries()) {
     const [sign, below] = index === branches.length - 1 ? ["└─", "   "] : ["├─", "│  "];

@@ -1,5 +1,5 @@
 /** What the picture of a service port shows: frontends on the left, policies in the middle, endpoints on the right; unused boxes are dashed. */
-import type { ExplainedEndpoint, PortExplanation, Traffic } from "../../explain/explanation.ts";
+import { type ExplainedEndpoint, isUsed, type PortExplanation, type Traffic } from "../../explain/explanation.ts";
 import { frontendTitle, shareText } from "../../explain/words.ts";
 import type { Arrow, Box, Picture } from "./picture.ts";
 import { numbered, urlOf } from "./ui.ts";
@@ -72,9 +72,6 @@ function wordsOf(own: readonly ExplainedEndpoint[], by: Grouping | undefined): P
 }
 
 const joined = (parts: readonly string[]): string => parts.filter((part) => part !== "").join(", ");
-
-export const isUsed = ({ cluster, local }: ExplainedEndpoint): boolean =>
-  cluster?.used === true || local?.used === true;
 
 /** Nodes or zones with endpoints that are not used come first. */
 export function groupsOf(endpoints: readonly ExplainedEndpoint[], by: Grouping) {

@@ -6,6 +6,7 @@ import {
   type ExplainedEndpoint,
   type ExplainedFrontend,
   type ExplainedUse,
+  isUsed,
   POSITIONS,
   type PortExplanation,
 } from "../../explain/explanation.ts";
@@ -13,7 +14,7 @@ import { encounterWords, KIND_WORDS, POSITION_WORDS, shareText } from "../../exp
 import { OTHERS, type ServiceAnswer, type Talk, type YamlAnswer } from "../answers.ts";
 import { namesAround } from "../named-words.ts";
 import { pictureOf } from "./picture.ts";
-import { countedText, FEW, type Grouping, groupsOf, isUsed, servicePicture } from "./service-picture.ts";
+import { countedText, FEW, type Grouping, groupsOf, servicePicture } from "./service-picture.ts";
 import { type Measured, sharesPicture, talksPicture } from "./traffic-charts.ts";
 import {
   badge,

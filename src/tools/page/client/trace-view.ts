@@ -1,5 +1,6 @@
 /** A packet's path through the planned rules, step by step. */
 import { useRef } from "preact/hooks";
+import { CLIENT_KINDS } from "../../../contract/inspect/client-place.ts";
 import type { TraceAnswer, TraceStep, TraceSteps } from "../answers.ts";
 import { type Arrow, type Box, type Picture, pictureOf } from "./picture.ts";
 import { html, itemsOf, linked, scrolling, urlOf, useQuestion, type ViewProps, waiting } from "./ui.ts";
@@ -24,7 +25,7 @@ export function TraceView({ query, state }: ViewProps) {
     <p class="facts">Through the rules that this node has planned. Nothing is sent.</p>
     <form class="bar" ref=${form} onSubmit=${submit}>
       <p><label for="from">From</label>${field("from", { list: "clients", size: 24 })}</p>
-      <datalist id="clients">${["pod", "node", "outside"].map((value) => html`<option value=${value} />`)}</datalist>
+      <datalist id="clients">${CLIENT_KINDS.map((value) => html`<option value=${value} />`)}</datalist>
       <p><label for="to">To</label>${field("to", { size: 24, placeholder: "shop/web, a URL, 10.96.0.10" })}</p>
       <p><label for="port">Port</label>${field("port", { size: 6, required: false })}</p>
       <p><label for="protocol">Protocol</label><select id="protocol" name="protocol">${["tcp", "udp", "sctp"].map(
