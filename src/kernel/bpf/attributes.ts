@@ -76,7 +76,6 @@ export const OBJECT_INFO = layout("OBJ_GET_INFO_BY_FD", ATTRIBUTE_BYTES, {
 
 export const PROGRAM_INFO = layout("bpf_prog_info", 232, {
   id: u32(4),
-  tag: bytes(8, 8),
   /** In: capacity of the buffer; out: number of ids. */
   mapCount: u32(52),
   mapIds: u64(56),

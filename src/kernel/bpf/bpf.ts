@@ -31,8 +31,6 @@ export interface BpfMap {
 
 export interface BpfProgram {
   readonly id: number;
-  /** 16 hexadecimal digits; equal for equal instructions. */
-  readonly tag: string;
   close(): void;
 }
 
@@ -71,6 +69,8 @@ export interface BpfPins {
   makeFolder(path: string): void;
   /** @throws BpfError `EEXIST` if the name is taken. */
   pin(what: BpfMap | BpfProgram | BpfLink, path: string): void;
+  /** Gives an object another name, which may be another one's until then. */
+  move(from: string, to: string): void;
   /** Removes a name, or an empty folder. Objects without any other name or descriptor end. @returns whether it existed. */
   remove(path: string): boolean;
   /**
@@ -78,8 +78,6 @@ export interface BpfPins {
    * @returns undefined if nothing has the name. @throws BpfError `invalid` if it is another map, or no map.
    */
   map(path: string, define: (maxEntries: number) => MapDefinition): BpfMap | undefined;
-  /** As {@link map}. */
-  program(path: string): BpfProgram | undefined;
   /** As {@link map}; a link of another hook is `invalid`. @param hook @default any hook of a cgroup */
   link(path: string, hook?: Hook): BpfLink | undefined;
 }

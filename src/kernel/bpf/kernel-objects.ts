@@ -18,14 +18,11 @@ export function descriptorOf(what: BpfMap | BpfProgram | BpfLink): number {
 export class KernelProgram implements BpfProgram {
   readonly fd: number;
   readonly id: number;
-  readonly tag: string;
 
   constructor(fd: number, name: string) {
     this.fd = fd;
     const info = objectInfo(fd, PROGRAM_INFO.size, `program ${name}`);
-    const { id, tag } = PROGRAM_INFO.fields;
-    this.id = takeNumber(info, id);
-    this.tag = Buffer.from(info.subarray(tag.at, tag.at + tag.bytes)).toString("hex");
+    this.id = takeNumber(info, PROGRAM_INFO.fields.id);
   }
 
   close(): void {

@@ -1,12 +1,12 @@
 /** {@link BpfPins} of the running kernel: files in a bpf file system (reference ebpf-programs.md §3.6). */
-import { closeSync, lstatSync, mkdirSync, readdirSync, readlinkSync, rmdirSync, unlinkSync } from "node:fs";
+import { closeSync, lstatSync, mkdirSync, readdirSync, readlinkSync, renameSync, rmdirSync, unlinkSync } from "node:fs";
 import { constants } from "node:os";
 import { LINK_INFO, MAP_INFO, OBJECT_PATH } from "./attributes.ts";
 import type { BpfPins } from "./bpf.ts";
 import { BpfError } from "./bpf-error.ts";
 import { HOOKS } from "./hooks.ts";
 import { KernelMap } from "./kernel-map.ts";
-import { descriptorOf, KernelLink, KernelProgram } from "./kernel-objects.ts";
+import { descriptorOf, KernelLink } from "./kernel-objects.ts";
 import { encode, takeNumber } from "./layout.ts";
 import { mapFields } from "./map-definition.ts";
 import { addressOf, bpf, failure, fixedCopy, objectInfo, tryBpf } from "./system-call.ts";
@@ -26,6 +26,7 @@ export const KERNEL_PINS: BpfPins = {
     const name = pathBytes(path);
     bpf("OBJ_PIN", encode(OBJECT_PATH, { path: addressOf(name), fd: descriptorOf(what) }), path);
   },
+  move: (from, to) => ofFiles(from, () => renameSync(from, to)),
   map: (path, define) =>
     openPin(path, "map", (fd) => {
       const info = objectInfo(fd, MAP_INFO.size, path);
@@ -35,7 +36,6 @@ export const KERNEL_PINS: BpfPins = {
       if (Buffer.compare(info, wanted) !== 0) throw notOurs(path, "it is another map");
       return new KernelMap(definition, fd);
     }),
-  program: (path) => openPin(path, "program", (fd) => new KernelProgram(fd, path)),
   link: (path, hook) =>
     openPin(path, "link", (fd) => {
       const info = objectInfo(fd, LINK_INFO.size, path);

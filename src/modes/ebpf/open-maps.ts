@@ -14,13 +14,6 @@ import {
   memoryMaps,
 } from "./socket-balancer/maps.ts";
 
-/** The maps that programs read. */
-export interface OpenMaps {
-  readonly maps: Opened<BalancerMaps>;
-  /** All maps come from an earlier process, so the programs that it left use them too. */
-  readonly areFound: boolean;
-}
-
 /** Approximate number of objects. */
 export interface ExpectedSize {
   readonly services: number;
@@ -76,8 +69,8 @@ export interface LastingRoom {
 }
 
 /**
- * Combines found and new maps; replaces found counts of another capacity. @throws BpfError, after closing all maps,
- * including the found ones.
+ * Combines found and new maps: frontends and slots are always new, and counts if found ones have another capacity.
+ * @throws BpfError, after closing all maps, including the found ones.
  */
 export function allMaps(
   bpf: Bpf,
@@ -87,9 +80,11 @@ export function allMaps(
   { leading, memory, counting }: FoundMaps,
 ): Opened<BalancerMaps> {
   const ofRoom = counting?.counts.definition.maxEntries === counts ? counting : undefined;
+  const { backends: definition, ...replaced } = leadingMaps(family, capacity);
   try {
     const made = createMaps(bpf, {
-      ...(leading === undefined && leadingMaps(family, capacity)),
+      ...replaced,
+      ...(leading === undefined && { backends: definition }),
       ...(memory === undefined && memoryMaps(family, remembered)),
       ...(ofRoom === undefined && countingMaps(family, counts)),
     });

@@ -56,7 +56,7 @@ const wantedNames = (process: ProxyProcess) => {
   return [
     ...folders,
     ...programs.map((name) => `${own}/links/${name}`),
-    ...[...programs, ...maps].map((name) => `${own}/v6/${name}`),
+    ...maps.map((name) => `${own}/v6/${name}`),
   ].sort();
 };
 
@@ -92,28 +92,24 @@ function wantedLeads(cluster: TestCluster): Record<string, readonly string[]> {
 }
 
 describe("what is kept for the next process", () => {
-  test("a restart, or a sudden death, writes nothing and replaces nothing", async (t) => {
+  test("a restart, or a sudden death, moves no client, and disconnects no socket", async (t) => {
     const { node, cluster, serve } = scene(t);
     const first = await serve();
     assertWhole(node, first, cluster);
-    const programs = NODE_HOOKS.map((hook) => node.machine.attached(hook, CGROUP));
+    const links = () => NODE_HOOKS.map((hook) => [...node.machine.links].find((link) => link.hook === hook));
+    const [records, before] = [node.records(), links()];
     first.kill();
     assert.deepEqual(sortedLeads(node), wantedLeads(cluster), "while no process is there");
     for (const how of ["kill", "close"] as const) {
       const next = await serve();
       assertWhole(node, next, cluster);
-      assert.deepEqual(
-        next.steps.filter((step) => !["loadProgram"].includes(step)),
-        [],
-      );
-      assert.deepEqual(
-        NODE_HOOKS.map((hook) => node.machine.attached(hook, CGROUP)),
-        programs,
-      );
+      assert.deepEqual(node.records(), records);
+      assert.deepEqual(links(), before, "each program took the place of the last one");
       if (how === "close") await next.backend.close();
       next.kill();
     }
     assert.deepEqual(sortedLeads(node), wantedLeads(cluster));
+    assert.deepEqual(node.told, []);
   });
 
   test("a process that is stopped before its first sync leaves all of it to the next one", async (t) => {
@@ -127,26 +123,21 @@ describe("what is kept for the next process", () => {
     assertWhole(node, await serve(), cluster);
   });
 
-  test("what changed meanwhile is the only thing that is written", async (t) => {
+  test("what changed meanwhile moves those alone whose endpoint is gone", async (t) => {
     const { node, cluster, serve } = scene(t);
     (await serve()).kill();
+    const records = node.records();
     cluster.setEndpoints(port("web", "10.96.0.1"), endpointsOf(1, 2, 12, 16));
     const next = await serve();
     assertWhole(node, next, cluster);
-    const counted = next.steps.filter((step) => step !== "loadProgram");
-    assert.ok(counted.every((step) => step === "store") && counted.length <= 6, counted.join());
+    const moved = [...records].filter(([at, record]) => node.records().get(at) !== record);
+    assert.deepEqual(
+      moved.map(([at]) => at),
+      ["10.96.0.1:80 10.180.1.3:8080"],
+    );
     change(cluster);
     await cluster.driver.sync(next.backend);
     assertWhole(node, next, cluster);
-  });
-
-  test("programs of another build take the places of the old ones, over the same maps", async (t) => {
-    const { node, cluster, serve } = scene(t);
-    (await serve()).kill();
-    const next = await serve({ build: 2n });
-    assertWhole(node, next, cluster);
-    const kinds = new Set(next.steps.filter((step) => step !== "loadProgram"));
-    assert.deepEqual([...kinds].sort(), ["pin", "remove", "replace link"]);
   });
 });
 
@@ -156,10 +147,11 @@ async function killedEverywhere(
   prepare: (scene: ReturnType<typeof sceneOf>) => Promise<void>,
   victim: ProcessOptions,
 ): Promise<void> {
+  const moved: string[] = [];
   for (let steps = 0; ; steps++) {
     const { node, cluster, serve } = sceneOf(t);
     await prepare({ node, cluster, serve });
-    const before = wantedLeads(cluster);
+    const [before, records] = [wantedLeads(cluster), node.records()];
     const hadLinks = node.leads().size > 0;
     change(cluster);
     const after = wantedLeads(cluster);
@@ -178,20 +170,18 @@ async function killedEverywhere(
     assert.ok(!hadLinks || node.leads().size > 0, `what decided does so ${when}`);
     const next = await serve({ build: 2n });
     assertWhole(node, next, cluster, when);
+    for (const [at, record] of node.records()) if ((records.get(at) ?? record) !== record) moved.push(`${at} ${when}`);
     cluster.setEndpoints(port("heir", "10.96.0.5"), endpointsOf(11, 12, 13));
     await cluster.driver.sync(next.backend);
     assertWhole(node, next, cluster, when);
     next.kill();
-    const last = await serve({ build: 2n });
-    assert.deepEqual(
-      last.steps.filter((step) => step !== "loadProgram"),
-      [],
-      `all was kept ${when}`,
-    );
-    last.kill();
+    const kept = node.records();
+    (await serve({ build: 2n })).kill();
+    assert.deepEqual(node.records(), kept, `all was kept ${when}`);
     t.mock.restoreAll();
     if (!isDead) {
       t.diagnostic(`${steps} steps`);
+      assert.deepEqual(moved, []);
       return;
     }
   }

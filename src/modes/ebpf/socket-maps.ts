@@ -24,13 +24,13 @@ import {
   type LastingRoom,
   memoryOf,
   type Opened,
-  type OpenMaps,
   setAddresses,
 } from "./open-maps.ts";
 import { ReleasedCounts } from "./released-counts.ts";
 import { EndpointLists, NoRoom } from "./socket-balancer/endpoint-lists.ts";
 import {
   type BalancerCapacity,
+  type BalancerMaps,
   type CountingMaps,
   type LeadingMaps,
   type MemoryMaps,
@@ -42,7 +42,7 @@ interface SocketMapsOptions extends LastingRoom {
   readonly bpf: Bpf;
   readonly family: IpFamily;
   /** The maps were replaced by larger ones with the same content, so programs must be reloaded. Then the old ones are closed. */
-  readonly onMoved: (maps: OpenMaps) => void;
+  readonly onMoved: (maps: Opened<BalancerMaps>) => void;
   /** Monotonic. */
   readonly nowMs: () => number;
   /** The minimum capacity. @default for a small cluster */
@@ -57,14 +57,13 @@ export class SocketMaps {
   #set: Opened<LeadingMaps>;
   /** What programs remember and count, and the node's addresses: not replaced when the other maps grow. */
   readonly #memory: Opened<MemoryMaps & CountingMaps>;
-  #areFound: boolean;
   readonly #frontends: FrontendTable;
   readonly #lists: EndpointLists;
   /** What the maps hold, by service port. */
   readonly #installed = new Map<string, Installed>();
   /** Service ports that the kernel rejected, with the reason. */
   readonly #refused = new Map<string, string>();
-  /** What the maps held at the start, until {@link settle}. */
+  /** What an earlier process's frontends refer to, until {@link settle}. */
   #adopted: AdoptedFrontends | undefined;
   #hasLostUdp = false;
   readonly #released: ReleasedCounts;
@@ -72,31 +71,35 @@ export class SocketMaps {
   readonly connections: Connections;
 
   /**
-   * @param found maps of an earlier process, to be changed as needed; missing ones are created.
-   * @throws BpfError if the kernel cannot hold them.
+   * @param found maps of an earlier process. Those that programs lead by are made again, with the same numbers of lists
+   * and backends, of which the others speak. @throws BpfError if the kernel cannot hold them.
    */
   constructor(options: SocketMapsOptions, expected: ExpectedSize, found: FoundMaps = {}) {
     this.#options = options;
     const { bpf, family, nowMs, least } = options;
-    const all = allMaps(bpf, family, capacityFor(expected, least), options, found);
-    const { frontends, slots, backends, ...memory } = all;
+    const { frontends, slots, backends, ...memory } = allMaps(
+      bpf,
+      family,
+      capacityFor(expected, least),
+      options,
+      found,
+    );
     this.#set = { frontends, slots, backends };
     this.#memory = memory;
-    this.#areFound =
-      found.leading !== undefined && found.memory !== undefined && found.counting?.counts === this.#memory.counts;
-    this.#frontends = new FrontendTable(family, this.#set.frontends);
-    this.#released = new ReleasedCounts(family, this.#memory.counts);
-    this.connections = new Connections(family, () => ({ ...this.#memory, backends: this.#set.backends }));
+    this.#frontends = new FrontendTable(family, frontends);
+    this.#released = new ReleasedCounts(family, memory.counts);
+    this.connections = new Connections(family, () => ({ ...memory, backends: this.#set.backends }));
+    const { frontends: former, slots: formerSlots } = found.leading ?? {};
     try {
-      // Do not mistake a socket of earlier maps for one that these maps redirected.
-      const firstId = found.leading === undefined && found.memory !== undefined ? this.connections.highestId + 1 : 1;
-      this.#lists = new EndpointLists(family, memoryOf(this.#set), nowMs, firstId);
-      if (found.leading !== undefined) {
-        this.#adopted = new AdoptedFrontends(this.#set.frontends.entries(), (lists) => this.#lists.adopt(lists));
-      }
+      this.#lists = new EndpointLists(family, memoryOf(this.#set), nowMs);
+      this.#lists.adopt(this.connections.highestId);
+      if (former !== undefined) this.#adopted = new AdoptedFrontends(former.entries());
     } catch (error) {
       this.close();
       throw error;
+    } finally {
+      former?.close();
+      formerSlots?.close();
     }
   }
 
@@ -107,8 +110,8 @@ export class SocketMaps {
     return hasLost;
   }
 
-  get open(): OpenMaps {
-    return { maps: { ...this.#set, ...this.#memory }, areFound: this.#areFound };
+  get open(): Opened<BalancerMaps> {
+    return { ...this.#set, ...this.#memory };
   }
 
   /** What the programs record, and whose sockets they redirect. */
@@ -184,12 +187,10 @@ export class SocketMaps {
       this.release(key, port);
       before = this.#installed.get(key);
     }
-    if (before === undefined) {
-      if (plan === PASS_ALL) return;
-      if (this.#adopted !== undefined) before = this.#adopt(this.#adopted, key, port, plan);
-    }
+    if (before === undefined && plan === PASS_ALL) return;
+    const id = before === undefined ? this.#claim(port, plan) : undefined;
     const isTaken = this.#insist(key, port, (isRepeated) =>
-      this.#change(key, port, plan, isRepeated ? this.#installed.get(key) : before),
+      this.#change(key, port, plan, isRepeated ? this.#installed.get(key) : before, id),
     );
     if (isTaken) this.#refused.delete(key);
     if (this.#frontends.isFull) this.#flush();
@@ -217,25 +218,21 @@ export class SocketMaps {
     }
   }
 
-  /** Whether the maps have old content, so that every service port must be {@link set} and then {@link settle} called. */
+  /** Whether an earlier process's lists wait to be claimed: every service port must be {@link set}, and then {@link settle} called. */
   get isUnsettled(): boolean {
     return this.#adopted !== undefined;
   }
 
   /**
-   * Call when all service ports are set: writes pending elements and deletes old content that no service port claimed.
+   * Call when all service ports are set: writes pending elements, and gives up lists of an earlier process that no service port claimed.
    * @throws BpfError
    */
   settle(): void {
     this.#flush();
-    const { keys = [], lists = [] } = this.#adopted?.left ?? {};
-    for (const key of keys) {
-      this.#set.frontends.delete(key);
-      this.#released.note(key);
-    }
+    for (const key of this.#adopted?.left ?? []) this.#released.note(key);
     this.#released.forget((key) => this.#frontends.has(key));
     if (this.#adopted === undefined) return;
-    for (const list of lists) this.#lists.write(list, []);
+    this.#lists.forgetFormer();
     this.#lists.settle();
     this.#hasLostUdp = true;
     this.#adopted = undefined;
@@ -296,29 +293,28 @@ export class SocketMaps {
     closeAll(this.#memory);
   }
 
-  /** Takes over its old frontends; if any is not as it should be, all are rewritten. */
-  #adopt(adopted: AdoptedFrontends, key: string, port: ServicePort, { treatments }: SocketPlan): Installed {
-    const { values, cluster, local } = adopted.claim(
+  /** @returns the id of its list in an earlier process. */
+  #claim(port: ServicePort, { treatments }: SocketPlan): number | undefined {
+    return this.#adopted?.claim(
       destinationsOf(port).map((frontend) => ({
         name: nameOfKey(this.#frontends.keyOf(port, frontend)),
         to: LISTS[this.#frontends.treatmentOf(treatments, frontend)],
       })),
     );
-    const installed = new Installed({ port, treatments, cluster, local });
-    const found = this.#frontends.isWhole(installed, (_, at) => values[at]) ? installed : installed.uncertain();
-    this.#installed.set(key, found);
-    return found;
   }
 
-  /** Remembers the state after a failure, so that it can be retried or undone. @param known undefined if the maps have nothing. */
-  #change(key: string, port: ServicePort, plan: SocketPlan, known: Installed | undefined): void {
+  /**
+   * Remembers the state after a failure, so that it can be retried or undone.
+   * @param known undefined if the maps have nothing. @param id of the Cluster policy's list, if that is new. @default a new one
+   */
+  #change(key: string, port: ServicePort, plan: SocketPlan, known: Installed | undefined, id?: number): void {
     const { treatments } = plan;
     const before = known ?? new Installed({ port, treatments, isUncertain: true });
     let { cluster, local } = before;
     let after: Installed;
     try {
-      cluster = this.#lists.write(cluster, plan.cluster, plan.serving, local);
-      local = this.#lists.write(local, plan.local, plan.serving, cluster);
+      cluster = this.#lists.write(cluster, plan.cluster, plan.serving, pairOf(local?.id) ?? id);
+      local = this.#lists.write(local, plan.local, plan.serving, pairOf(cluster?.id ?? id));
       after = new Installed({ port, treatments, cluster, local });
       if (known === undefined) this.#frontends.writeLater(key, after);
       else this.#frontends.write(before, after);
@@ -368,7 +364,6 @@ export class SocketMaps {
   #moveTo(longer: Opened<LeadingMaps>): void {
     const old = this.#set;
     this.#set = longer;
-    this.#areFound = false;
     try {
       this.#frontends.moveTo(longer.frontends);
       this.#lists.moveTo(memoryOf(longer));
@@ -381,3 +376,6 @@ export class SocketMaps {
 
 const keyText = (port: ServicePort, { address, port: number }: FrontendAddress): string =>
   `${port.protocol} ${address ?? "*"} ${number}`;
+
+/** The ids of a service port's two lists differ in the lowest bit. */
+const pairOf = (id: number | undefined): number | undefined => (id === undefined ? undefined : id ^ 1);

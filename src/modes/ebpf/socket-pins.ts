@@ -1,9 +1,9 @@
 /**
- * Pins of one family's maps, programs and links in a bpf file system: they keep the socket path in force while this process is
- * down, and the next process continues with them (reference ebpf-operation.md §6.2). After each step, the next start can use what
- * it finds: it accepts a set of maps only as a whole, and a program only for the link that runs it.
+ * Pins of one family's maps and links in a bpf file system: they keep the socket path in force while this process is down, and
+ * the next process continues with them (reference ebpf-operation.md §6.2). After each step, the next start can use what it finds:
+ * it accepts a set of maps only as a whole.
  */
-import type { BpfLink, BpfMap, BpfPins, BpfProgram } from "../../kernel/bpf/bpf.ts";
+import type { BpfLink, BpfMap, BpfPins } from "../../kernel/bpf/bpf.ts";
 import type { Hook } from "../../kernel/bpf/hooks.ts";
 import type { MapDefinition } from "../../kernel/bpf/map-definition.ts";
 import { FolderInUse } from "../../kernel/folder-lock.ts";
@@ -24,18 +24,17 @@ import {
 /** What the next process must find of a program. */
 interface KeptProgram {
   readonly name: string;
-  readonly program: BpfProgram;
   readonly link: BpfLink | undefined;
 }
 
-/** Folders of maps and programs, of any version. */
+/** Folders of maps, of any version. Earlier processes kept programs there, too. */
 const VERSION_FOLDER = /^v\d+$/;
 const OWN_VERSION = `v${MAPS_VERSION}`;
 const LINKS = "links";
 /** The prefix of our programs' names, and so of the links' names. */
 export const OWN_PREFIX = "kpts_";
 
-type Pinned = BpfMap | BpfProgram | BpfLink;
+type Pinned = BpfMap | BpfLink;
 
 export class SocketPins {
   readonly #pins: BpfPins;
@@ -75,11 +74,10 @@ export class SocketPins {
     return this.#findAll((entries) => countingMaps(this.#family, entries));
   }
 
-  /** The link of one of our programs, wherever it is attached, and its last program if that is of this version. */
-  findLink(name: string, hook: Hook): { readonly link: BpfLink; readonly program: BpfProgram | undefined } | undefined {
-    const [linkPath, programPath] = [this.#pathOf(LINKS, name), this.#pathOf(OWN_VERSION, name)];
-    const link = this.#find(linkPath, () => this.#pins.link(linkPath, hook));
-    return link && { link, program: this.#find(programPath, () => this.#pins.program(programPath)) };
+  /** The link of one of our programs, wherever it is attached. */
+  findLink(name: string, hook: Hook): BpfLink | undefined {
+    const path = this.#pathOf(LINKS, name);
+    return this.#find(path, () => this.#pins.link(path, hook));
   }
 
   /** Ids of the pinned links, of any process. */
@@ -117,30 +115,20 @@ export class SocketPins {
   }
 
   /** Pins everything that is not pinned yet and removes our other pins. A failure sets {@link problem}. */
-  keep(maps: Opened<BalancerMaps>, programs: readonly KeptProgram[]): void {
+  keep({ backends, ...maps }: Opened<BalancerMaps>, programs: readonly KeptProgram[]): void {
     const [own, ofLinks] = [this.#pathOf(OWN_VERSION), this.#pathOf(LINKS)];
-    const all = Object.values<BpfMap>(maps);
-    const those = (definitions: object): [string, Pinned][] => {
-      const names = new Set(Object.values<MapDefinition>({ ...definitions }).map(({ name }) => name));
-      return all
-        .filter(({ definition }) => names.has(definition.name))
-        .map((map) => [`${own}/${map.definition.name}`, map]);
-    };
-    // Sets that belong together: old and new ones must not mix.
-    const groups: (readonly [string, Pinned])[][] = [
-      those(leadingMaps(this.#family, ofSize(1))),
-      those(memoryMaps(this.#family)),
-      those(countingMaps(this.#family, 1)),
-      ...programs.map(({ name, program }) => [[`${own}/${name}`, program] as const]),
-      ...programs.flatMap(({ name, link }) => (link === undefined ? [] : [[[`${ofLinks}/${name}`, link] as const]])),
+    // Backends first: frontends that speak of lists which these do not have do no harm.
+    const all: readonly (readonly [string, Pinned])[] = [
+      ...[backends, ...Object.values(maps)].map((map) => [`${own}/${map.definition.name}`, map] as const),
+      ...programs.flatMap(({ name, link }) => (link === undefined ? [] : [[`${ofLinks}/${name}`, link] as const])),
     ];
     try {
       // Another program may have removed the folder, and another process may have made it again for itself.
       this.hold();
       for (const folder of [own, ofLinks]) if (this.#pins.list(folder) === undefined) this.#pins.makeFolder(folder);
       this.#forgetMissing([own, ofLinks]);
-      for (const group of groups) this.#keep(group);
-      this.#removeAll(new Set(groups.flat().map(([path]) => path)));
+      for (const [path, what] of all) this.#keep(path, what);
+      this.#removeAll(new Set(all.map(([path]) => path)));
       this.#problem = undefined;
     } catch (error) {
       this.#problem = error;
@@ -193,13 +181,14 @@ export class SocketPins {
     this.#removeFolder(root);
   }
 
-  #keep(group: readonly (readonly [string, Pinned])[]): void {
-    if (group.every(([path, what]) => this.#names.get(path) === what)) return;
-    for (const [path] of group) this.#remove(path);
-    for (const [path, what] of group) {
-      this.#pins.pin(what, path);
-      this.#names.set(path, what);
-    }
+  /** There is no moment without a map or link of this name. */
+  #keep(path: string, what: Pinned): void {
+    if (this.#names.get(path) === what) return;
+    const another = `${path}_new`;
+    this.#pins.remove(another);
+    this.#pins.pin(what, another);
+    this.#pins.move(another, path);
+    this.#names.set(path, what);
   }
 
   /** Another program may have removed pins. */

@@ -3,7 +3,7 @@ import type { Bpf, BpfLink, BpfProgram } from "../../kernel/bpf/bpf.ts";
 import type { Hook } from "../../kernel/bpf/hooks.ts";
 import { attempt } from "../../logging/attempt.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import type { OpenMaps } from "./open-maps.ts";
+import type { Opened } from "./open-maps.ts";
 import type { BalancerMaps } from "./socket-balancer/maps.ts";
 import { type SocketProgramOptions, socketPrograms } from "./socket-balancer/programs.ts";
 import type { SocketPins } from "./socket-pins.ts";
@@ -23,7 +23,7 @@ export class SocketPrograms {
   readonly #pins: SocketPins | undefined;
   readonly #assemble: typeof socketPrograms;
   #all: readonly Attached[] = [];
-  #open: OpenMaps | undefined;
+  #open: Opened<BalancerMaps> | undefined;
   /** Of the cgroup at which they were attached last. */
   #cgroupId: bigint | undefined;
 
@@ -44,9 +44,9 @@ export class SocketPrograms {
   }
 
   /** Loads the programs with these maps. Replaces attached ones one by one, with no gap. @throws BpfError */
-  load(open: OpenMaps): void {
-    const maps = Object.values(open.maps);
-    const definitions = Object.fromEntries(Object.entries(open.maps).map(([name, map]) => [name, map.definition]));
+  load(open: Opened<BalancerMaps>): void {
+    const maps = Object.values(open);
+    const definitions = Object.fromEntries(Object.entries(open).map(([name, map]) => [name, map.definition]));
     const old = this.#all;
     const loaded: Attached[] = [];
     try {
@@ -74,8 +74,7 @@ export class SocketPrograms {
   }
 
   /**
-   * Attaches all programs to the cgroup, or none. Reuses a link that an earlier process left there, and its program if
-   * that is the same.
+   * Attaches all programs to the cgroup, or none: links that an earlier process left there get these programs.
    * @returns whether none of them was attached, or not all. @throws BpfError
    */
   attach(cgroup: string): boolean {
@@ -100,7 +99,7 @@ export class SocketPrograms {
 
   /** Pins maps, programs and links that are not pinned yet. */
   keep(): void {
-    if (this.#open !== undefined) this.#pins?.keep(this.#open.maps, this.#all);
+    if (this.#open !== undefined) this.#pins?.keep(this.#open, this.#all);
   }
 
   /** Whether they are {@link isOrphaned} although their cgroup is still there: another folder of that name is another cgroup. */
@@ -134,23 +133,14 @@ export class SocketPrograms {
   }
 
   #takeOver(one: Attached, cgroupId: bigint): Attached | undefined {
-    const found = this.#pins?.findLink(one.name, one.hook);
-    if (found === undefined) return undefined;
-    const { link, program } = found;
+    const link = this.#pins?.findLink(one.name, one.hook);
+    if (link === undefined) return undefined;
     if (link.cgroupId !== cgroupId) {
       // The cgroup is gone, or another one is configured now.
       link.close();
-      program?.close();
       return undefined;
     }
-    const isLast = program !== undefined && program.id === link.programId;
-    // The tag does not cover the maps.
-    if (isLast && this.#open?.areFound === true && program.tag === one.program.tag) {
-      one.program.close();
-      return { ...one, program, link };
-    }
-    link.replace(one.program, isLast ? program : undefined);
-    program?.close();
+    link.replace(one.program);
     return { ...one, link };
   }
 }

@@ -94,14 +94,16 @@ test("ebpf: sudden death, restart, other modes and the end, under connections th
   const first = JSON.parse(readFileSync(join(daemon.folder, "config.json"), "utf8"));
   const foreign = HOOKS.map((hook) => foreignProgram(t, network, hook).id);
   const state = () => FAMILIES.map((family) => pinnedState(join(ownFolder(pinFolder), family), family));
+  const owners = () =>
+    attached(network).map((programs) => programs.map((id) => (foreign.includes(id) ? `foreign ${id}` : "ours")));
   const rules = () => traitsOf.ebpf.rules(daemon);
 
   await t.test("the commands that look say what is so", async () =>
     expectTold(network, { number: STABLE, socket, folder: ownFolder(pinFolder) }),
   );
 
-  await t.test("killed and started again, it writes nothing and replaces nothing", async () => {
-    const before = [state(), await rules(), attached(network)];
+  await t.test("killed and started again, it moves no client", async () => {
+    const before = [state(), await rules(), owners()];
     assert.ok(attached(network).every((programs, at) => programs.length >= 2 && programs.at(-1) === foreign[at]));
     const held = await holdConnections(network, STABLE);
     const stopAsking = askSteadily(network, STABLE);
@@ -111,19 +113,19 @@ test("ebpf: sudden death, restart, other modes and the end, under connections th
     daemon.spawn();
     await daemon.synced(startedAt);
     assert.deepEqual(await stopAsking(), []);
-    assert.deepEqual([state(), await rules(), attached(network)], before);
+    assert.deepEqual([state(), await rules(), owners()], before);
     await assertAlive(held);
   });
 
   await t.test("told to stop, it leaves what decides at the socket, and goes on with it", async () => {
-    const before = [state(), attached(network)];
+    const before = [state(), owners()];
     await daemon.stop("SIGTERM");
     await removeRules(network);
     assert.deepEqual(await met(network), []);
     const startedAt = Date.now();
     daemon.spawn();
     await daemon.synced(startedAt);
-    assert.deepEqual([state(), attached(network)], before);
+    assert.deepEqual([state(), owners()], before);
     assert.ok((await rules()).includes("10.96.1.1"));
   });
 
@@ -155,7 +157,7 @@ test("ebpf: sudden death, restart, other modes and the end, under connections th
   });
 
   await t.test("a second process takes the rules, says so, and goes on when the first one is gone", async () => {
-    const before = [state(), attached(network)];
+    const before = [state(), owners()];
     const config = JSON.parse(readFileSync(join(daemon.folder, "config.json"), "utf8"));
     const objects = clusterOf(services);
     const second = ProxyDaemon.prepare(daemon.namespace, { hostnameOverride: nodeA.name, objects, config });
@@ -163,16 +165,16 @@ test("ebpf: sudden death, restart, other modes and the end, under connections th
       second.spawn();
       await second.logged(/Nothing is decided at the socket.*another process/s);
       await sleep(500);
-      assert.deepEqual([state(), attached(network)], before);
+      assert.deepEqual([state(), owners()], before);
       await second.stop("SIGTERM");
-      assert.deepEqual([state(), attached(network)], before, "it leaves what is not its own");
+      assert.deepEqual([state(), owners()], before, "it leaves what is not its own");
       second.log = "";
       second.spawn();
       await second.logged(/another process/);
       await daemon.stop("SIGKILL");
       const goesOn = () => second.log.includes("Connections to services are decided at the socket");
       await second.until("the place of the first", goesOn);
-      assert.deepEqual([state(), attached(network)], before);
+      assert.deepEqual([state(), owners()], before);
     } finally {
       await second.dispose();
     }

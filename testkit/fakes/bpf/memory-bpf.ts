@@ -1,5 +1,4 @@
 /** {@link Bpf} in memory: programs run in the interpreter. */
-import { createHash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import type { Bpf, BpfLink, BpfMap, BpfProgram } from "../../../src/kernel/bpf/bpf.ts";
 import { BpfError } from "../../../src/kernel/bpf/bpf-error.ts";
@@ -110,10 +109,6 @@ export function memoryBpf(
         const wanted = define(definition.maxEntries);
         if (isDeepStrictEqual(mapFields(wanted), mapFields(definition))) return new OpenMap(wanted, found.memory);
         throw new BpfError("invalid", `bpf: ${path} is not the expected object: it is another map`);
-      },
-      program(found) {
-        if (found instanceof MemoryProgram) return found;
-        throw new TypeError("this is no program of this kernel");
       },
       link(found, hook, path) {
         if (found instanceof AttachedLink && found.hook === (hook ?? found.hook)) return opened(found);
@@ -285,7 +280,6 @@ function readOf(one: Instruction): readonly Register[] {
 class MemoryProgram implements BpfProgram, Pinnable {
   readonly kind = "program";
   readonly id: number;
-  readonly tag: string;
   /** By name: the maps that it reads and writes. */
   readonly maps: ReadonlyMap<string, MemoryMap>;
   readonly #program: Program;
@@ -298,7 +292,6 @@ class MemoryProgram implements BpfProgram, Pinnable {
     this.id = id;
     this.#program = program;
     this.maps = maps;
-    this.tag = createHash("sha1").update(program.code).digest("hex").slice(0, 16);
   }
 
   close(): void {}

@@ -46,6 +46,14 @@ export class PinnedNames {
     what.onNamed(true);
   }
 
+  move(from: string, to: string): void {
+    const what = this.get(from);
+    if (what === undefined) throw failure("ENOENT", from);
+    this.remove(to);
+    this.#names.delete(from);
+    this.#names.set(to, what);
+  }
+
   remove(path: string): boolean {
     const what = this.#names.get(path);
     if (what === undefined) return false;
@@ -72,7 +80,6 @@ export class PinnedNames {
 export interface PinOpeners {
   pinnable(what: BpfMap | BpfProgram | BpfLink): Pinnable;
   map(found: Pinnable, define: (maxEntries: number) => MapDefinition, path: string): BpfMap;
-  program(found: Pinnable): BpfProgram;
   link(found: Pinnable, hook: Hook | undefined, path: string): BpfLink;
 }
 
@@ -86,14 +93,11 @@ export function memoryPins(names: PinnedNames, open: PinOpeners): BpfPins {
     list: (folder) => names.list(folder),
     makeFolder: (path) => names.makeFolder(path),
     pin: (what, path) => names.pin(open.pinnable(what), path),
+    move: (from, to) => names.move(from, to),
     remove: (path) => names.remove(path),
     map(path, define) {
       const found = find(path, "map");
       return found && open.map(found, define, path);
-    },
-    program(path) {
-      const found = find(path, "program");
-      return found && open.program(found);
     },
     link(path, hook) {
       const found = find(path, "link");

@@ -1,6 +1,6 @@
 /** The content of a folder of a bpf file system, as another process sees it. */
 import { readdirSync } from "node:fs";
-import { leadingMaps, MAPS_VERSION, memoryMaps } from "../../../modes/ebpf/socket-balancer/maps.ts";
+import { frontendWords, leadingMaps, MAPS_VERSION, memoryMaps } from "../../../modes/ebpf/socket-balancer/maps.ts";
 import type { IpFamily } from "../../../net/ip.ts";
 import { kernelBpf } from "../kernel-bpf.ts";
 
@@ -11,31 +11,28 @@ export function pinnedPaths(folder: string): readonly string[] {
   return readdirSync(folder, { recursive: true }).map(String).sort();
 }
 
-/** One family's state: each link's program and all leading maps. Equal if nothing was written in between. */
+/** One family's state: links, and of what records of clients and sockets speak. Equal if none was moved in between. */
 export function pinnedState(folder: string, family: IpFamily): Readonly<Record<string, unknown>> {
   const { pins } = kernelBpf();
   const state: Record<string, unknown> = {};
   for (const name of pins.list(`${folder}/links`) ?? []) {
     const link = pins.link(`${folder}/links/${name}`);
-    state[name] = `runs program ${link?.programId} in cgroup ${link?.cgroupId}`;
+    state[name] = `in cgroup ${link?.cgroupId}`;
     link?.release();
   }
   const capacity = (entries: number) => ({ frontends: entries, slots: entries, backends: entries });
-  for (const key of ["frontends", "slots", "backends"] as const) {
+  for (const key of ["frontends", "backends"] as const) {
     const { name } = leadingMaps(family, capacity(1))[key];
     const path = `${folder}/v${MAPS_VERSION}/${name}`;
     const map = pins.map(path, (entries) => leadingMaps(family, capacity(entries))[key]);
     if (key === "frontends")
       state[name] = map
         ?.entries()
-        .map((element) => element.map(hex).join(" "))
+        .map(([frontend, value]) => `${hex(frontend)} list ${frontendWords(value).id}`)
         .sort();
     // Includes the number of writes to each backend.
     else
-      state[name] = map
-        ?.words()
-        .filter((word) => word !== 0n)
-        .join(" ");
+      state[name] = [...(map?.words().entries() ?? [])].flatMap(([at, word]) => (word === 0n ? [] : `${at} ${word}`));
     map?.close();
   }
   const { nodeAddresses } = memoryMaps(family);

@@ -124,23 +124,50 @@ test("an address is read back as it was written", () => {
   assert.deepEqual(list && lists.read(list), [endpoint]);
 });
 
-test("of an earlier process, lists that are whole go on; of others nothing is kept, and their backends are free", () => {
+test("of an earlier process, lists go on under their ids; of others nothing is kept, and their backends are free", () => {
   const memory = memoryFor("IPv4", 32);
   const numbers = (first: number, count: number) =>
     Array.from({ length: count }, (_, at) => endpointOf("IPv4", first + at));
   const before = new EndpointLists("IPv4", memory, () => 0);
-  const [torn, whole, lost] = [numbers(1, 3), numbers(4, 2), numbers(6, 5)].map((all) => before.write(undefined, all));
-  assert.ok(torn !== undefined && whole !== undefined && lost !== undefined);
-  // Two slots refer to one backend, as between two stores.
-  memory.slots[torn.base + 2] = memory.slots[torn.base] ?? 0n;
-  const after = new EndpointLists("IPv4", memory, () => REST_MS);
-  assert.deepEqual(after.adopt([torn, whole]), [whole]);
-  assert.deepEqual(texts(after.read(whole)), texts(numbers(4, 2)));
-  assert.deepEqual([after.read(torn), after.read(lost)], [[], []], "cleared");
+  const [lost, kept, last] = [numbers(1, 3), numbers(4, 2), numbers(6, 5)].map((all) => before.write(undefined, all));
+  assert.ok(lost !== undefined && kept !== undefined && last !== undefined);
+  const identities = memory.backends.slice();
+  let nowMs = 0;
+  const slots = new BigUint64Array(32);
+  const after = new EndpointLists("IPv4", { ...memory, slots }, () => nowMs);
+  after.adopt(0);
+  const list = after.write(undefined, numbers(4, 2), [], kept.id);
+  assert.ok(list !== undefined && list.id === kept.id);
+  assert.deepEqual(texts(after.read(list)), texts(numbers(4, 2)));
+  assert.deepEqual(memory.backends, identities, "not even the lists that wait are touched");
+  after.forgetFormer();
+  assert.equal(after.settle(), true);
+  assert.deepEqual([before.read(lost), before.read(last)], [[], []], "cleared");
+  nowMs = REST_MS;
   const next = after.write(undefined, numbers(20, 16));
-  assert.ok(next !== undefined && next.id > lost.id, "ids are not used again");
+  assert.ok(next !== undefined && next.id > last.id, "ids are not used again");
   assert.deepEqual(texts(after.read(next)), texts(numbers(20, 16)));
-  assert.deepEqual(texts(after.read(whole)), texts(numbers(4, 2)));
+  assert.deepEqual(texts(after.read(list)), texts(numbers(4, 2)));
+});
+
+test("ids of lists that have no backends any more are not used again", () => {
+  const lists = new EndpointLists("IPv4", memoryFor("IPv4", 32), () => 0);
+  lists.adopt(41);
+  assert.equal(lists.write(undefined, [endpointOf("IPv4", 1)])?.id, 42);
+});
+
+test("a former list that there is no room for keeps its backends until there is", () => {
+  const memory = memoryFor("IPv4", 4);
+  const [one, two] = [1, 2].map((number) => endpointOf("IPv4", number));
+  assert.ok(one !== undefined && two !== undefined);
+  const list = new EndpointLists("IPv4", memory, () => 0).write(undefined, [one, two]);
+  const identities = memory.backends.slice();
+  const after = new EndpointLists("IPv4", { ...memory, slots: new BigUint64Array(1) }, () => 0);
+  after.adopt(0);
+  assert.throws(() => after.write(undefined, [one, two], [], list?.id), NoRoom);
+  after.moveTo({ ...memory, slots: new BigUint64Array(2) });
+  assert.equal(after.write(undefined, [one, two], [], list?.id)?.count, 2);
+  assert.deepEqual(memory.backends, identities);
 });
 
 test("of an earlier process, endpoints that flows stay with are held, and not offered", () => {
@@ -151,7 +178,7 @@ test("of an earlier process, endpoints that flows stay with are held, and not of
   const list = before.write(before.write(undefined, [one, two]), [two, three], [one]);
   assert.ok(list !== undefined);
   assert.deepEqual([list.count, list.held], [2, 1]);
-  const local = before.write(undefined, [one], [], list);
+  const local = before.write(undefined, [one], [], list.id ^ 1);
   assert.ok(local !== undefined && local.id === (list.id ^ 1), "flows are those of the service port");
   const other = before.write(undefined, [one]);
   assert.ok(other !== undefined && ![list.id, local.id].includes(other.id));
@@ -160,11 +187,18 @@ test("of an earlier process, endpoints that flows stay with are held, and not of
   assert.ok(left !== undefined);
   before.settle();
   const identities = memory.backends.slice();
-  const after = new EndpointLists("IPv4", memory, () => REST_MS);
-  assert.deepEqual(after.adopt([list, local, other, left]), [list, local, other, left]);
-  assert.deepEqual(texts(after.read(list)), texts([two, three]));
+  const after = new EndpointLists("IPv4", { ...memory, slots: new BigUint64Array(32) }, () => REST_MS);
+  after.adopt(0);
+  const again = after.write(undefined, [two, three], [one], list.id);
+  assert.ok(again !== undefined);
+  assert.deepEqual([texts(after.read(again)), again.held], [texts([two, three]), 1]);
+  after.write(undefined, [one], [], local.id);
+  after.write(undefined, [one], [], other.id);
+  assert.equal(after.write(undefined, [], [four], left.id)?.held, 1);
+  after.forgetFormer();
+  assert.equal(after.settle(), false, "nothing has gone");
   assert.deepEqual(memory.backends, identities);
-  const back = after.write(list, [one, two, three], [one, two, three]);
+  const back = after.write(again, [one, two, three], [one, two, three]);
   assert.deepEqual(back && [texts(after.read(back)), back.held], [texts([one, two, three]), 0]);
   assert.equal(after.settle(), false, "nothing has gone");
   assert.equal(back && after.write(back, []), undefined);

@@ -5,10 +5,7 @@
  */
 import type { IpFamily } from "../../../net/ip.ts";
 import { BackendArray, type ListedEndpoint } from "./backend-array.ts";
-import { FreeList, powerOfTwo, type Run } from "./free-list.ts";
-
-/** A larger id is not ours: no machine creates that many service ports between two boots. */
-const MOST_IDS = 2 ** 31;
+import { FreeList, powerOfTwo } from "./free-list.ts";
 
 /** Where a list is; its frontends tell the programs. The run of slots is as long as the next power of two of `count + held`. */
 export interface EndpointList {
@@ -40,14 +37,15 @@ export class EndpointLists {
   #backends: BackendArray;
   readonly #freeSlots: FreeList;
   readonly #freeBackends: FreeList;
-  #nextId: number;
+  #nextId = 2;
+  /** By the ids of an earlier process's lists: their backends, offered ones and others. */
+  readonly #former = new Map<number, number[]>();
   /** Backends that readers of old lists may still use. */
   #oldBackends: number[] = [];
   #oldRuns: EndpointList[] = [];
 
-  /** @param memory all zero, unless {@link adopt} follows. @param nowMs monotonic. @param firstId of a new list. */
-  constructor(family: IpFamily, memory: ListMemory, nowMs: () => number, firstId = 2) {
-    this.#nextId = Math.max(2, firstId + (firstId % 2));
+  /** @param memory all zero, unless {@link adopt} follows. @param nowMs monotonic. */
+  constructor(family: IpFamily, memory: ListMemory, nowMs: () => number) {
     this.#family = family;
     this.#slots = memory.slots;
     this.#slotHalves = halvesOf(memory.slots);
@@ -57,60 +55,27 @@ export class EndpointLists {
   }
 
   /**
-   * Call before the first write if the memory has lists of an earlier process that frontends refer to. Frees everything
-   * else.
-   * @param found lists with unique ids. @returns the intact lists; the others are freed.
+   * Call before the first write: new lists with the ids of an earlier process's lists take over their backends, until
+   * {@link forgetFormer}. @param highestId of an earlier list that has no backends any more.
    */
-  adopt(found: readonly EndpointList[]): readonly EndpointList[] {
-    const owners = new Uint32Array(this.#backends.capacity);
-    const whole: EndpointList[] = [];
-    let end = 0;
-    for (const list of found.toSorted((one, other) => one.base - other.base)) {
-      if (list.base < end || !this.#own(list, owners)) continue;
-      end = list.base + lengthOf(list);
-      whole.push(list);
+  adopt(highestId: number): void {
+    let highest = highestId;
+    for (let backend = 0; backend < this.#backends.capacity; backend++) {
+      const id = this.#backends.idAt(backend);
+      if (id === 0) continue;
+      highest = Math.max(highest, id);
+      this.#freeBackends.occupy(backend);
+      const own = this.#former.get(id);
+      if (own === undefined) this.#former.set(id, [backend]);
+      else own.push(backend);
     }
-    this.#freeBackends.occupy(this.#keepOwned(owners), 1);
-    for (const { base, count, held } of whole) {
-      for (let at = 0; at < count + held; at++) this.#backends.hold(this.#slot(base + at), at >= count);
-    }
-    const runs = whole.map((list) => ({ base: list.base, length: lengthOf(list) }));
-    this.#freeSlots.occupy(runs, this.#slots.length);
-    return whole;
+    this.#nextId = Math.max(this.#nextId, (highest | 1) + 1);
   }
 
-  /** Clears backends without an owner. @returns runs of the others: no object per backend, as there are hundreds of thousands. */
-  #keepOwned(owners: Uint32Array): readonly Run[] {
-    const used: Run[] = [];
-    let from = 0;
-    for (let backend = 0; backend <= owners.length; backend++) {
-      if (backend < owners.length) {
-        const id = this.#backends.idAt(backend);
-        if (id !== 0 && id < MOST_IDS) this.#nextId = Math.max(this.#nextId, (id | 1) + 1);
-        if (owners[backend] !== 0) continue;
-        if (id !== 0) this.#backends.clear(backend);
-      }
-      if (from < backend) used.push({ base: from, length: backend - from });
-      from = backend + 1;
-    }
-    return used;
-  }
-
-  /** Assigns a list its backends if each of its slots refers to one that carries its id, and no two to the same. */
-  #own(list: EndpointList, owners: Uint32Array): boolean {
-    const { id, base, count, held } = list;
-    if (id === 0 || id >= MOST_IDS || count + held === 0 || base + lengthOf(list) > this.#slots.length) return false;
-    for (let at = base; at < base + count + held; at++) {
-      const backend = this.#slot(at);
-      if (backend < owners.length && owners[backend] === 0 && this.#backends.idAt(backend) === id) {
-        owners[backend] = id;
-        continue;
-      }
-      // Undo: the backends assigned so far had no other owner.
-      for (let before = base; before < at; before++) owners[this.#slot(before)] = 0;
-      return false;
-    }
-    return true;
+  /** The backends of lists that were not taken over go with the next {@link settle}. */
+  forgetFormer(): void {
+    for (const backends of this.#former.values()) this.#oldBackends.push(...backends);
+    this.#former.clear();
   }
 
   /** Switches to longer arrays that have the old ones' content. */
@@ -125,16 +90,22 @@ export class EndpointLists {
   /**
    * Makes a list hold these endpoints, in any order. One that stands several times gets as many backends: it is chosen as
    * often. If the result differs from the list, the frontends must be updated. {@link settle} must follow.
-   * @param serving endpoints to hold if the list had them. @param sibling the other list of the service port. @throws NoRoom
+   * @param list undefined if there is none yet. @param serving endpoints to hold if the list had them.
+   * @param newId of a new list, which may be a former one's. @default one that was never used. @throws NoRoom
    */
   write(
     list: EndpointList | undefined,
     endpoints: readonly ListedEndpoint[],
     serving: readonly ListedEndpoint[] = [],
-    sibling?: EndpointList,
+    newId = this.#nextId,
   ): EndpointList | undefined {
-    if (list !== undefined) return this.#change(list, endpoints, serving);
-    return endpoints.length === 0 ? undefined : this.#writeNew(endpoints, sibling);
+    const id = list?.id ?? newId;
+    const before = list === undefined ? (this.#former.get(id) ?? []) : this.#backendsOf(list);
+    if (list === undefined && before.length + endpoints.length === 0) return undefined;
+    const changed = this.#change(id, list, before, endpoints, serving);
+    this.#former.delete(id);
+    if (id === this.#nextId) this.#nextId += 2;
+    return changed;
   }
 
   /** The endpoints of a list, as the programs read them. */
@@ -158,48 +129,49 @@ export class EndpointLists {
     return hasEndpoints;
   }
 
-  #writeNew(endpoints: readonly ListedEndpoint[], sibling: EndpointList | undefined): EndpointList {
-    const id = sibling === undefined ? this.#nextId : sibling.id ^ 1;
-    if (sibling === undefined) this.#nextId += 2;
-    const backends = this.#makeBackends(id, endpoints);
-    return { id, base: this.#writeRun(backends, backends), count: backends.length, held: 0 };
+  #backendsOf({ base, count, held }: EndpointList): readonly number[] {
+    return Array.from({ length: count + held }, (_, at) => this.#slot(base + at));
   }
 
   #change(
-    list: EndpointList,
+    id: number,
+    list: EndpointList | undefined,
+    before: readonly number[],
     endpoints: readonly ListedEndpoint[],
     serving: readonly ListedEndpoint[],
   ): EndpointList | undefined {
-    const { id } = list;
-    const wanted = Map.groupBy(endpoints, (endpoint) => this.#backends.keyFor(endpoint));
-    const offered: number[] = [];
-    const left: number[] = [];
-    for (let at = list.base; at < list.base + list.count + list.held; at++) {
-      const backend = this.#slot(at);
-      (wanted.get(this.#backends.keyAt(backend))?.pop() === undefined ? left : offered).push(backend);
-    }
-    const missing = [...wanted.values()].flat();
-    if (missing.length === 0 && left.length === 0 && list.held === 0) return list;
+    const { offered, left, missing } = this.#compare(before, endpoints);
+    if (missing.length === 0 && left.length === 0 && list?.held === 0) return list;
     // Copies that are too many hold their flows, too.
     const staying = left.length === 0 ? [] : [...serving, ...endpoints];
     const stays = new Set(staying.map((endpoint) => this.#backends.keyFor(endpoint)));
     const held = left.filter((backend) => stays.has(this.#backends.keyAt(backend)));
     const added = this.#makeBackends(id, missing);
-    offered.push(...added);
-    const changed = { id, base: list.base, count: offered.length, held: held.length };
-    if (changed.count + changed.held === 0) this.#oldRuns.push(list);
-    else if (lengthOf(changed) === lengthOf(list)) {
-      this.#fill(list.base, offered);
-      this.#fill(list.base + offered.length, held);
+    const all = [...offered, ...added];
+    const changed = { id, base: list?.base ?? 0, count: all.length, held: held.length };
+    const isEmpty = changed.count + changed.held === 0;
+    if (list !== undefined && !isEmpty && lengthOf(changed) === lengthOf(list)) {
+      this.#fill(list.base, all);
+      this.#fill(list.base + all.length, held);
     } else {
-      changed.base = this.#writeRun([...offered, ...held], added);
-      this.#oldRuns.push(list);
+      if (!isEmpty) changed.base = this.#writeRun([...all, ...held], added);
+      if (list !== undefined) this.#oldRuns.push(list);
     }
     for (const backend of offered) this.#backends.hold(backend, false);
     for (const backend of held) this.#backends.hold(backend, true);
     this.#oldBackends.push(...left.filter((backend) => !held.includes(backend)));
-    if (changed.count + changed.held === 0) return undefined;
-    return changed;
+    return isEmpty ? undefined : changed;
+  }
+
+  /** @returns backends of endpoints, other backends, and endpoints without a backend. */
+  #compare(before: readonly number[], endpoints: readonly ListedEndpoint[]) {
+    const [offered, left]: [number[], number[]] = [[], []];
+    if (before.length === 0) return { offered, left, missing: endpoints };
+    const wanted = Map.groupBy(endpoints, (endpoint) => this.#backends.keyFor(endpoint));
+    for (const backend of before) {
+      (wanted.get(this.#backends.keyAt(backend))?.pop() === undefined ? left : offered).push(backend);
+    }
+    return { offered, left, missing: [...wanted.values()].flat() };
   }
 
   /** Fills a run of slots with these backends; those already in it keep their slots. */

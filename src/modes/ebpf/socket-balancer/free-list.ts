@@ -6,12 +6,6 @@
 /** Longer than any program runs, even if its processor is preempted meanwhile. */
 export const REST_MS = 5_000;
 
-/** Its length is a power of two. */
-export interface Run {
-  readonly base: number;
-  readonly length: number;
-}
-
 /** Runs whose lengths are powers of two, within a capacity that can grow. */
 export class FreeList {
   readonly #nowMs: () => number;
@@ -30,19 +24,10 @@ export class FreeList {
     this.#capacity = capacity;
   }
 
-  /**
-   * Call before the first {@link take}: marks these runs as used. The gaps between them rest first.
-   * @param longest length of the runs into which gaps are cut.
-   */
-  occupy(runs: readonly Run[], longest: number): void {
-    for (const { base, length } of runs.toSorted((one, other) => one.base - other.base)) {
-      while (this.#untouched < base) {
-        const free = Math.min(longest, 2 ** Math.floor(Math.log2(base - this.#untouched)));
-        this.giveBack(this.#untouched, free);
-        this.#untouched += free;
-      }
-      this.#untouched = base + length;
-    }
+  /** Call before the first {@link take}, in ascending order: this place is used. The gaps between them rest first. */
+  occupy(at: number): void {
+    for (; this.#untouched < at; this.#untouched++) this.giveBack(this.#untouched, 1);
+    this.#untouched = at + 1;
   }
 
   /** @returns where the run begins; undefined if there is no room. */

@@ -165,28 +165,43 @@ export class PinnedNode {
   /** Where connections are redirected now, by frontend: endpoints of the first program at connect4. */
   leads(): ReadonlyMap<string, readonly string[]> {
     const [maps] = this.mapsAt("connect4");
-    return maps === undefined ? new Map() : leadsBy(maps);
+    const chosen = maps === undefined ? [] : [...chosenBy(maps)];
+    return new Map(chosen.map(([frontend, endpoints]) => [frontend, [...endpoints.keys()].sort()]));
+  }
+
+  /** What a record of a client or socket may speak of, by frontend and endpoint: `list 2, backend 0, identity …`. */
+  records(): ReadonlyMap<string, string> {
+    const [maps] = this.mapsAt("connect4");
+    const chosen = maps === undefined ? [] : [...chosenBy(maps)];
+    return new Map(
+      chosen.flatMap(([frontend, endpoints]) =>
+        Array.from(endpoints, ([endpoint, record]) => [`${frontend} ${endpoint}`, record] as const),
+      ),
+    );
   }
 }
 
-function leadsBy(maps: ReadonlyMap<string, MemoryMap>): ReadonlyMap<string, readonly string[]> {
-  const leads = new Map<string, readonly string[]>();
+function chosenBy(maps: ReadonlyMap<string, MemoryMap>): ReadonlyMap<string, ReadonlyMap<string, string>> {
+  const chosen = new Map<string, ReadonlyMap<string, string>>();
   const slots = new BigUint64Array(maps.get("slots4")?.memory ?? new ArrayBuffer());
   const backends = Buffer.from(maps.get("backends4")?.memory ?? new ArrayBuffer());
   const { size, fields } = BACKEND_VALUE.IPv4;
   for (const [key, value] of maps.get("frontends4")?.entries() ?? []) {
     const { base, count, id } = frontendWords(value);
-    const endpoints: string[] = [];
+    const endpoints = new Map<string, string>();
     for (let at = base; at < base + count; at++) {
-      const backend = Number(slots[at] ?? 0n) * size;
+      const number = Number(slots[at] ?? 0n);
+      const backend = number * size;
       if (backends.readUInt32LE(backend + fields.id.at) !== id) continue;
       const ip = ipFromBytes(Uint8Array.from(backends.subarray(backend, backend + 4)));
-      endpoints.push(`${ip}:${backends.readUInt16BE(backend + fields.port.at)}`);
+      const identity = backends.readBigUInt64LE(backend + fields.id.at);
+      const record = `list ${id}, backend ${number}, identity ${identity}`;
+      endpoints.set(`${ip}:${backends.readUInt16BE(backend + fields.port.at)}`, record);
     }
     const address = ipFromBytes(Uint8Array.from(key.subarray(0, 4)));
-    leads.set(`${address}:${Buffer.from(key).readUInt16BE(4)}`, endpoints.sort());
+    chosen.set(`${address}:${Buffer.from(key).readUInt16BE(4)}`, endpoints);
   }
-  return leads;
+  return chosen;
 }
 
 /** Overrides methods of the same objects, because the in-memory kernel knows them. */
