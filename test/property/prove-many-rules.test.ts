@@ -15,8 +15,14 @@ const OWN = [ip("10.200.0.2"), ip("127.0.0.1")];
 const MANY = 20_000;
 const address = (number: number) => `10.1.${number >> 8}.${number & 255}`;
 
-function saved(chain: string, rules: readonly string[], others: readonly string[] = []): Dump {
+function saved(
+  chain: string,
+  rules: readonly string[],
+  others: readonly string[] = [],
+  more: readonly string[] = [],
+): Dump {
   const chains = ["INPUT", "FORWARD", "OUTPUT"].map((name) => `:${name} ACCEPT [0:0]`);
+  chains.push(...more.map((name) => `:${name} - [0:0]`));
   const lines = rules.map((rule) => `-A ${chain} ${rule}`);
   return recogniseDump(["*filter", ...chains, ":OTHER - [0:0]", ...lines, ...others, "COMMIT", ""].join("\n"), "rules");
 }
@@ -102,6 +108,83 @@ describe("rules for one address each", () => {
         [dropped, passed].map((number) => fateOf(rules, address(number))),
         ["dropped", "left alone"],
       );
+    });
+  }
+});
+
+describe("a hundred thousand things that differ are answered in bounded time, and what is not tried is named", () => {
+  const most = 100_000;
+  const place = { family: "inet", table: "other" };
+  const all = <T>(of: (number: number) => T): T[] => Array.from({ length: most }, (_, number) => of(number));
+  const own = (number: number) => `10.${64 + (number >> 16)}.${(number >> 8) & 255}.${number & 255}`;
+  const dport = { payload: { protocol: "tcp", field: "dport" } };
+  const ends = { concat: [{ payload: { protocol: "ip", field: "daddr" } }, dport] };
+  const port = (number: number) => 1 + ((number * 7_919) % 60_000);
+  const cases: Readonly<Record<string, () => Dump>> = {
+    "jumps to a chain each": () =>
+      saved(
+        "FORWARD",
+        all((number) => `-s ${own(number)}/32 -j C${number}`),
+        all((number) => `-A C${number} -p tcp -m tcp --dport ${port(number)} -j DROP`),
+        all((number) => `C${number}`),
+      ),
+    "jumps without a condition": () =>
+      saved(
+        "FORWARD",
+        all(() => "-j OTHER"),
+        ["-A OTHER -p tcp -m tcp --dport 22 -j DROP"],
+      ),
+    "a map of addresses and ports": () =>
+      listed(
+        [[{ vmap: { key: ends, data: "@m" } }]],
+        [
+          {
+            map: {
+              ...{ ...place, name: "m", type: ["ipv4_addr", "inet_service"], map: "verdict" },
+              elem: all((number) => [
+                { concat: [own(number), port(number)] },
+                number % 3 ? { drop: null } : { accept: null },
+              ]),
+            },
+          },
+        ],
+      ),
+    "a set of ranges of both": () =>
+      listed(
+        [[{ match: { op: "==", left: ends, right: "@s" } }, { drop: null }]],
+        [
+          {
+            set: {
+              ...{ ...place, name: "s", type: ["ipv4_addr", "inet_service"], flags: ["interval"] },
+              elem: all((number) => ({
+                concat: [
+                  { prefix: { addr: own(4 * number), len: 30 } },
+                  { range: [port(number), 60_001 + (number % 50)] },
+                ],
+              })),
+            },
+          },
+        ],
+      ),
+    "ranges of ports that overlap": () =>
+      listed(
+        [[{ match: { op: "==", left: dport, right: "@s" } }, { drop: null }]],
+        [
+          {
+            set: {
+              ...{ ...place, name: "s", type: "inet_service", flags: ["interval"] },
+              elem: all((number) => ({ range: [port(number), 60_001 + (number % 50)] })),
+            },
+          },
+        ],
+      ),
+  };
+  for (const [name, dump] of Object.entries(cases)) {
+    test(name, () => {
+      const { classes, differing, unprovable } = provedOf(dump());
+      if (unprovable === undefined) assert.ok(differing > 0);
+      else assert.match(unprovable, /not all packets were tried|overlap too often/);
+      assert.ok(classes < most, `${classes} classes`);
     });
   }
 });

@@ -1,12 +1,13 @@
 /** How the specification compares the fields of packets, and reports each comparison. */
 import type { IpFamily } from "../../net/ip.ts";
 import { prefixPatterns } from "../../trace/facts.ts";
+import type { WalkObserver } from "../../trace/netfilter/observer.ts";
 import type { Packet } from "../../trace/packet.ts";
 import { fieldsQuestion, type PacketField, type Question } from "../../trace/question.ts";
 import { fits, type Pattern } from "../../trace/value.ts";
 import type { Fate } from "./fate.ts";
 
-export type Ask = (question: Question, packet: Packet) => void;
+export type Ask = WalkObserver["asked"];
 
 export const loopbackOf = (family: IpFamily): Pattern[] =>
   ["127.0.0.0/8", "::1/128"].flatMap((prefix) => prefixPatterns(prefix, family));

@@ -5,9 +5,11 @@
  * anything is examined, and none that no packet reaches.
  */
 import type { IpFamily } from "../../net/ip.ts";
+import type { WalkObserver } from "../../trace/netfilter/observer.ts";
 import { newPacket, type Origin, type Packet } from "../../trace/packet.ts";
+import { PatternIndex } from "../../trace/pattern-index.ts";
 import { type ComparedField, type Key, PACKET_FIELDS, type PacketField, type Question } from "../../trace/question.ts";
-import { fits, type Parts, type Pattern, type Scalar } from "../../trace/value.ts";
+import { fits, type Parts, type Pattern } from "../../trace/value.ts";
 import { type Domain, Groups } from "./domain.ts";
 
 /** A rule depends on something by which packets cannot be divided into classes. */
@@ -26,7 +28,7 @@ export interface RootClass {
 
 /** Decides the fate of packets, and calls `asked` for every comparison it makes. */
 export interface Subject<Fate> {
-  fateOf(packet: Packet, asked: (question: Question, packet: Packet) => void): Fate;
+  fateOf(packet: Packet, asked: WalkObserver["asked"]): Fate;
 }
 
 export interface ProvedClass<Fate> {
@@ -40,6 +42,8 @@ export interface ProvedClass<Fate> {
 }
 
 interface OpenClass extends RootClass {
+  /** Which rules made it one of so many that not all may be tried ({@link Spare}). */
+  readonly beyond: string | undefined;
   /** Questions that all its packets answer alike: the first of those that another class has settled, and those before them. */
   readonly settled: { readonly own: ReadonlySet<Question>; readonly count: number; readonly before: Layer | undefined };
 }
@@ -48,6 +52,27 @@ interface Layer {
   readonly own: ReadonlySet<Question>;
   readonly before: Layer | undefined;
 }
+
+/**
+ * What the classes may cost that only rules beside the Services make, where these compare with thousands of values, or are a long way:
+ * a dump with rules by the hundred thousand gets its answer in bounded time. In comparisons.
+ */
+class Spare {
+  #left = 5_000_000;
+
+  get isUsedUp(): boolean {
+    return this.#left < 0;
+  }
+
+  spend(comparisons: number): void {
+    this.#left -= comparisons;
+  }
+}
+
+/** What it costs to make a class, and to examine it, in comparisons. */
+const [COST_OF_PART, COST_OF_CLASS] = [16, 48];
+
+const notTried = (what: string) => `${what} do so many different things that not all packets were tried`;
 
 /** More questions than this are not copied from class to class. */
 const COPIED = 256;
@@ -96,18 +121,29 @@ export function* classesOf<Fate>(
   const open: OpenClass[] = roots.map((root) => ({
     ...root,
     settled: { own: new Set<Question>(), count: 0, before: undefined },
+    beyond: undefined,
   }));
   const parts = new WeakMap<Question, number>();
+  const spare = new Spare();
+  const named = new Set<string>();
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
     const example = exampleOf(family, next);
     // A machine's packets to itself do not pass through this node.
     if (example.inInterface !== "" && example.source === example.destination) continue;
-    const narrowing = new Narrowing(next, example, parts);
+    if (next.beyond !== undefined) spare.spend(COST_OF_CLASS);
+    if (next.beyond !== undefined && spare.isUsedUp) {
+      if (!named.has(next.beyond)) yield { packets: next.packets, example, fates: [], unproved: notTried(next.beyond) };
+      named.add(next.beyond);
+      continue;
+    }
+    const narrowing = new Narrowing(next, example, parts, spare);
     const fates: Fate[] = [];
     let unproved: string | undefined;
     try {
-      for (const subject of subjects)
-        fates.push(subject.fateOf(narrowing.example, (question, packet) => narrowing.ask(question, packet)));
+      for (const [place, subject] of subjects.entries())
+        fates.push(
+          subject.fateOf(narrowing.example, (question, packet, chain) => narrowing.ask(question, packet, place, chain)),
+        );
     } catch (error) {
       if (!(error instanceof UnprovableError)) throw error;
       unproved = error.message;
@@ -156,17 +192,34 @@ class Narrowing {
   readonly left: (RootClass & { readonly because: string })[] = [];
   readonly #settled: Settled;
   readonly #parts: WeakMap<Question, number>;
+  readonly #spare: Spare;
+  #beyond: string | undefined;
 
   /** @param parts into how many parts each question has divided classes so far. */
-  constructor({ packets, settled }: OpenClass, example: Packet, parts: WeakMap<Question, number>) {
+  constructor(
+    { packets, settled, beyond }: OpenClass,
+    example: Packet,
+    parts: WeakMap<Question, number>,
+    spare: Spare,
+  ) {
     this.packets = packets;
+    this.#beyond = beyond;
+    this.#spare = spare;
     this.#settled = new Settled(settled);
     this.example = example;
     this.#parts = parts;
   }
 
-  /** @param packet the example, with the subject's changes so far. */
-  ask(question: Question, packet: Packet): void {
+  /**
+   * @param packet the example, with the subject's changes so far. @param subject its index: the first says what the Services ask.
+   * @param chain of rules that are a long way, if that is where the packet is
+   */
+  ask(question: Question, packet: Packet, subject: number, chain?: string): void {
+    if (chain !== undefined) this.#beyond ??= `the rules of ${chain}`;
+    if (this.#beyond !== undefined) {
+      this.#spare.spend(1);
+      if (chain !== undefined && this.#spare.isUsedUp) throw new UnprovableError(notTried(this.#beyond));
+    }
     const isSettled = this.#settled.has(question);
     if (isSettled && (packet === this.example || question.fields.length === 1)) return;
     const parts = question.values(packet);
@@ -189,7 +242,7 @@ class Narrowing {
       if (live.length === 0) break;
       const field = freeFields[index];
       const others = [...open.slice(place + 1), ...(question.drawnPart === undefined ? [] : [question.drawnPart])];
-      if (field !== undefined) this.#divide(question, field, index, live, others);
+      if (field !== undefined) this.#divide(question, field, index, live, others, subject > 0);
       live = keysAt(question, live, index, parts);
     }
     // After a change of the packet, the same question may concern other fields.
@@ -215,6 +268,7 @@ class Narrowing {
     index: number,
     live: readonly Key[],
     others: readonly number[],
+    isOfRules: boolean,
   ): void {
     const parts = this.packets[field].divided(groupsOf(question, index, live, others));
     if (parts.length === 1) return;
@@ -224,19 +278,20 @@ class Narrowing {
     const settled = this.#settled.now;
     const { origin } = this.example;
     const isMany = parts.length > FEW_PARTS;
+    const compared = `rules that compare the ${field} with ${question.keys.length} values`;
+    const beyond = this.#beyond ?? (isMany && isOfRules ? compared : undefined);
     const made = isMany ? (this.#parts.get(question) ?? 0) + parts.length : 0;
-    const isTooMany = made > MOST_PARTS + 5 * question.keys.length;
+    if (beyond !== undefined) this.#spare.spend(COST_OF_PART * parts.length);
+    const isTooMany = (beyond !== undefined && this.#spare.isUsedUp) || made > MOST_PARTS + 5 * question.keys.length;
     if (isMany && !isTooMany) this.#parts.set(question, made);
     let left: PacketClass | undefined;
     for (const part of parts) {
       const packets: PacketClass = { ...this.packets, [field]: part };
       if (value !== undefined && part.has(value)) this.packets = packets;
       else if (isTooMany) left ??= packets;
-      else this.others.push({ packets, origin, settled });
+      else this.others.push({ packets, origin, settled, beyond });
     }
-    if (left === undefined) return;
-    const because = `rules compare the ${field} with ${question.keys.length} values, and do so many different things that not all packets were tried`;
-    this.left.push({ packets: left, origin, because });
+    if (left !== undefined) this.left.push({ packets: left, origin, because: notTried(beyond ?? compared) });
   }
 }
 
@@ -244,54 +299,43 @@ class Narrowing {
 const MOST_PARTS = 200_000;
 const FEW_PARTS = 100;
 
-/** The groups of long questions about one field alone. */
-const groups = new WeakMap<Question, Groups>();
+/** The groups of long questions, by which part they divide and which are left. */
+const groups = new WeakMap<Question, Map<string, Groups>>();
+
+/** As many keys may overlap in all. */
+const MOST_OVERLAPS = 5_000_000;
 
 /** @param others indices of the parts that are still to be divided. */
 function groupsOf(question: Question, index: number, live: readonly Key[], others: readonly number[]): Groups {
-  const isAlone = question.fields.length === 1 && live === question.keys && live.length >= INDEXED_LENGTH;
-  const known = isAlone ? groups.get(question) : undefined;
+  const isLong = live === question.keys && live.length >= INDEXED_LENGTH;
+  const kept = isLong ? (groups.get(question) ?? new Map<string, Groups>()) : undefined;
+  const name = `${index} ${others}`;
+  const known = kept?.get(name);
   if (known !== undefined) return known;
   const patterns = live.map((key) => key.patterns[index]).filter((pattern) => pattern !== undefined);
   const tails = live.map((key) => tailOf(key, others));
-  const found = new Groups(patterns, (fitting) => fitting.map((at) => tails[at]).join("\n"));
-  if (isAlone) groups.set(question, found);
+  let overlaps = 0;
+  const found = new Groups(patterns, (fitting) => {
+    overlaps += fitting.length;
+    if (overlaps > MOST_OVERLAPS)
+      throw new UnprovableError(`${live.length} ranges with which rules compare overlap too often to be told apart`);
+    return fitting.map((at) => tails[at]).join("\n");
+  });
+  if (kept !== undefined) groups.set(question, kept.set(name, found));
   return found;
 }
 
-/** Keys by one of their parts: exact values in a map, and all others. */
-interface KeyIndex {
-  readonly exact: ReadonlyMap<Scalar, readonly Key[]>;
-  readonly others: readonly Key[];
-}
-
-const indices = new WeakMap<Question, (KeyIndex | undefined)[]>();
+const indices = new WeakMap<Question, (PatternIndex<Key> | undefined)[]>();
 
 /** The keys whose part at this index fits the packet's value. */
 function keysAt(question: Question, live: readonly Key[], index: number, parts: Parts): readonly Key[] {
   const value = parts[index] ?? "";
-  if (live !== question.keys || live.length < INDEXED_LENGTH) {
-    return live.filter(({ patterns }) => fits(patterns[index] ?? ANYTHING, value));
-  }
+  const patternOf = ({ patterns }: Key) => patterns[index] ?? ANYTHING;
+  if (live !== question.keys || live.length < INDEXED_LENGTH) return live.filter((key) => fits(patternOf(key), value));
   const known = indices.get(question) ?? [];
   indices.set(question, known);
-  const found = known[index] ?? indexOf(live, index);
-  known[index] = found;
-  const others = found.others.filter(({ patterns }) => fits(patterns[index] ?? ANYTHING, value));
-  const exact = found.exact.get(value) ?? [];
-  return others.length === 0 ? exact : [...exact, ...others];
-}
-
-function indexOf(keys: readonly Key[], index: number): KeyIndex {
-  const exact = new Map<Scalar, Key[]>();
-  const others: Key[] = [];
-  for (const key of keys) {
-    const pattern = key.patterns[index];
-    if (pattern?.kind !== "exact") others.push(key);
-    else if (exact.has(pattern.value)) exact.get(pattern.value)?.push(key);
-    else exact.set(pattern.value, [key]);
-  }
-  return { exact, others };
+  known[index] ??= new PatternIndex(live, patternOf);
+  return known[index].at(value);
 }
 
 const ANYTHING: Pattern = { kind: "beginning", text: "" };

@@ -1,7 +1,7 @@
 /** Rules that other programs put on every node of a cluster: by the names of their chains and tables, and as they write them. */
 import { builtInRules, chainsIn } from "../../trace/dump/iptables-nft.ts";
 import type { Dump } from "../../trace/dump/recognise.ts";
-import type { Rule } from "../../trace/netfilter/program.ts";
+import type { Chain, Rule } from "../../trace/netfilter/program.ts";
 
 type Known = readonly (readonly [owner: string, name: RegExp])[];
 
@@ -58,6 +58,12 @@ const ownerOf = (known: Known, text: string) => known.find(([, name]) => name.te
 
 /** Whether a place is in the proxy's own table of nftables. */
 export const isInProxyTable = (place: string | undefined): boolean => /^ip6? kube-proxy /.test(place ?? "");
+
+/** Whether a chain is one of the proxy's, however many rules its Services need. */
+export const isOfProxy = (table: string, { name, isNumbered }: Chain): boolean =>
+  isNumbered === false ||
+  isInProxyTable(`${table} `) ||
+  (name.startsWith("KUBE-") && ownerOf(CHAINS, name) === undefined);
 
 /** The program whose chain a place names: `iptables -t filter KUBE-FIREWALL rule 1: …`. */
 export function ownerAt(place: string): string | undefined {

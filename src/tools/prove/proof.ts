@@ -222,10 +222,10 @@ function checked(subject: Subject<Fate>, check: () => void): Subject<Fate> {
   return {
     fateOf(packet, asked) {
       let count = 0;
-      return subject.fateOf(packet, (question, now) => {
+      return subject.fateOf(packet, (question, now, chain) => {
         count += 1;
         if (count % COMPARISONS_CHECK === 0) check();
-        asked(question, now);
+        asked(question, now, chain);
       });
     },
   };

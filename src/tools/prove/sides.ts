@@ -13,16 +13,17 @@ import type { Dump } from "../../trace/dump/recognise.ts";
 import { unwalkedIn } from "../../trace/dump/unwalked.ts";
 import { walkerOf } from "../../trace/dump/walk-dumps.ts";
 import { type KnownRoute, type NodeFacts, nodeFacts } from "../../trace/facts.ts";
+import type { Chain } from "../../trace/netfilter/program.ts";
 import { type Outcome, outcomesOf, type TraceNode, type WalkOptions } from "../../trace/netfilter/tree.ts";
 import { walk } from "../../trace/netfilter/walk.ts";
 import { endText, type Packet } from "../../trace/packet.ts";
-import type { Question } from "../../trace/question.ts";
+import { fieldsQuestion, type Question } from "../../trace/question.ts";
 import { traceText } from "../../trace/report/text.ts";
 import { plannedRules } from "../explain/planned-rules.ts";
 import type { Ask } from "./asking.ts";
 import { type Subject, UnprovableError } from "./classes.ts";
 import { byHash, DROPPED, type Fate, isSameFate, joined, REFUSED, thenAgain, wayTo } from "./fate.ts";
-import { type IsOfOthers, isInProxyTable, nodeComponents } from "./node-components.ts";
+import { type IsOfOthers, isInProxyTable, isOfProxy, nodeComponents } from "./node-components.ts";
 import { endingSetting, meetingPolicy, type NodeSettings } from "./node-settings.ts";
 import type { Side } from "./proof.ts";
 import { specification } from "./specification.ts";
@@ -184,6 +185,9 @@ export function ruleFates(
     if (missing !== undefined) throw new UnprovableError(`not all rules are known: ${missing}`);
     const observer = {
       asked,
+      isFar(table: string, chain: Chain, now: Packet) {
+        if (!isOfProxy(table, chain)) asked(NOTHING, now, `${table} ${chain.name}`);
+      },
       unclear(what: string) {
         throw new UnprovableError(missingSet(what) ?? `${what} is not understood`);
       },
@@ -199,6 +203,8 @@ export function ruleFates(
       : `the IP set ${name} is not in the dump (give what ipset save prints, too), and ${what} asks for it`;
   }
 }
+
+const NOTHING = fieldsQuestion([], []);
 
 type End = Pick<Outcome, "fate" | "packet" | "entries" | "hashed">;
 

@@ -4,9 +4,15 @@ import { fieldsQuestion, type Question } from "../question.ts";
 import type { Pattern } from "../value.ts";
 import type { Chain, Rule, Step } from "./program.ts";
 
+/** So many rules are a long way: on most nodes a packet meets fewer. */
+export const LONG_WAY = 200;
+
 /** Gets everything that a walk depends on, before the walk uses it. */
 export interface WalkObserver {
-  asked(question: Question, packet: Packet): void;
+  /** @param chain where the packet is, behind {@link LONG_WAY} rules of other programs. @default it is not */
+  asked(question: Question, packet: Packet, chain?: string): void;
+  /** The packet has met {@link LONG_WAY} rules and meets another. */
+  isFar?(table: string, chain: Chain, packet: Packet): void;
   /** The walk depends on something that no question expresses. @param what it is, in words. */
   unclear(what: string): void;
 }

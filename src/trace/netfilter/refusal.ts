@@ -78,7 +78,7 @@ const OPPOSITE: Readonly<Record<string, ComparedField>> = {
 /** Reports what the way of an answer depends on as what it means for the packet that was refused. */
 function observerOfAnswer(observer: WalkObserver, refused: Packet): WalkObserver {
   return {
-    asked(question, answer) {
+    asked(question, answer, chain) {
       const mirrored: Question = {
         ...question,
         fields: question.fields.map((field) => {
@@ -90,8 +90,9 @@ function observerOfAnswer(observer: WalkObserver, refused: Packet): WalkObserver
         }),
         values: () => question.values(answer),
       };
-      observer.asked(mirrored, refused);
+      observer.asked(mirrored, refused, chain);
     },
     unclear: (what) => observer.unclear(what),
+    isFar: (table, chain) => observer.isFar?.(table, chain, refused),
   };
 }

@@ -27,6 +27,8 @@ export interface Walk {
   /** The result that a fork has chosen for that step. */
   decided: StepResult | undefined;
   entries: readonly Entry[];
+  /** How many rules the packet has met, where a proof counts them. */
+  met: number;
   /** Which hashes have decided on this path, and how ({@link hashedBy}). */
   hashed: string;
   /** Questions answered so far on this path. */
@@ -62,7 +64,7 @@ const DIGITS = 12;
 /** The walk of a packet before the first base chain of a hook. */
 export function startOf(stage: Stage, packet: Packet, answers: ReadonlyMap<string, boolean> = new Map()): Walk {
   const before = { base: undefined, rest: [], settled: 0, frame: undefined, step: 0, decided: undefined };
-  return { node: openNode(), packet, stage, ...before, entries: [], hashed: "", answers };
+  return { node: openNode(), packet, stage, ...before, entries: [], met: 0, hashed: "", answers };
 }
 
 /** Where the walk is, with the rule there. */

@@ -6,7 +6,7 @@ import type { Packet } from "../packet.ts";
 import { whichOf } from "../question.ts";
 import { anyFirst, bothAnswers, branchesOf, continued, eitherWay } from "./branches.ts";
 import { chainName, type EffectOf, isIdle, nextChains, programOf } from "./calling-order.ts";
-import { tellOfChain, tellOfChange, tellOfStep } from "./observer.ts";
+import { LONG_WAY, tellOfChain, tellOfChange, tellOfStep } from "./observer.ts";
 import {
   type BaseChain,
   isAfterTracking,
@@ -119,6 +119,8 @@ class Machine {
       this.#nextRule(walk);
       return false;
     }
+    if (observer !== undefined && ++walk.met > LONG_WAY && walk.frame !== undefined)
+      observer.isFar?.(walk.base?.table ?? "", walk.frame.chain, walk.packet);
     for (let at = walk.step; at < rule.steps.length; at += 1) {
       const step = rule.steps[at];
       if (step === undefined) break;

@@ -2,6 +2,7 @@
 
 import { elementOf, partsOf, textOf } from "../../kernel/nftables/json.ts";
 import type { Entry } from "../netfilter/program.ts";
+import { PatternIndex } from "../pattern-index.ts";
 import type { Key } from "../question.ts";
 import { fits, keyText, type Parts, type Pattern } from "../value.ts";
 import { type Names, patternOf } from "./constant.ts";
@@ -11,6 +12,14 @@ export interface Found {
   readonly data: unknown;
   readonly comment: string | undefined;
 }
+
+/** An element with other patterns than exact values. */
+interface WithPatterns {
+  readonly key: readonly Pattern[];
+  readonly found: Found;
+}
+
+const NO_PATTERN: Pattern = { kind: "exact", value: "" };
 
 export class SetIndex {
   readonly name: string;
@@ -30,7 +39,8 @@ export class SetIndex {
   readonly #exact = new Map<string, Found>();
   /** By index of a part: keys without it → its numbers. */
   readonly #numbers = new Map<number, Map<string, readonly number[]>>();
-  readonly #patterns: { readonly key: readonly Pattern[]; readonly found: Found }[] = [];
+  readonly #patterns: WithPatterns[] = [];
+  #byFirst: PatternIndex<WithPatterns> | undefined;
   #catchAll: Found | undefined;
   #isUnclear = false;
 
@@ -142,10 +152,11 @@ export class SetIndex {
     this.#index();
     const exact = this.#exact.get(keyText(parts));
     if (exact !== undefined) return exact;
-    for (const { key, found } of this.#patterns) {
-      if (key.length === parts.length && key.every((pattern, index) => fits(pattern, parts[index] ?? ""))) return found;
-    }
-    return this.#catchAll;
+    this.#byFirst ??= new PatternIndex(this.#patterns, ({ key: [first = NO_PATTERN] }) => first);
+    const fitting = this.#byFirst
+      .at(parts[0] ?? "")
+      .find(({ key }) => key.length === parts.length && key.every((pattern, at) => fits(pattern, parts[at] ?? "")));
+    return fitting === undefined ? this.#catchAll : fitting.found;
   }
 }
 
