@@ -16,9 +16,8 @@ export interface PodSources {
   readonly pods?: readonly PodRecord[];
 }
 
-/** All pods that the objects name, by `namespace/name`. Pod objects take precedence over slices. */
-export function knownPods({ endpointSlices, pods = [] }: PodSources): ReadonlyMap<string, KnownPod> {
-  const known = new Map<string, KnownPod>();
+/** All pods that the objects name, by `namespace/name`. Pod objects take precedence over slices. @param known those of others */
+export function knownPods({ endpointSlices, pods = [] }: PodSources, known = new Map<string, KnownPod>()) {
   for (const { endpoints } of endpointSlices) {
     for (const { pod, address, nodeName } of endpoints) {
       if (pod === undefined) continue;
@@ -33,6 +32,11 @@ export function knownPods({ endpointSlices, pods = [] }: PodSources): ReadonlyMa
     if (addresses.length > 0) known.set(pod, { name: pod, nodeName, addresses });
   }
   return known;
+}
+
+/** The names of pods by their addresses. */
+export function podNames(known: ReadonlyMap<string, KnownPod>): ReadonlyMap<IpAddress, string> {
+  return new Map([...known.values()].flatMap(({ name, addresses }) => addresses.map((one) => [one, name] as const)));
 }
 
 /** The pod's address of a family, if it has one. */

@@ -4,6 +4,7 @@ import type { ServiceLine, StatusReport } from "../../agent/daemon/inspect-repor
 import type { FlowReader } from "../../contract/tracked-connections.ts";
 import { isProxyMode, modeNamed } from "../../modes/registry.ts";
 import { countedPort } from "../explain/counted-ports.ts";
+import type { Traffic } from "../explain/explanation.ts";
 import { jsonText, safe } from "../explain/safe-text.ts";
 import { tableText } from "../explain/table.ts";
 import { joinedKind, serviceTyped } from "../explain/target.ts";
@@ -40,17 +41,9 @@ Exit status: 0; 2 when the daemon does not answer, or has no such Service.
 
 /** One line with its traffic, as `-o json` prints it. */
 type CountedLine = Omit<ServiceLine, "frontends" | "endpoints"> & {
-  readonly frontends: readonly (ServiceLine["frontends"][number] & Counted)[];
-  readonly endpoints: readonly (Omit<ServiceLine["endpoints"][number], "open"> & Counted)[];
+  readonly frontends: readonly (ServiceLine["frontends"][number] & Traffic)[];
+  readonly endpoints: readonly (Omit<ServiceLine["endpoints"][number], "open"> & Traffic)[];
 };
-
-/** Null: not known. Without `open` and `counted`, nothing was read. */
-interface Counted {
-  readonly open?: number | null;
-  readonly counted?: number | null;
-  readonly refused?: number;
-  readonly dropped?: number;
-}
 
 /** Runs `services`. @param readFlows reads the connections of this network namespace. */
 export const services = command(
@@ -145,7 +138,7 @@ function whyNot(mode: string, daemons: string | undefined): string | undefined {
 function servicesText(lines: readonly CountedLine[], width: number | undefined): string {
   const hasTraffic = lines.some(({ frontends }) => frontends.some(({ open }) => open !== undefined));
   const traffic = hasTraffic ? ["OPEN", "COUNTED"] : [];
-  const counts = (one: Counted | undefined) => {
+  const counts = (one: Traffic | undefined) => {
     if (one === undefined) return traffic.map(() => "");
     return hasTraffic
       ? [countText(one.open), `${countText(one.counted)}${turnedAwayText(one.refused, one.dropped)}`]
@@ -165,7 +158,7 @@ function servicesText(lines: readonly CountedLine[], width: number | undefined):
 
 function rowsOf(
   { servicePort, protocol, frontends, endpoints }: CountedLine,
-  counts: (one: Counted | undefined) => string[],
+  counts: (one: Traffic | undefined) => string[],
 ): string[][] {
   return Array.from({ length: Math.max(frontends.length, endpoints.length, 1) }, (_, index) => {
     const [frontend, endpoint] = [frontends[index], endpoints[index]];

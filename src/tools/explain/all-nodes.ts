@@ -17,24 +17,21 @@ interface NodeGroups {
   readonly groups: readonly { readonly nodes: readonly string[]; readonly explained: PortExplanation }[];
 }
 
+export interface AllNodesRequest {
+  readonly config: KubeProxyConfig;
+  readonly families: readonly IpFamily[];
+  readonly warn: (message: string) => void;
+  /** Whether no configuration is known. @default false */
+  readonly isBare?: boolean;
+  /** Called before each node. */
+  readonly onNode?: (done: number) => Promise<void>;
+}
+
 /** @param keys of service ports. */
 export async function explainOnAllNodes(
   objects: Objects,
   keys: readonly string[],
-  {
-    config,
-    families,
-    warn,
-    isBare = false,
-    onNode,
-  }: {
-    readonly config: KubeProxyConfig;
-    readonly families: readonly IpFamily[];
-    readonly warn: (message: string) => void;
-    readonly isBare?: boolean;
-    /** Called before each node. */
-    readonly onNode?: (done: number) => Promise<void>;
-  },
+  { config, families, warn, isBare = false, onNode }: AllNodesRequest,
 ): Promise<NodeGroups[]> {
   const explanations: PortExplanation[] = [];
   for (const [done, { name }] of objects.nodes.entries()) {

@@ -3,26 +3,19 @@
  * those that share an address with them, so that the cost follows the change.
  */
 
-import type { KubeProxyConfig } from "../../contract/config/config.ts";
 import { someOf } from "../../logging/some-of.ts";
 import { nodeNameFrom } from "../../model/node-identity.ts";
 import { objectKeyText } from "../../model/objects.ts";
-import type { IpFamily } from "../../net/ip.ts";
-import { nodesText, SHOWN } from "./all-nodes.ts";
+import { type AllNodesRequest, nodesText, SHOWN } from "./all-nodes.ts";
 import { type ClientChange, clientChanges, identityOf, pairsBy } from "./compare.ts";
 import { diffInventories, type OwnedDifference } from "./diff-dumps.ts";
 import { allPortKeys, type ExplainedCluster, explainedCluster, explainPorts } from "./explained-cluster.ts";
 import { type Objects, partOf, withNeighbours } from "./part-of-cluster.ts";
 import { wantedInventories } from "./wanted.ts";
 
-interface DiffRequest {
-  readonly config: KubeProxyConfig;
-  readonly families: readonly IpFamily[];
+interface DiffRequest extends Omit<AllNodesRequest, "onNode"> {
   /** Node names; undefined: every Node that both sides have. */
   readonly nodes: readonly string[] | undefined;
-  readonly warn: (message: string) => void;
-  /** Whether no configuration is known. @default false */
-  readonly isBare?: boolean;
   /** Called often. @param done nodes, the last one in part */
   readonly onStep?: (done: number, total: number) => Promise<void>;
 }

@@ -46,22 +46,16 @@ export function compareSockets(
   found: ReadonlyMap<string, LedSocket>,
   { family, ownerOf }: { readonly family: string; ownerOf(frontend: string): string | undefined },
 ): OwnedDifference[] {
-  const differences: OwnedDifference[] = [];
-  const add = (state: OwnedDifference["state"], name: string, missing: readonly string[], extra: readonly string[]) => {
-    const owner = wanted.get(name)?.servicePort ?? ownerOf(frontendOf(name));
-    const servicePorts = owner === undefined ? [] : [owner];
-    differences.push({ state, kind: "frontend", place: `the maps of ${family}`, name, missing, extra, servicePorts });
-  };
-  for (const [name, socket] of wanted) {
-    const other = found.get(name);
-    const [lines, otherLines] = [socketLines(socket), other === undefined ? [] : socketLines(other)];
-    const missing = lines.filter((line) => !otherLines.includes(line));
-    const extra = otherLines.filter((line) => !lines.includes(line));
-    if (other === undefined) add("missing", name, lines, []);
-    else if (missing.length + extra.length > 0) add("changed", name, missing, extra);
-  }
-  for (const [name, socket] of found) if (!wanted.has(name)) add("extra", name, [], socketLines(socket));
-  return differences.sort((one, other) => (one.name < other.name ? -1 : one.name > other.name ? 1 : 0));
+  return [...new Set([...wanted.keys(), ...found.keys()])].sort().flatMap((name) => {
+    const [socket, other] = [wanted.get(name), found.get(name)];
+    const [lines, otherLines] = [socket, other].map((one) => (one === undefined ? [] : socketLines(one)));
+    const missing = lines?.filter((line) => !otherLines?.includes(line)) ?? [];
+    const extra = otherLines?.filter((line) => !lines?.includes(line)) ?? [];
+    if (missing.length + extra.length === 0) return [];
+    const state = other === undefined ? "missing" : socket === undefined ? "extra" : "changed";
+    const servicePorts = [socket?.servicePort ?? ownerOf(frontendOf(name)) ?? []].flat();
+    return { state, kind: "frontend", place: `the maps of ${family}`, name, missing, extra, servicePorts } as const;
+  });
 }
 
 /** The key of a frontend, as from `frontendKey`. */

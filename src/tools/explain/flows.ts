@@ -1,6 +1,6 @@
 /** Names connections: the Service each goes to, the pods at its ends, and how it ended. */
 
-import { knownPods, type PodSources } from "../../contract/inspect/known-pods.ts";
+import { knownPods, type PodSources, podNames } from "../../contract/inspect/known-pods.ts";
 import { offlineState } from "../../contract/inspect/offline-state.ts";
 import { type CountedPort, countedPortsOf } from "../../contract/traffic.ts";
 import type { LedFlow, TrackedFlow } from "../../kernel/conntrack/conntrack.ts";
@@ -261,9 +261,7 @@ export function namesOfObjects(
     const { state } = offlineState(objects, { family, nodeName: "", allowExternalIPs: true, log: silentLogger });
     return [...countedPortsOf(state, family)];
   });
-  const pods = new Map<IpAddress, string>();
-  for (const { name, addresses } of knownPods(objects).values()) for (const one of addresses) pods.set(one, name);
-  return { ports, pods };
+  return { ports, pods: podNames(knownPods(objects)) };
 }
 
 /** The columns of {@link flowCells}; the last one is empty except for connections redirected at sockets. */

@@ -2,17 +2,15 @@
 
 import { factsText } from "../../contract/socket-words.ts";
 import {
-  type Encounter,
   type ExplainedEndpoint,
   type ExplainedFrontend,
   type ExplainedUse,
   isUsed,
-  POSITIONS,
   type PortExplanation,
 } from "./explanation.ts";
 import { safe } from "./safe-text.ts";
 import { tableText } from "./table.ts";
-import { encounterWords, frontendTitle, POSITION_WORDS, shareText } from "./words.ts";
+import { encounterWords, frontendTitle, shareText, whoWords } from "./words.ts";
 
 export interface TextOptions {
   /** The width of the terminal, in characters. @default no limit */
@@ -91,9 +89,7 @@ function clientsText({ owner, clients, sockets }: ExplainedFrontend, width: numb
   if (owner !== null) return sentenceText(`belongs to ${owner}, which answers there`, "    ", width);
   // One line for all positions that meet the same.
   const byWords = Map.groupBy(clients, encounterWords);
-  const positions = (own: readonly Encounter[]) =>
-    own.length === POSITIONS.length ? "any client" : own.map(({ position }) => POSITION_WORDS[position]).join(", ");
-  const met = Array.from(byWords, ([words, own]) => `${positions(own)}: ${words}`);
+  const met = Array.from(byWords, ([words, own]) => `${whoWords(own)}: ${words}`);
   const live = sockets === undefined ? [] : [`the kernel now, at connect(): ${factsText(sockets)}`];
   // Continuation lines are indented further.
   return [...met, ...live]

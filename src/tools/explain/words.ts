@@ -3,7 +3,7 @@ import type { EndpointReason, IgnoredHints, TopologyReason } from "../../model/e
 import type { FrontendKind } from "../../model/frontend.ts";
 import type { Hashing } from "../../net/balancing.ts";
 import { joinHostPort } from "../../net/ip.ts";
-import type { Encounter, ExplainedFrontend, Position, ReachReason } from "./explanation.ts";
+import { type Encounter, type ExplainedFrontend, POSITIONS, type Position, type ReachReason } from "./explanation.ts";
 
 /** The kinds of frontends as Kubernetes calls them. */
 export const KIND_WORDS: Readonly<Record<FrontendKind, string>> = {
@@ -25,6 +25,13 @@ export const POSITION_WORDS: Readonly<Record<Position, string>> = {
   "other-node": "another node",
   outside: "clients outside",
 };
+
+/** Who meets something: `any client`, or the positions. */
+export function whoWords(met: readonly Pick<Encounter, "position">[]): string {
+  return met.length === POSITIONS.length
+    ? "any client"
+    : met.map(({ position }) => POSITION_WORDS[position]).join(", ");
+}
 
 /** Facts that the reasons mention. */
 interface ReasonFacts {

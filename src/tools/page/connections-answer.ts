@@ -2,11 +2,11 @@
 
 import { type LiveDaemon, ledFlows } from "../../agent/daemon/inspect-report.ts";
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
+import { podNames } from "../../contract/inspect/known-pods.ts";
 import type { FlowReader } from "../../contract/tracked-connections.ts";
 import { addTo, type CountedPort, countedPortsOf, type ModeCounters, unknownCount } from "../../contract/traffic.ts";
 import type { TrackedFlow } from "../../kernel/conntrack/conntrack.ts";
 import { modeNamed } from "../../modes/registry.ts";
-import type { IpAddress } from "../../net/ip.ts";
 import { FLOW_HEAD, FlowNamer, flowCells } from "../explain/flows.ts";
 import { hostAddresses } from "../explain/host-addresses.ts";
 import { countText, turnedAwayText } from "../explain/text.ts";
@@ -87,9 +87,7 @@ export async function namerOf(
   { isEndpointTracked }: Pick<ModeCounters, "isEndpointTracked">,
   signal?: AbortSignal,
 ) {
-  const pods = new Map<IpAddress, string>();
-  for (const { name, addresses } of (await podsIn(daemon.families, signal)).values())
-    for (const one of addresses) pods.set(one, name);
+  const pods = podNames(await podsIn(daemon.families, signal));
   const all = await Promise.all(daemon.families.map(({ family }) => hostAddresses(family).catch(() => [])));
   const own = new Set(all.flat());
   const leftOut = daemon.families.flatMap(({ state }) => [...state.leftOut]);

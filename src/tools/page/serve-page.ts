@@ -17,7 +17,7 @@ import { hostAddresses } from "../explain/host-addresses.ts";
 import { type ErrorAnswer, SILENT_HEADER, type StateAnswer } from "./answers.ts";
 import { type Asset, readAssets } from "./assets.ts";
 import { guarded } from "./guard.ts";
-import { HeldQuestions } from "./held.ts";
+import { heldQuestions } from "./held.ts";
 import type { AddTraffic } from "./service-answer.ts";
 import { isSortable, MAX_ROWS, MAX_WORDS, serviceTable, wordsOf } from "./service-table.ts";
 import { TrackingHistory } from "./tracking-history.ts";
@@ -155,7 +155,7 @@ function stateHandler(
   tracking: TrackingHistory | undefined,
   stop: AbortSignal,
 ): HttpHandler {
-  const held = new HeldQuestions(daemon.journal, stop);
+  const untilChanged = heldQuestions(daemon.journal, stop);
   return async (request, response) => {
     const query = queryOf(request);
     const known = request.headers["if-none-match"];
@@ -166,7 +166,7 @@ function stateHandler(
       const status = { ...statusReport(daemon), ...(tracked !== undefined && { connectionTracking: tracked }) };
       return stateAnswer(daemon, after, startedMs, status);
     };
-    if (query.has("hold")) await held.until(async () => tagOf(await now(HELD_FRESH_MS)) !== known, request, response);
+    if (query.has("hold")) await untilChanged(async () => tagOf(await now(HELD_FRESH_MS)) !== known, request, response);
     if (response.destroyed) return;
     const answer = await now();
     const tag = tagOf(answer);

@@ -121,10 +121,7 @@ export async function podsIn(families: readonly Pick<LiveFamily, "state">[], sig
   const pods = new Map<string, KnownPod>();
   for (const { state } of families) {
     for (const service of new Set(Array.from(state.services.values(), ({ name }) => name.service))) {
-      for (const [name, pod] of knownPods({ endpointSlices: state.slicesOf(service) })) {
-        const addresses = new Set([...(pods.get(name)?.addresses ?? []), ...pod.addresses]);
-        pods.set(name, { ...pod, addresses: [...addresses] });
-      }
+      knownPods({ endpointSlices: state.slicesOf(service) }, pods);
       if (isTurnDue()) await giveTurn(signal);
     }
   }

@@ -37,10 +37,8 @@ const SILENCE_MS = 500;
 
 export class PacketAssembler {
   readonly #onPacket: (packet: ObservedPacket) => void;
-  /** By the kernel's trace ID of the packet. */
-  readonly #open = new Map<number, OpenPacket>();
-  /** Packets that the node sent to itself, by their headers: they get a new trace ID when they come in. */
-  readonly #looping = new Map<string, OpenPacket>();
+  /** By the kernel's trace ID; what the node has sent to itself by its headers, as it gets a new ID when it comes in. */
+  readonly #open = new Map<number | string, OpenPacket>();
 
   /** @param onPacket called with each packet whose path has ended. */
   constructor(onPacket: (packet: ObservedPacket) => void) {
@@ -49,7 +47,7 @@ export class PacketAssembler {
 
   /** How many packets have not ended. */
   get openPackets(): number {
-    return this.#open.size + this.#looping.size;
+    return this.#open.size;
   }
 
   /** Adds a message. @param nowMs the time of any monotonic clock. */
@@ -68,13 +66,8 @@ export class PacketAssembler {
 
   /** Ends packets without a recent message. @param nowMs of the same clock. */
   giveUp(nowMs: number): void {
-    for (const [id, packet] of this.#open) {
-      if (nowMs - packet.lastMs > SILENCE_MS) this.#finish(id, packet, "vanished");
-    }
-    for (const [key, packet] of this.#looping) {
-      if (nowMs - packet.lastMs <= SILENCE_MS) continue;
-      this.#looping.delete(key);
-      this.#onPacket({ visits: packet.visits, end: "vanished" });
+    for (const [key, packet] of this.#open) {
+      if (nowMs - packet.lastMs > SILENCE_MS) this.#finish(key, packet, "vanished");
     }
   }
 
@@ -84,9 +77,9 @@ export class PacketAssembler {
     // Skips packets that other programs trace.
     if (table !== TRACE_TABLE || headers === undefined) return undefined;
     const key = headersKey(headers);
-    const looped = chain === "prerouting" && headers.inInterface === LOOPBACK ? this.#looping.get(key) : undefined;
+    const looped = chain === "prerouting" && headers.inInterface === LOOPBACK ? this.#open.get(key) : undefined;
     if (looped === undefined && kind !== "rule") return undefined;
-    this.#looping.delete(key);
+    this.#open.delete(key);
     const packet = looped ?? { visits: [], lastMs: 0 };
     this.#open.set(id, packet);
     return packet;
@@ -101,11 +94,11 @@ export class PacketAssembler {
       return;
     }
     this.#open.delete(id);
-    this.#looping.set(headersKey(headers), packet);
+    this.#open.set(headersKey(headers), packet);
   }
 
-  #finish(id: number, { visits }: OpenPacket, end: ObservedPacket["end"]): void {
-    this.#open.delete(id);
+  #finish(key: number | string, { visits }: OpenPacket, end: ObservedPacket["end"]): void {
+    this.#open.delete(key);
     this.#onPacket({ visits, end });
   }
 }

@@ -1,9 +1,9 @@
 /** A live trace for people: the kernel's path in the form of a simulated one. Marks show steps that only one of the two has. */
 import { escapeLine } from "../../logging/escape.ts";
 import type { JudgedPacket } from "../live/judge.ts";
-import { fateText, oddsText, packetText } from "./fate-text.ts";
+import { fateText, oddsText } from "./fate-text.ts";
 import { eventData, packetData } from "./json.ts";
-import { eventLines } from "./text.ts";
+import { eventLines, headLines } from "./text.ts";
 
 export interface LiveReport extends JudgedPacket {
   /** The rules it was compared with, in words. */
@@ -15,12 +15,8 @@ const MARKS = { both: "  ", kernel: "+ ", simulation: "- " } as const;
 
 /** The whole text, with a newline at its end. Text from rules and names is escaped. */
 export function liveText(report: LiveReport): string {
-  const { kernel, rules, notes } = report;
   const lines = [
-    `Packet: ${packetText(kernel.first)}`,
-    `Rules:  ${rules}`,
-    ...notes.map((note) => `Note:   ${note}`),
-    "",
+    ...headLines({ ...report, packet: report.kernel.first }),
     ...pathLines(report),
     "",
     `What became of it: ${endText(report)}`,

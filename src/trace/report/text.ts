@@ -19,19 +19,19 @@ export interface TraceReport {
 const SHOWN_LINES = 20;
 const SHOWN_ENDS = 9;
 
+/** What is said first of every trace. */
+export const headLines = ({ packet, rules, notes }: Omit<TraceReport, "root">): string[] => [
+  `Packet: ${packetText(packet)}`,
+  `Rules:  ${rules}`,
+  ...notes.map((note) => `Note:   ${note}`),
+  "",
+];
+
 /** The whole text, with a newline at its end. Text from rules and names is escaped. @param isWhole every way, step by step. */
-export function traceText({ packet, rules, notes, root }: TraceReport, isWhole = false): string {
+export function traceText({ root, ...head }: TraceReport, isWhole = false): string {
   const answer = answerOf(root);
   const ends = endLines(answer, isWhole);
-  const lines = [
-    `Packet: ${packetText(packet)}`,
-    `Rules:  ${rules}`,
-    ...notes.map((note) => `Note:   ${note}`),
-    "",
-    "What becomes of it:",
-    ...(isWhole ? ends : cut(ends, SHOWN_ENDS)),
-    "",
-  ];
+  const lines = [...headLines(head), "What becomes of it:", ...(isWhole ? ends : cut(ends, SHOWN_ENDS)), ""];
   if (isWhole) nodeLines(root, "", lines);
   else {
     const acting = decidingLines(root, answer, SHOWN_LINES - lines.length - 1);

@@ -7,10 +7,9 @@ import {
   type ExplainedFrontend,
   type ExplainedUse,
   isUsed,
-  POSITIONS,
   type PortExplanation,
 } from "../../explain/explanation.ts";
-import { encounterWords, KIND_WORDS, POSITION_WORDS, shareText } from "../../explain/words.ts";
+import { encounterWords, KIND_WORDS, POSITION_WORDS, shareText, whoWords } from "../../explain/words.ts";
 import { OTHERS, type ServiceAnswer, type Talk, type YamlAnswer } from "../answers.ts";
 import { namesAround } from "../named-words.ts";
 import { pictureOf } from "./picture.ts";
@@ -202,7 +201,7 @@ function addressParts({ frontends, protocol }: PortExplanation, say: Say) {
       ${alike.map((one) => frontendHeading(one, protocol))}
       ${owner !== null && html`<p>Belongs to ${nameLink(owner, "service")}, which answers there.</p>`}
       <dl class="clients">${Array.from(met.values(), (same) => [
-        html`<dt>${same.length === POSITIONS.length ? "any client" : same.map(({ position }) => POSITION_WORDS[position]).join(", ")}</dt>`,
+        html`<dt>${whoWords(same)}</dt>`,
         html`<dd>${outcomeBadge(same[0]?.outcome)} ${say(same[0]?.words ?? "")}</dd>`,
       ])}</dl>
     </div>`;
