@@ -4,6 +4,7 @@
  * shared (`agent/sync/proxier.ts`).
  */
 import type { LedFlow } from "../kernel/conntrack/conntrack.ts";
+import type { ChainHistory } from "../kernel/nftables/nftables.ts";
 import type { Endpoint } from "../model/endpoint.ts";
 import type { ServicePort } from "../model/service-port.ts";
 import type { Flow } from "../net/flow.ts";
@@ -148,6 +149,8 @@ export interface Backend {
   openConnections?(key: string): ReadonlyMap<string, number>;
   /** @default conntrack knows every connection */
   readonly led?: LedConnections;
+  /** When base chains of nftables were registered, as far as the mode has seen it. @default not known */
+  chainHistory?(): Promise<ChainHistory | undefined>;
   /** What users should know about how the mode is working, besides failures: whole sentences without a full stop. @default none */
   readonly remarks?: readonly string[];
   /** What works in a degraded way, and why; everything is still served. @default nothing */

@@ -13,10 +13,17 @@ const NOWHERE = 'mount -t tmpfs none /run && exec "$@"';
 
 /** @param socket the daemon's inspect socket; undefined: commands do not find the daemon. */
 export function commandsBeside(daemon: ProxyDaemon, node: string, socket: string | undefined) {
-  return async (...argv: readonly string[]): Promise<CommandResult> => {
-    const shell = ["unshare", "--mount", "sh", "-c", socket === undefined ? NOWHERE : PLACE, socket ?? "sh"] as const;
-    const config = ["--config", join(daemon.folder, "config.json"), "--hostname-override", node];
-    const command = [KUBE_PROXY, ...argv, "--kernel", "-f", daemon.manifests, ...config];
-    return await daemon.namespace.exec([...shell, ...command], { timeoutMs: stretched(60_000), allowFailure: true });
-  };
+  const config = ["--config", join(daemon.folder, "config.json"), "--hostname-override", node];
+  return (...argv: readonly string[]) =>
+    runBeside(daemon, socket, [...argv, "--kernel", "-f", daemon.manifests, ...config]);
+}
+
+/** Runs a command of the program as {@link commandsBeside} does. */
+export async function runBeside(
+  { namespace }: ProxyDaemon,
+  socket: string | undefined,
+  argv: readonly string[],
+): Promise<CommandResult> {
+  const shell = ["unshare", "--mount", "sh", "-c", socket === undefined ? NOWHERE : PLACE, socket ?? "sh"] as const;
+  return await namespace.exec([...shell, KUBE_PROXY, ...argv], { timeoutMs: stretched(60_000), allowFailure: true });
 }

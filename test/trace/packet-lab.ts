@@ -11,6 +11,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { libc } from "../../src/kernel/netlink/libc.ts";
 import { inNetworkNamespace } from "../../src/kernel/network-namespace.ts";
 import { type NetlinkRuleset, openNetlinkRuleset } from "../../src/kernel/nftables/netlink-nftables.ts";
+import type { Nftables } from "../../src/kernel/nftables/nftables.ts";
 import { ADDRESS_FAMILIES, socketAddress } from "../../src/kernel/socket-address.ts";
 import type { NftablesPlan } from "../../src/modes/nftables/cluster-plan.ts";
 import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../../src/net/ip.ts";
@@ -87,6 +88,8 @@ export class PacketLab {
   readonly #nodeAddresses: readonly IpAddress[];
   readonly #folder = mkdtempSync(join(tmpdir(), "kpts-packets-"));
   readonly #ruleset: NetlinkRuleset;
+  readonly #stop = new AbortController();
+  #chainHistory: Nftables["chainHistory"];
   /** By protocol and source port, which no two packets share. */
   readonly #sent = new Map<string, SentPacket>();
   #nextPort = FIRST_PORT;
@@ -172,6 +175,7 @@ export class PacketLab {
   }
 
   async remove(): Promise<void> {
+    this.#stop.abort();
     await this.#ruleset.close();
     for (const { fd } of this.#sent.values()) closeSync(fd);
     await NetworkNamespace.removeAll([this.#node, this.#clients]);
@@ -225,6 +229,23 @@ export class PacketLab {
     return inNetworkNamespace(this.#node.path, () =>
       spawnSync(file, args, { input, encoding: "utf8", maxBuffer: 2 ** 28 }),
     );
+  }
+
+  get node(): NetworkNamespace {
+    return this.#node;
+  }
+
+  /** Follows base chains from now on, as a daemon does. */
+  watchChains(): void {
+    const table = this.#ruleset.open({ family: "ip", table: "kube-proxy" });
+    const watch = () => table.watch(() => {}, this.#stop.signal);
+    inNetworkNamespace(this.#node.path, watch).catch(() => {});
+    this.#chainHistory = table.chainHistory;
+  }
+
+  /** What was seen of them. */
+  async chainHistory() {
+    return await this.#chainHistory?.();
   }
 
   /** A process of this program's own kind in the node's namespace. */

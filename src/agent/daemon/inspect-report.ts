@@ -1,9 +1,10 @@
 /** What a running daemon reports over its inspect socket: a status summary and its service table. */
 
-import type { LedConnections } from "../../contract/backend.ts";
+import type { Backend, LedConnections } from "../../contract/backend.ts";
 import type { KubeProxyConfig } from "../../contract/config/config.ts";
 import type { ConntrackTable, LedFlow } from "../../kernel/conntrack/conntrack.ts";
 import type { ConntrackStatistics } from "../../kernel/conntrack/statistics.ts";
+import type { ChainHistory } from "../../kernel/nftables/nftables.ts";
 import { attempt } from "../../logging/attempt.ts";
 import type { LoggedProblem, NodeLimit } from "../../logging/problem-memory.ts";
 import { frontendsOf, placeText } from "../../model/frontend.ts";
@@ -26,6 +27,8 @@ export interface InspectedFamily {
   readonly openConnections?: ((key: string) => ReadonlyMap<string, number>) | undefined;
   /** See {@link Backend.led}. */
   readonly led?: LedConnections | undefined;
+  /** See {@link Backend.chainHistory}. */
+  readonly chainHistory?: Backend["chainHistory"] | undefined;
 }
 
 /** An endpoint that this node leaves out. */
@@ -51,6 +54,8 @@ export interface StatusReport {
   readonly connectionTracking?: ConntrackStatistics & { readonly notes: readonly string[] };
   /** What the node cannot do, and why. */
   readonly limits: readonly NodeLimit[];
+  /** When base chains of nftables were registered; absent if that was not followed. */
+  readonly chainHistory?: ChainHistory | undefined;
   readonly process: { readonly uptimeSeconds: number; readonly residentBytes: number };
   /** Milliseconds from the first change to the rules in the kernel, over the remembered syncs; null before the first. */
   readonly syncs: { readonly count: number; readonly p50Ms: number; readonly p99Ms: number } | null;

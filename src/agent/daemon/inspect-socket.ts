@@ -137,7 +137,9 @@ async function wholeStatus(
   const tracking = await daemon.conntrack?.statistics?.().catch(() => undefined);
   // Lets others see whether they have the same rules and connections.
   const networkNamespace = attempt(() => readlinkSync("/proc/self/ns/net"));
-  const status = { ...statusReport(daemon), networkNamespace };
+  // The families have one ruleset.
+  const chainHistory = await daemon.families[0]?.chainHistory?.().catch(() => undefined);
+  const status = { ...statusReport(daemon), networkNamespace, chainHistory };
   if (tracking === undefined) return status;
   return { ...status, connectionTracking: { ...tracking, notes: statisticsNotes(tracking) } };
 }

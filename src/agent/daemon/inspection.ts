@@ -103,6 +103,7 @@ function liveDaemon(
       serviceCIDRs: () => proxier.serviceCIDRs,
       openConnections: backend.openConnections?.bind(backend),
       led: backend.led,
+      chainHistory: backend.chainHistory?.bind(backend),
       ...facts,
     })),
     verdict: () => health.verdict(),

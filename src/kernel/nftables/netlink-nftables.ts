@@ -100,7 +100,8 @@ export function openNetlinkRuleset({ onCommit, log, ...options }: NetlinkRuleset
      * visits all their elements: 35 ms with 30,000 Services, for a few messages.
      */
     async function send(transaction: EncodedTransaction, generation: number | undefined): Promise<void> {
-      const { batch } = transaction;
+      const { batch, hooked } = transaction;
+      let before = generation ?? (hooked.length > 0 ? (await currentMark()).generation : 0);
       for (let rebases = 0; ; rebases++) {
         const expectedMs = last.milliseconds * Math.max(1, batch.size / last.messages);
         const startMs = performance.now();
@@ -110,6 +111,7 @@ export function openNetlinkRuleset({ onCommit, log, ...options }: NetlinkRuleset
         if (result.committed) {
           onCommit?.({ ...last, bytes: batch.messages.bytes.length });
           transactions += 1;
+          if (hooked.length > 0) await noteHooked(transaction, (before + 1) >>> 0, generation !== undefined);
           return;
         }
         const refusal = fromRefusal(result, transaction);
@@ -118,8 +120,21 @@ export function openNetlinkRuleset({ onCommit, log, ...options }: NetlinkRuleset
         const isLastRead = lastRead.generation === generation && lastRead.transactions === transactions;
         const current = await currentMark();
         if (!isLastRead || !(await monitor.isUntouched(target, generation, current))) throw refusal;
-        batch.setGeneration(current.generation);
+        before = current.generation;
+        batch.setGeneration(before);
       }
+    }
+
+    /** @param isCompared whether what was read told which chains were not there before this generation. */
+    async function noteHooked({ hooked }: EncodedTransaction, next: number, isCompared: boolean): Promise<void> {
+      const after = await currentMark();
+      const isSure =
+        isCompared ||
+        (isNew && after.generation === next && (await monitor.isUntouched(target, lastRead.generation, after)));
+      const events = hooked.map((chain) => {
+        return { table: `${family} ${table}`, chain: chain?.name, isCertain: isSure && chain?.isThere !== true };
+      });
+      monitor.chains.committed(isSure ? next : after.generation, events);
     }
 
     async function transact(
@@ -135,6 +150,8 @@ export function openNetlinkRuleset({ onCommit, log, ...options }: NetlinkRuleset
       try {
         if (batch.size > 0) await turns.run(() => send(transaction, generation));
       } catch (error) {
+        // A refusal has changed nothing.
+        if (!(error instanceof NftError)) monitor.chains.forget();
         throw fromNetlinkError(error);
       } finally {
         batch.messages.reset(SPARE_BYTES);
@@ -186,6 +203,7 @@ export function openNetlinkRuleset({ onCommit, log, ...options }: NetlinkRuleset
         return (await withNftErrors(readCounters(client, table, layout).catch(undefinedIf("ENOENT")))) ?? new Map();
       },
       watch: (onChange, signal) => withNftErrors(monitor.watch(target, onChange, signal)),
+      chainHistory: () => turns.run(async () => withNftErrors(monitor.chainHistory(await currentMark()))),
     };
   }
 

@@ -41,6 +41,8 @@ interface TransactionTarget {
 
 export interface EncodedTransaction {
   readonly batch: NftBatch;
+  /** The base chains that are added, or undefined for the table itself. */
+  readonly hooked: readonly (NftChainHead | undefined)[];
   /** The index of the operation that a message belongs to; undefined for the batch markers. */
   operationOf(message: number): number | undefined;
 }
@@ -63,8 +65,11 @@ export async function encodeTransaction(
   });
   /** The index of each operation's first message. */
   const firstMessages: number[] = [];
+  const hooked: (NftChainHead | undefined)[] = [];
   for (const operation of operations) {
     const index = firstMessages.push(batch.messages.count) - 1;
+    if (operation.kind === "add-table") hooked.push(undefined);
+    else if (operation.kind === "add-chain" && operation.chain.hook !== undefined) hooked.push(operation.chain);
     try {
       for (const _step of encode(batch, target, operation)) if (isTurnDue()) await giveTurn();
     } catch (error) {
@@ -76,6 +81,7 @@ export async function encodeTransaction(
   const end = batch.messages.count;
   return {
     batch,
+    hooked,
     operationOf: (message) => (message < 1 || message >= end ? undefined : lastNotAbove(firstMessages, message)),
   };
 }

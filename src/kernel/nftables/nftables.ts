@@ -14,8 +14,8 @@ import type {
   NftValue,
 } from "./ruleset.ts";
 
-/** A chain without its rules. */
-export type NftChainHead = Omit<NftChain, "rules">;
+/** A chain without its rules. @param isThere whether the kernel has it already: it gets the policy. @default not known */
+export type NftChainHead = Omit<NftChain, "rules"> & { readonly isThere?: true };
 
 /** One step of a transaction. Adding an object that exists is no error if it is of the same kind. */
 export type NftOperation =
@@ -121,6 +121,27 @@ export interface NftForeignChange {
   readonly by: { readonly pid: number; readonly name: string } | undefined;
 }
 
+/** A base chain, or a whole table, was registered with the kernel, or perhaps only changed. */
+export interface ChainEvent {
+  /** `family name` */
+  readonly table: string;
+  /** @default all base chains that the table has */
+  readonly chain?: string | undefined;
+  /** The chain's, or the table's. Those of this process have none. */
+  readonly handle?: number | undefined;
+  /** Whether it was registered. */
+  readonly isCertain: boolean;
+}
+
+/** What was seen, the oldest first. Base chains that it does not name are older. */
+export interface ChainHistory {
+  /** The generation of the last event. */
+  readonly since: number;
+  /** Everything up to this generation is known. */
+  readonly until: number;
+  readonly events: readonly ChainEvent[];
+}
+
 export interface NftTransactOptions {
   /** Rejects with `conflict` if the table may have changed since this generation. */
   readonly generation?: number | undefined;
@@ -154,6 +175,8 @@ export interface Nftables {
   readCounters(): Promise<ReadonlyMap<string, number>>;
   /** Calls `onChange` for other programs' changes until the signal aborts. Rejects if watching fails. */
   watch(onChange: (change: NftForeignChange) => void, signal: AbortSignal): Promise<void>;
+  /** What was seen of the base chains of all tables while the table was watched. @default not known */
+  chainHistory?(): Promise<ChainHistory | undefined>;
 }
 
 export type NftErrorCode =

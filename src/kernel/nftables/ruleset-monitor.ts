@@ -12,7 +12,8 @@ import type { Reply } from "../netlink/frames.ts";
 import { NFNL_SUBSYS_NFTABLES, nfnetlinkPayload, readNfnetlink } from "../netlink/nfnetlink.ts";
 import { Listeners, subscribe } from "../netlink/subscription.ts";
 import { processOfThread } from "../process-of-thread.ts";
-import type { NftForeignChange, NftMark } from "./nftables.ts";
+import { ChainLog } from "./chain-log.ts";
+import type { ChainHistory, NftForeignChange, NftMark } from "./nftables.ts";
 import * as nft from "./wire/constants.ts";
 import type { NftablesClient } from "./wire/nftables-client.ts";
 import { generation as generationCodec } from "./wire/objects.ts";
@@ -65,6 +66,7 @@ export class RulesetMonitor {
   #foreign: number[] = [];
   /** Their number when notifications were lost. The kernel silently drops more until the queue has been emptied. */
   #lostAfter: number | undefined;
+  readonly chains = new ChainLog();
 
   constructor(options: RulesetMonitorOptions) {
     this.#options = options;
@@ -95,12 +97,20 @@ export class RulesetMonitor {
     return distance(since, knownSince) >= 0 && distance(since, touchedAt) >= 0;
   }
 
+  /** What was seen of base chains up to this mark, before which all our own commits have ended. */
+  async chainHistory(until: NftMark): Promise<ChainHistory | undefined> {
+    if (this.#watchers.size === 0 || !(await this.#isAnnounced(until))) return undefined;
+    if (!this.chains.isKnown) this.chains.begin(until.generation);
+    return this.chains.history(until.generation);
+  }
+
   #start(): void {
     const stop = new AbortController();
     this.#stop = stop;
     this.#base = undefined;
     this.#foreign = [];
     this.#lostAfter = undefined;
+    this.chains.forget();
     const { client, receiveBufferBytes, listen = subscribe } = this.#options;
     listen({
       protocol: NETLINK_NETFILTER,
@@ -109,6 +119,7 @@ export class RulesetMonitor {
       ownPort: () => client.portId,
       onOverrun: () => {
         this.#lostAfter ??= this.#foreign.length;
+        this.chains.forget();
       },
       rest: () => {
         if (this.#lostAfter !== undefined) this.#recover(this.#lostAfter);
@@ -137,6 +148,7 @@ export class RulesetMonitor {
     const base = this.#base;
     this.#lostAfter = undefined;
     this.#base = undefined;
+    this.chains.forget();
     this.#look((now) => {
       // Commits of other programs that were announced since the loss may have been announced only in part.
       const isHarmless =
@@ -165,6 +177,7 @@ export class RulesetMonitor {
   #settle(base: NftMark): void {
     this.#base = base;
     this.#foreign = this.#foreign.filter((id) => distance(id, base.generation) > 0);
+    if (!this.chains.isKnown) this.chains.begin(base.generation);
   }
 
   #onMessage(reply: Reply): void {
@@ -173,9 +186,11 @@ export class RulesetMonitor {
       const { id = 0, processId: pid, processName: name } = readNfnetlink(reply, generationCodec);
       // An earlier generation is already covered by the mark.
       if (this.#base === undefined || distance(id, this.#base.generation) > 0) this.#foreign.push(id);
+      this.chains.committed(id);
       const thread = pid === undefined || name === undefined ? undefined : { pid, name };
       for (const watcher of this.#watchers) report(watcher, id, thread);
     } else {
+      this.chains.note(reply);
       const object = announcedObject(reply);
       for (const watcher of this.#watchers) {
         if (object.family === watcher.nfproto && object.table === watcher.table) note(watcher, object);
@@ -196,6 +211,7 @@ export class RulesetMonitor {
       if (performance.now() > endMs) {
         if (base === undefined) return false;
         // The notification may never come: start over from here.
+        this.chains.forget();
         this.#base = undefined;
         this.#begin([...this.#watchers]);
         return false;

@@ -47,6 +47,10 @@ export class EbpfBackend implements Backend {
     return [...this.socketPath.degraded, ...(this.#packetPath.degraded ?? [])];
   }
 
+  async chainHistory() {
+    return await this.#packetPath.chainHistory?.();
+  }
+
   get led(): LedConnections {
     return this.socketPath.led;
   }

@@ -170,6 +170,10 @@ export class NftablesBackend implements Backend {
     if (sets > 0) this.#options.log.warn("Removed what sent all clients of Services to one endpoint", { sets });
   }
 
+  async chainHistory() {
+    return await this.#options.nft.chainHistory?.();
+  }
+
   async close(): Promise<void> {
     await this.#options.localhost?.close();
   }

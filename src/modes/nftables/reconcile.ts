@@ -117,7 +117,8 @@ export async function reconcile(
   }
   for (const chain of plan.chains) {
     const { rules: _rules, ...head } = chain;
-    if (hasOtherPolicy(usable, chain)) draft.add("add-chains", { kind: "add-chain", chain: head });
+    if (hasOtherPolicy(usable, chain))
+      draft.add("add-chains", { kind: "add-chain", chain: { ...head, isThere: true } });
     write(chain, digestOf(chain));
   }
   // What another layout has for a service port is deleted with its sets.

@@ -1,6 +1,6 @@
 /** The rules in this node's kernel, and its addresses and routes, as printed by the system's tools. */
 
-import { existsSync } from "node:fs";
+import { existsSync, readlinkSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import { release } from "node:os";
 import { join } from "node:path";
@@ -13,13 +13,17 @@ import { netfilterHooks } from "../../kernel/netfilter-hooks.ts";
 import { NetlinkError } from "../../kernel/netlink/errors.ts";
 import { completedListing, nftablesGeneration } from "../../kernel/nftables/completed-listing.ts";
 import { isObject, listOf, numberOf, textOf } from "../../kernel/nftables/json.ts";
+import type { ChainEvent } from "../../kernel/nftables/nftables.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
 import { devicesHere, filtersAt } from "../../kernel/route/devices.ts";
+import { attempt } from "../../logging/attempt.ts";
 import { MODES } from "../../modes/registry.ts";
 import { cidrContains, familyOf, type IpAddress, type IpFamily, parseCidr, parseIpAddress } from "../../net/ip.ts";
+import { DEFAULT_INSPECT_SOCKET } from "../../program/program-identity.ts";
 import { type Dump, DumpError, type DumpReader, recogniseDump } from "../../trace/dump/recognise.ts";
 import type { KnownRoute } from "../../trace/facts.ts";
 import type { ListedClients } from "../../trace/iptables/surroundings.ts";
+import { askDaemon } from "./inspect-socket-client.ts";
 import { UsageError } from "./output.ts";
 import { toolOutput, toolText } from "./tool-text.ts";
 import { dumpReaders, placeInDump, type TracedRules } from "./trace-rules.ts";
@@ -77,6 +81,7 @@ type Printed = Pick<TracedRules, "dumps" | "notes">;
 export interface SharedReading {
   generation?: number | undefined;
   printed?: Printed;
+  history?: readonly Dump[] | undefined;
 }
 
 /** What the tools print of this kernel's rules at one time. @throws UsageError */
@@ -87,6 +92,7 @@ export async function kernelDumps(family: IpFamily, shared: SharedReading = {}):
     const saved = await printedBy([{ file: `${IPTABLES[family]}-save`, args: [] }]);
     if (shared.printed === undefined || generation === undefined || generation !== shared.generation) {
       shared.printed = await printedBy(SHARED_TOOLS);
+      shared.history = undefined;
       shared.generation = generation;
     }
     const isReadAlready = saved.dumps.some((dump) => dump.kind === "iptables" && isLegacy(dump.text));
@@ -96,11 +102,36 @@ export async function kernelDumps(family: IpFamily, shared: SharedReading = {}):
       one.dumps.map((dump) => (dump.kind === "iptables" ? { ...dump, family } : dump)),
     );
     const notes = all.flatMap((one) => one.notes);
-    if ((await nftablesGeneration()) === generation) return { dumps, notes };
+    if ((await nftablesGeneration()) === generation) {
+      shared.history ??= generation === undefined ? [] : historyIn(await historyHere(), generation);
+      return { dumps: [...dumps, ...shared.history], notes };
+    }
     if (reading < READINGS) continue;
     const what = `other programs changed the rules each of the ${READINGS} times that they were read: ask again`;
     return { dumps: [...dumps, { kind: "unread", what, isOfRules: true }], notes };
   }
+}
+
+/** What the daemon of this network namespace has seen, if there is one. */
+async function historyHere(): Promise<unknown> {
+  if (!existsSync(DEFAULT_INSPECT_SOCKET)) return undefined;
+  const status = await askDaemon(DEFAULT_INSPECT_SOCKET, "/status").catch(() => undefined);
+  const isHere = isObject(status) && status.networkNamespace === attempt(() => readlinkSync("/proc/self/ns/net"));
+  return isHere ? status.chainHistory : undefined;
+}
+
+/** @param history what a daemon has seen, as it was when the rules were read in this generation; perhaps of another version. */
+export function historyIn(history: unknown, generation: number): Dump[] {
+  if (!isObject(history)) return [];
+  const [since, until] = [numberOf(history.since), numberOf(history.until)];
+  if (since === undefined || until === undefined || since > generation || until < generation) return [];
+  const events = listOf(history.events).flatMap((event): ChainEvent[] => {
+    const table = isObject(event) ? textOf(event.table) : undefined;
+    if (!isObject(event) || table === undefined) return [];
+    const { chain, handle, isCertain } = event;
+    return [{ table, chain: textOf(chain), handle: numberOf(handle), isCertain: isCertain === true }];
+  });
+  return [{ kind: "history", events }];
 }
 
 async function printedBy(tools: readonly Tool[]): Promise<Printed> {

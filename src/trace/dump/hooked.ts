@@ -51,6 +51,39 @@ export function placesOf(dumps: readonly Dump[], family: IpFamily) {
   };
 }
 
+/**
+ * When base chains that nft lists were registered ({@link BaseChain.registered}).
+ *
+ * @returns a function as that of {@link placesOf}
+ */
+export function registrationsOf(dumps: readonly Dump[]) {
+  const events = dumps.find((dump) => dump.kind === "history")?.events;
+  const handles = new Map<string, unknown>();
+  const objects = events === undefined ? [] : listedObjects(dumps);
+  for (const { family, name, handle } of bodiesOf(objects, "table")) handles.set(`${family} ${name}`, handle);
+  for (const { family, table, name, handle } of bodiesOf(objects, "chain"))
+    handles.set(`${family} ${table} ${name}`, handle);
+  return ({ chain }: BaseChain, table: string | undefined): BaseChain["registered"] => {
+    const handle = handles.get(`${table} ${chain.name}`);
+    if (events === undefined || typeof handle !== "number" || handles.get(table ?? "") === undefined) return undefined;
+    let [earliest, latest, isSeen] = [0, 0, false];
+    for (const [index, event] of events.entries()) {
+      const own = event.chain === undefined ? handles.get(event.table) : handle;
+      const isOwn = event.handle === undefined && (event.chain ?? chain.name) === chain.name;
+      // One that is newer than another of its table was registered after it.
+      const isBehind =
+        event.isCertain && event.chain !== undefined && Number(handles.get(`${table} ${event.chain}`)) < handle;
+      if (event.table !== table || !(isOwn || isBehind || event.handle === own)) continue;
+      // What comes after the first time is a change of it, unless its table is another.
+      if (event.chain !== undefined && event.handle === own && isSeen) continue;
+      isSeen = event.chain !== undefined && (isSeen || event.handle === own);
+      latest = index + 1;
+      if (event.isCertain) earliest = latest;
+    }
+    return [earliest, latest];
+  };
+}
+
 const isOf = (functions: RegExp, entry: HookEntry): boolean => functions.test(entry.function ?? "");
 
 /** In words: what is called and was not read, and what was read and is not called. BPF programs are named elsewhere. */

@@ -5,9 +5,9 @@ import { iptablesChains } from "../iptables/ruleset.ts";
 import { readIpSets } from "../iptables/saved-sets.ts";
 import { ipSetName, kernelLists, provedLists, RememberedLists, UNKNOWN_LISTS } from "../iptables/surroundings.ts";
 import { programOf } from "../netfilter/calling-order.ts";
-import type { Entry } from "../netfilter/program.ts";
+import type { BaseChain, Entry } from "../netfilter/program.ts";
 import { readNftRuleset } from "../nftables/ruleset.ts";
-import { placesOf } from "./hooked.ts";
+import { placesOf, registrationsOf } from "./hooked.ts";
 import { judgeSaved, type SavedTable, savedTables } from "./iptables-nft.ts";
 import type { Dump } from "./recognise.ts";
 
@@ -44,7 +44,11 @@ export function programOfDumps(dumps: readonly Dump[], options: DumpOptions) {
     return readNftRuleset(objects, { family, facts, knowsDynamicSets, kernel, without, iptables: { sets, recent } });
   });
   const trusted = saved.filter((table) => !judged.some(({ mistrusted }) => mistrusted.has(table)));
-  const places = placesOf(dumps, family);
+  const [places, registrations] = [placesOf(dumps, family), registrationsOf(dumps)];
+  const called = (chain: BaseChain, table: string | undefined): BaseChain => ({
+    ...chain,
+    ...{ place: places(chain, table), registered: registrations(chain, table) },
+  });
   // Nothing but the hooks tells the order of both back ends' chains, so they must not look like those of one table.
   const backEndOf = ({ name, backEnd }: SavedTable) =>
     backEnd === "legacy" && trusted.some((one) => one.name === name && one.backEnd !== "legacy") ? "-legacy" : "";
@@ -52,12 +56,11 @@ export function programOfDumps(dumps: readonly Dump[], options: DumpOptions) {
     ...trusted.flatMap((table) => {
       const listed = table.backEnd === "nft" ? `${family === "IPv4" ? "ip" : "ip6"} ${table.name}` : undefined;
       const own = new Map([[table.name, table.chains]]);
-      return iptablesChains(own, family, { facts, sets, recent }, backEndOf(table)).map((chain) => ({
-        ...chain,
-        place: places(chain, listed),
-      }));
+      return iptablesChains(own, family, { facts, sets, recent }, backEndOf(table)).map((chain) =>
+        called(chain, listed),
+      );
     }),
-    ...rulesets.flatMap((ruleset) => ruleset.chains.map((chain) => ({ ...chain, place: places(chain, chain.table) }))),
+    ...rulesets.flatMap((ruleset) => ruleset.chains.map((chain) => called(chain, chain.table))),
     ...dumps.flatMap((dump) => (dump.kind === "chains" ? dump.chains(facts, clients) : [])),
   ];
   return {

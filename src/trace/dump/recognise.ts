@@ -7,6 +7,7 @@ import type { KernelVersion } from "../../kernel/kernel-version.ts";
 import type { HookEntry } from "../../kernel/netfilter-hooks.ts";
 import { isObject, type JsonObject, missingElements } from "../../kernel/nftables/json.ts";
 import { isListing, type Listing, readListing } from "../../kernel/nftables/listing/listing.ts";
+import type { ChainEvent } from "../../kernel/nftables/nftables.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
@@ -61,6 +62,8 @@ export type Dump =
   | { readonly kind: "walker"; walk(packet: Packet, facts: NodeFacts, options: WalkOptions): TraceNode }
   /** What the kernel calls for packets, in calling order within each hook. */
   | { readonly kind: "hooks"; readonly entries: readonly HookEntry[] }
+  /** What a daemon has seen of nftables' base chains. */
+  | { readonly kind: "history"; readonly events: readonly ChainEvent[] }
   /** Rules that are there and could not be read. @param what in words, with what to do */
   | { readonly kind: "unread"; readonly what: string; readonly isOfRules?: true }
   /** Addresses to assign to a device: input of `ip -batch`. */

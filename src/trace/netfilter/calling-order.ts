@@ -1,7 +1,7 @@
 /**
  * The order in which the kernel calls the base chains of a hook. Of chains with one priority, the one registered last is called
- * first. Handles and listings tell that order within a table. Across tables only the kernel's list of hooks does; without it, a walk must
- * not depend on it.
+ * first. Handles and listings tell that order within a table. Across tables the kernel's list of hooks does, or a daemon that saw them
+ * come; without both, a walk must not depend on it.
  */
 import type { Packet } from "../packet.ts";
 import type { BaseChain, Program, Stage } from "./program.ts";
@@ -21,7 +21,9 @@ export function actingPriority({ type, stage, priority }: BaseChain): number {
 function isOrderKnown(one: BaseChain, other: BaseChain): boolean {
   if (one.place !== other.place) return one.place !== undefined && other.place !== undefined;
   if (one.type !== other.type) return false;
-  return one.table === other.table || (one.type === "nat" && one.priority !== other.priority);
+  if (one.table === other.table || (one.type === "nat" && one.priority !== other.priority)) return true;
+  const [a, b] = [one.registered, other.registered];
+  return a !== undefined && b !== undefined && (a[0] > b[1] || b[0] > a[1]);
 }
 
 /** Sorts the chains of a hook; where nothing tells the order, tables keep theirs. */
@@ -29,6 +31,7 @@ function inCallingOrder(chains: readonly BaseChain[]): readonly BaseChain[] {
   const tables = [...new Set(chains.map(({ table }) => table))];
   const newestFirst = [...chains.entries()].sort(
     ([at, a], [otherAt, b]) =>
+      (b.registered?.[0] ?? 0) - (a.registered?.[0] ?? 0) ||
       tables.indexOf(a.table) - tables.indexOf(b.table) ||
       (a.handle === undefined || b.handle === undefined ? otherAt - at : b.handle - a.handle),
   );

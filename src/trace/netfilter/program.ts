@@ -123,6 +123,8 @@ export interface BaseChain {
   readonly handle?: number | undefined;
   /** Its place among what the kernel says that it calls; nat chains may have one together. @default not known */
   readonly place?: number | undefined;
+  /** When it was registered, at the earliest and at the latest, by a count of what was seen. @default not known */
+  readonly registered?: readonly [earliest: number, latest: number] | undefined;
   /** What is not known, in words, and must be so for the kernel to call it. @default nothing */
   readonly onlyIf?: string | undefined;
   /** Whether a packet of the node that it marks is routed again. @default false */

@@ -43,6 +43,9 @@ const CHAIN = {
 } as const;
 export const chain = attributes(CHAIN);
 
+/** Where a chain is, and whether the kernel calls it. */
+export const hookedChain = attributes({ ...some(CHAIN, "table", "name", "handle"), hook: [4, binary] });
+
 /** A chain without its statistics. */
 export const chainHead = attributes(some(CHAIN, "table", "name", "hook", "policy", "type", "use"));
 
