@@ -127,22 +127,17 @@ function seconds(milliseconds: number): number {
  * @param root the sysfs folder of the machine's devices.
  */
 export function cpuCount(root = "/sys/devices/system"): number {
-  const counted = countNumaCpus(join(root, "node")) ?? list(join(root, "cpu"), /^cpu\d+$/)?.length ?? 0;
-  return counted > 0 ? counted : availableParallelism();
+  const nodes = numbered(join(root, "node"), "node");
+  const ofNodes = nodes.flatMap((node) => numbered(node, "cpu"));
+  const cpus =
+    nodes.length === 0
+      ? numbered(join(root, "cpu"), "cpu")
+      : ofNodes.filter((cpu) => existsSync(join(cpu, "topology", "core_id")));
+  return cpus.length > 0 ? cpus.length : availableParallelism();
 }
 
-function countNumaCpus(folder: string): number | undefined {
-  const nodes = list(folder, /^node\d+$/);
-  if (nodes === undefined || nodes.length === 0) return undefined;
-  let count = 0;
-  for (const node of nodes) {
-    for (const cpu of list(join(folder, node), /^cpu\d+$/) ?? []) {
-      if (existsSync(join(folder, node, cpu, "topology", "core_id"))) count++;
-    }
-  }
-  return count;
-}
-
-function list(folder: string, pattern: RegExp): string[] | undefined {
-  return attempt(() => readdirSync(folder).filter((name) => pattern.test(name)));
+/** The entries `NAME0`, `NAME1`, … of a folder; none if it cannot be read. */
+function numbered(folder: string, name: string): readonly string[] {
+  const entries = attempt(() => readdirSync(folder)) ?? [];
+  return entries.flatMap((entry) => (new RegExp(`^${name}\\d+$`).test(entry) ? [join(folder, entry)] : []));
 }
