@@ -25,14 +25,6 @@ export function statementText(json: unknown): string {
       return `${textOf(body.op) ?? "add"} ${textOf(body.set) ?? ""} { ${expressionText(body.elem)} }`;
     case "map":
       return `${textOf(body.op) ?? "add"} ${textOf(body.map) ?? ""} { ${expressionText(body.elem)} : ${expressionText(body.data)} }`;
-    case "accept":
-    case "drop":
-    case "return":
-    case "continue":
-    case "notrack":
-    case "jump":
-    case "goto":
-      return verdictText(name, body);
     case "dnat":
     case "snat":
     case "masquerade":
@@ -53,11 +45,6 @@ export function statementText(json: unknown): string {
     default:
       return expressionText(json);
   }
-}
-
-function verdictText(name: string, body: JsonObject): string {
-  const target = textOf(body.target);
-  return target === undefined ? name : `${name} ${target}`;
 }
 
 const SHOWN_IN_HEX = /^(?:meta|ct) mark/;
@@ -128,15 +115,10 @@ export function expressionText(json: unknown, isHex = false): string {
       return `${found.name}${hashed} mod ${body.mod}${written}${body.offset ? ` offset ${body.offset}` : ""}`;
     }
     case "concat":
-      return listOf(found.body)
-        .map((item) => expressionText(item))
-        .join(" . ");
+    case "range":
+      return joined(found.body, found.name === "range" ? "-" : " . ");
     case "prefix":
       return `${textOf(body.addr) ?? ""}/${body.len}`;
-    case "range":
-      return listOf(found.body)
-        .map((item) => expressionText(item))
-        .join("-");
     case "set":
       return `{ ${listOf(found.body).map(elementLine).join(", ")} }`;
     case "map":
@@ -147,17 +129,16 @@ export function expressionText(json: unknown, isHex = false): string {
     case "|":
     case "^":
     case "<<":
-    case ">>": {
-      const texts = listOf(found.body).map((item) => expressionText(item, true));
-      return texts.join(` ${found.name} `);
-    }
+    case ">>":
+      return joined(found.body, ` ${found.name} `, true);
     case "accept":
     case "drop":
     case "return":
     case "continue":
+    case "notrack":
     case "jump":
     case "goto":
-      return verdictText(found.name, body);
+      return [found.name, textOf(body.target)].filter((word) => word !== undefined).join(" ");
     default: {
       const { inv, ...rest } = body;
       const words = Object.values(rest);
@@ -165,6 +146,12 @@ export function expressionText(json: unknown, isHex = false): string {
       return [found.name, ...(inv === true ? ["over"] : []), ...words].join(" ");
     }
   }
+}
+
+function joined(items: unknown, between: string, isHex?: boolean): string {
+  return listOf(items)
+    .map((item) => expressionText(item, isHex))
+    .join(between);
 }
 
 /** Keys that nft prints without the word `meta`. */
