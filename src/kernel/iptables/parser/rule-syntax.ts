@@ -31,21 +31,26 @@ export interface InterfaceMatch {
 type RuleProtocol = ProtocolName | "icmp" | "ipv6-icmp";
 const RULE_PROTOCOLS: readonly RuleProtocol[] = [...PROTOCOL_NAMES, "icmp", "ipv6-icmp"];
 
-export interface ProtocolMatch {
+interface ProtocolMatch {
   readonly protocol: RuleProtocol;
   readonly negated: boolean;
 }
+
+/** What a rule compares without a match extension. */
+interface BasicMatches {
+  source: AddressMatch | undefined;
+  destination: AddressMatch | undefined;
+  inInterface: InterfaceMatch | undefined;
+  outInterface: InterfaceMatch | undefined;
+  protocol: ProtocolMatch | undefined;
+}
+type BasicField = keyof BasicMatches;
 
 /**
  * A rule of any author, as the kernel holds it: the in-memory kernel stores it and the tracer interprets it. Covers
  * more than `rule.ts`, which describes the rules of our planners.
  */
-export interface KernelRule {
-  readonly source: AddressMatch | undefined;
-  readonly destination: AddressMatch | undefined;
-  readonly inInterface: InterfaceMatch | undefined;
-  readonly outInterface: InterfaceMatch | undefined;
-  readonly protocol: ProtocolMatch | undefined;
+export interface KernelRule extends Readonly<BasicMatches> {
   /** In evaluation order. */
   readonly matches: readonly KernelMatch[];
   readonly target: KernelTarget;
@@ -65,33 +70,28 @@ interface Loaded<Name extends string> {
 /** What `-j` or `-g` names: a target with options, or a chain. */
 type LoadedTarget = Loaded<TargetKind> | Extract<KernelTarget, { readonly kind: "jump" | "goto" }>;
 
-type BasicOption = "s" | "d" | "i" | "o" | "p" | "m" | "j" | "g";
-const SPELLINGS: Readonly<Record<BasicOption, readonly string[]>> = {
-  s: ["-s", "--source", "--src"],
-  d: ["-d", "--destination", "--dst"],
-  i: ["-i", "--in-interface"],
-  o: ["-o", "--out-interface"],
-  p: ["-p", "--protocol", "--proto"],
-  m: ["-m", "--match"],
-  j: ["-j", "--jump"],
-  g: ["-g", "--goto"],
+/** The spellings of their options, the tools' own first; in the order in which the tools print them. */
+const BASICS: { readonly [K in BasicField]: readonly [spellings: readonly string[], read: BasicReader<K>] } = {
+  source: [["-s", "--source", "--src"], addressMatch],
+  destination: [["-d", "--destination", "--dst"], addressMatch],
+  inInterface: [["-i", "--in-interface"], interfaceMatch],
+  outInterface: [["-o", "--out-interface"], interfaceMatch],
+  protocol: [["-p", "--protocol", "--proto"], protocolMatch],
 };
-const BASIC_OPTIONS: ReadonlyMap<string, BasicOption> = new Map(
-  (["s", "d", "i", "o", "p", "m", "j", "g"] as const).flatMap((option) =>
-    SPELLINGS[option].map((word) => [word, option] as const),
-  ),
-);
+/** @returns undefined for what every packet matches. */
+type BasicReader<K extends BasicField> = (value: string, negated: boolean, family: IpFamily) => BasicMatches[K];
+const FIELDS = Object.keys(BASICS) as BasicField[]; // the table's own keys
+const FIELD_OF = new Map(FIELDS.flatMap((field) => BASICS[field][0].map((word) => [word, field] as const)));
 
 class RuleReader {
   readonly #words: readonly string[];
   readonly #family: IpFamily;
   #at = 0;
   #negated = false;
-  source: AddressMatch | undefined;
-  destination: AddressMatch | undefined;
-  inInterface: InterfaceMatch | undefined;
-  outInterface: InterfaceMatch | undefined;
-  protocol: ProtocolMatch | undefined;
+  readonly #basics: BasicMatches = {
+    ...{ source: undefined, destination: undefined, inInterface: undefined, outInterface: undefined },
+    protocol: undefined,
+  };
   readonly matches: Loaded<MatchKind>[] = [];
   target: LoadedTarget | undefined;
   readonly #seen = new Set<string>();
@@ -104,13 +104,13 @@ class RuleReader {
   read(): KernelRule {
     for (; this.#at < this.#words.length; this.#at += 1) this.#readOption(this.#words[this.#at] ?? "");
     if (this.#negated) throw new RuleSyntaxError("bad_argument", "nothing follows the last !");
-    const { source, destination, inInterface, outInterface, protocol } = this;
+    const { protocol } = this.#basics;
     const context: RuleContext = {
       family: this.#family,
       protocol: protocol === undefined || protocol.negated ? undefined : protocol.protocol,
     };
     const matches = this.matches.map(({ name, given }): KernelMatch => MATCHES[name].build(given, context));
-    return { source, destination, inInterface, outInterface, protocol, matches, target: this.#buildTarget(context) };
+    return { ...this.#basics, matches, target: this.#buildTarget(context) };
   }
 
   #buildTarget(context: RuleContext): KernelTarget {
@@ -125,8 +125,11 @@ class RuleReader {
       this.#negated = true;
       return;
     }
-    const basic = BASIC_OPTIONS.get(word);
-    if (basic !== undefined) this.#readBasic(basic, word);
+    const field = FIELD_OF.get(word);
+    if (field !== undefined) this.#readBasic(field, word);
+    else if (word === "-m" || word === "--match") this.#load(this.#valueOf(word));
+    else if (word === "-j" || word === "--jump") this.target = namedTarget(this.#valueOf(word, "target"));
+    else if (word === "-g" || word === "--goto") this.target = chainTarget("goto", this.#valueOf(word, "target"));
     else if (word.startsWith("-")) this.#readExtensionOption(word);
     else throw new RuleSyntaxError("bad_argument", `bad argument ${JSON.stringify(word)}`);
     this.#negated = false;
@@ -139,44 +142,23 @@ class RuleReader {
     return value;
   }
 
-  #readBasic(option: BasicOption, word: string): void {
+  #readBasic<K extends BasicField>(field: K, word: string): void {
     const value = this.#value(word);
-    if (option === "m") {
-      this.#refuseNegation(word);
-      this.#load(value);
-      return;
-    }
-    const slot = option === "g" ? "j" : option;
-    if (this.#seen.has(slot)) throw new RuleSyntaxError("bad_argument", `multiple ${word} flags not allowed`);
-    this.#seen.add(slot);
-    const negated = this.#negated;
-    switch (option) {
-      case "s":
-        this.source = this.#network(value, negated);
-        return;
-      case "d":
-        this.destination = this.#network(value, negated);
-        return;
-      case "i":
-        this.inInterface = interfaceMatch(value, negated);
-        return;
-      case "o":
-        this.outInterface = interfaceMatch(value, negated);
-        return;
-      case "p":
-        this.protocol = protocolMatch(value, negated);
-        return;
-      default:
-        this.#refuseNegation(word);
-        this.target = option === "g" ? chainTarget("goto", value) : namedTarget(value);
-    }
+    this.#refuseAnother(field, word);
+    this.#basics[field] = BASICS[field][1](value, this.#negated, this.#family);
   }
 
-  #network(value: string, negated: boolean): AddressMatch | undefined {
-    const cidr = parseNetwork(value, this.#family);
-    if (!isZeroCidr(cidr)) return { cidr, negated };
-    if (negated) throw new RuleSyntaxError("bad_value", `! ${value} matches nothing`);
-    return undefined;
+  /** The value of an option that cannot be inverted. @param slot what a rule has once */
+  #valueOf(word: string, slot?: string): string {
+    const value = this.#value(word);
+    if (slot !== undefined) this.#refuseAnother(slot, word);
+    this.#refuseNegation(word);
+    return value;
+  }
+
+  #refuseAnother(slot: string, word: string): void {
+    if (this.#seen.has(slot)) throw new RuleSyntaxError("bad_argument", `multiple ${word} flags not allowed`);
+    this.#seen.add(slot);
   }
 
   #refuseNegation(word: string): void {
@@ -210,13 +192,20 @@ class RuleReader {
     const loaded = this.matches.findLast(({ syntax }) => knows(syntax));
     if (loaded !== undefined) return loaded;
     if (target !== undefined && "syntax" in target && knows(target.syntax)) return target;
-    const implied = this.protocol?.protocol;
+    const implied = this.#basics.protocol?.protocol;
     if (implied === undefined || !isProtocolName(implied)) return undefined;
     return knows(MATCHES[implied]) ? this.#load(implied) : undefined;
   }
 }
 
 const optionOf = ({ aliases }: ExtensionSyntax<unknown>, word: string): string => aliases?.[word] ?? word;
+
+function addressMatch(value: string, negated: boolean, family: IpFamily): AddressMatch | undefined {
+  const cidr = parseNetwork(value, family);
+  if (!isZeroCidr(cidr)) return { cidr, negated };
+  if (negated) throw new RuleSyntaxError("bad_value", `! ${value} matches nothing`);
+  return undefined;
+}
 
 function interfaceMatch(name: string, negated: boolean): InterfaceMatch | undefined {
   if (name === "" || name.length > INTERFACE_NAME_LIMIT || /[\s/]/.test(name)) {
@@ -280,15 +269,12 @@ export function parseRuleText(text: string, family: IpFamily): KernelRule {
 /** The words of a rule as iptables-save prints them after `-A CHAIN`. */
 export function printRule(rule: KernelRule): string {
   const parts: string[] = [];
-  const { source, destination, inInterface, outInterface, protocol } = rule;
-  const basic = (option: string, match: { readonly negated: boolean } | undefined, text: string | undefined): void => {
-    if (match !== undefined) parts.push(`${match.negated ? "! " : ""}${option} ${text}`);
-  };
-  basic("-s", source, source?.cidr);
-  basic("-d", destination, destination?.cidr);
-  basic("-i", inInterface, inInterface?.name);
-  basic("-o", outInterface, outInterface?.name);
-  basic("-p", protocol, protocol?.protocol);
+  for (const field of FIELDS) {
+    const match = rule[field];
+    if (match === undefined) continue;
+    const text = "cidr" in match ? match.cidr : "name" in match ? match.name : match.protocol;
+    parts.push(`${match.negated ? "! " : ""}${BASICS[field][0][0]} ${text}`);
+  }
   for (const match of rule.matches) parts.push(printMatch(match));
   const target = printTarget(rule.target);
   if (target !== "") parts.push(target);
