@@ -15,12 +15,9 @@ type SysctlErrorCode =
 export class SysctlError extends Error {
   override readonly name = "SysctlError";
   readonly code: SysctlErrorCode;
-  /** The name as given: `net/ipv4/ip_forward`. */
-  readonly parameter: string;
-  constructor(code: SysctlErrorCode, parameter: string, message: string, options?: ErrorOptions) {
+  constructor(code: SysctlErrorCode, message: string, options?: ErrorOptions) {
     super(message, options);
     this.code = code;
-    this.parameter = parameter;
   }
 }
 
@@ -46,11 +43,7 @@ export function fileSysctls(root = "/proc/sys"): Sysctls {
       }
       const value = Number(text);
       if (text === "" || !Number.isSafeInteger(value)) {
-        throw new SysctlError(
-          "not_an_integer",
-          name,
-          `sysctl ${name}: expected an integer, got ${JSON.stringify(text)}`,
-        );
+        throw new SysctlError("not_an_integer", `sysctl ${name}: expected an integer, got ${JSON.stringify(text)}`);
       }
       return value;
     },
@@ -82,5 +75,5 @@ const ADVICE: Readonly<Record<SysctlErrorCode, string>> = {
 function fromFileError(operation: string, name: string, cause: unknown): SysctlError {
   const errno = cause instanceof Error && "code" in cause && typeof cause.code === "string" ? cause.code : "unknown";
   const code = CODES[errno] ?? "failed";
-  return new SysctlError(code, name, `cannot ${operation} sysctl ${name}: ${ADVICE[code]} (${errno})`, { cause });
+  return new SysctlError(code, `cannot ${operation} sysctl ${name}: ${ADVICE[code]} (${errno})`, { cause });
 }

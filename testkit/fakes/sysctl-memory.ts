@@ -16,7 +16,7 @@ export function memorySysctls(initial: Readonly<Record<string, number>> = {}): M
   const readOnly = new Set<string>();
   const existing = (name: string): number => {
     const value = values.get(name);
-    if (value === undefined) throw new SysctlError("missing", name, `sysctl ${name}: no such parameter`);
+    if (value === undefined) throw new SysctlError("missing", `sysctl ${name}: no such parameter`);
     return value;
   };
   return {
@@ -29,7 +29,7 @@ export function memorySysctls(initial: Readonly<Record<string, number>> = {}): M
     async write(name, value) {
       existing(name);
       if (readOnly.has(name))
-        throw new SysctlError("denied", name, `cannot write ${value} to sysctl ${name}: read-only`);
+        throw new SysctlError("denied", `cannot write ${value} to sysctl ${name}: read-only`);
       values.set(name, value);
       writes.push(`${name}=${value}`);
     },
