@@ -94,19 +94,29 @@ export function readElements(words: WordReader, types: readonly ValueType[]): un
 
 function readElement(words: WordReader, types: readonly ValueType[]): unknown {
   const val = readConstants(words, types);
+  const { more, stmt } = readBeside(words);
+  const element = elementWith(val, Object.assign(more, ...stmt));
+  return words.takes(":") ? [element, readData(words)] : element;
+}
+
+/** What stands beside the key of an element, and its statements. */
+export function readBeside(words: WordReader) {
   const more: Record<string, unknown> = {};
+  const stmt: object[] = [];
   for (;;) {
     if (words.takes("comment")) more.comment = unquoted(words.next());
     else if (words.takes("timeout")) more.timeout = secondsOf(words.next());
     else if (words.takes("expires")) more.expires = secondsOf(words.next());
     else {
       const rate = readRate(words);
-      if (rate === undefined) break;
-      Object.assign(more, rate);
+      if (rate === undefined) return { more, stmt };
+      stmt.push(rate);
     }
   }
-  const element = Object.keys(more).length === 0 ? val : { elem: { val, ...more } };
-  return words.takes(":") ? [element, readData(words)] : element;
+}
+
+export function elementWith(val: unknown, more: object): unknown {
+  return Object.keys(more).length === 0 ? val : { elem: { val, ...more } };
 }
 
 const VERDICTS = new Set(["accept", "drop", "return", "continue"]);

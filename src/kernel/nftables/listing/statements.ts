@@ -1,8 +1,8 @@
 /** Statements of nft's listings, as libnftables' JSON has them (libnftables-json(5)). */
 import { parseIpAddress } from "../../../net/ip.ts";
-import { constantOf, portOf, readRight, secondsOf } from "./constants.ts";
+import { constantOf, elementWith, portOf, readBeside, readRight } from "./constants.ts";
 import { hasFlags, readExpression, readLeft, readTable, typesOf } from "./expressions.ts";
-import { RATES, readRate } from "./rates.ts";
+import { RATES } from "./rates.ts";
 import { ListingError, unquoted, type WordReader } from "./words.ts";
 
 /** Reads the statements of a rule. What is not understood is `{ opaque: text }`, to the end. @param line its number, for that text */
@@ -231,27 +231,10 @@ function readFlow(words: WordReader): unknown {
 function readWritten(words: WordReader) {
   words.expect("{");
   const key = readExpression(words);
-  const more: Record<string, unknown> = {};
-  const stmt: unknown[] = [];
-  while (!words.takes("}")) {
-    const time = words.takesOf(new Set(["timeout", "expires"]));
-    if (time !== undefined) more[time] = secondsOf(words.next());
-    else if (words.takes("comment")) more.comment = unquoted(words.next());
-    else if (words.takes(":")) {
-      const data = readExpression(words);
-      words.expect("}");
-      return { elem: withMore(key, more), stmt, data };
-    } else {
-      const rate = readRate(words);
-      if (rate === undefined) throw new ListingError(`"${words.peek() ?? "the end"}" is not understood`);
-      stmt.push(rate);
-    }
-  }
-  return { elem: withMore(key, more), stmt, data: undefined };
-}
-
-function withMore(val: unknown, more: object): unknown {
-  return Object.keys(more).length === 0 ? val : { elem: { val, ...more } };
+  const { more, stmt } = readBeside(words);
+  const data = words.takes(":") ? readExpression(words) : undefined;
+  words.expect("}");
+  return { elem: elementWith(key, more), stmt, data };
 }
 
 function readEntry(words: WordReader, op: string): unknown {
