@@ -20,7 +20,7 @@ import {
 } from "./ruleset.ts";
 import * as nft from "./wire/constants.ts";
 import type { NftVerdictData } from "./wire/data.ts";
-import { ElementQuery } from "./wire/element-query.ts";
+import { type ElementAnswer, ElementQuery } from "./wire/element-query.ts";
 import type { NftablesClient } from "./wire/nftables-client.ts";
 import type { NftChainHeadObject, NftElementObject, NftSetHead } from "./wire/objects.ts";
 import { commentOf, originOf } from "./wire/userdata.ts";
@@ -85,7 +85,7 @@ export async function readTable(
     else content.targets.push(target);
   }
   const sets = new Map<string, NftSetContent>();
-  const compared = new Map<string, ComparedSet>();
+  const compared = new Map<string, Comparison>();
   for (const set of await client.setHeads(nfproto, table)) {
     const { name, flags = 0, dataType, timeout } = set;
     if (name === undefined || (flags & nft.NFT_SET_ANONYMOUS) !== 0) continue;
@@ -95,7 +95,8 @@ export async function readTable(
     const { elementCount = 0 } = set;
     const comparable = expected?.sets.get(name);
     const isCompared = elementCount >= LEAST_COMPARED && comparable?.key.join() === key?.join();
-    if (isCompared && comparable !== undefined) compared.set(name, { set: comparable, elementCount });
+    if (isCompared && comparable !== undefined)
+      compared.set(name, { set: comparable, unseen: elementCount, others: new Map() });
     const elements = isReadable && !compared.has(name) ? await readElements(client, { table, name, key }, layout) : [];
     sets.set(name, {
       key,
@@ -106,15 +107,14 @@ export async function readTable(
       elements,
     });
   }
-  if (expected !== undefined) {
-    const found = await compareElements(client, table, compared, expected, layout);
-    for (const [name, others] of found) {
+  if (expected !== undefined && compared.size > 0) {
+    await compareElements(client, table, compared, expected, layout);
+    for (const [name, { set, unseen, others }] of compared) {
       const content = sets.get(name);
-      const key = content?.key;
-      if (content === undefined || key === undefined) continue;
+      if (content === undefined) continue;
       // Unexpected elements cannot be queried by key: list the set.
-      if (others === "more")
-        sets.set(name, { ...content, elements: await readElements(client, { table, name, key }, layout) });
+      if (unseen !== 0)
+        sets.set(name, { ...content, elements: await readElements(client, { table, name, key: set.key }, layout) });
       else sets.set(name, { ...content, others });
     }
   }
@@ -134,24 +134,39 @@ export async function withCatchAll(
   sets: Iterable<NftSet>,
   layout: FamilyLayout,
 ): Promise<readonly NftSet[]> {
-  const query = new ElementQuery(layout.nfproto, table);
   const found: NftSet[] = [];
-  let asked: NftSet[] = [];
+  const questions = questioner<{ readonly set: NftSet }>(client, table, layout, ({ set }, _element, answer) => {
+    if (answer !== "missing") found.push(set);
+  });
+  for (const set of sets) await questions.ask({ set }, { key: [] });
+  await questions.send();
+  return found;
+}
+
+/** Queries elements of sets, many at once. @param onAnswer gets an element, and what the kernel has at its key */
+function questioner<T extends { readonly set: NftSet }>(
+  client: Pick<NftablesClient, "ask">,
+  table: string,
+  layout: FamilyLayout,
+  onAnswer: (about: T, element: NftElement, answer: ElementAnswer) => void,
+) {
+  const query = new ElementQuery(layout.nfproto, table);
+  const asked: (readonly [T, NftElement])[] = [];
   const send = async (): Promise<void> => {
+    if (query.size === 0) return;
     await client.ask(query, (index, answer) => {
-      const set = asked[index];
-      if (set !== undefined && answer !== "missing") found.push(set);
+      const one = asked[index];
+      if (one !== undefined) onAnswer(...one, answer);
     });
     query.reset();
-    asked = [];
+    asked.length = 0;
   };
-  for (const set of sets) {
-    query.add(set.name, (out) => writeElement(out, set, { key: [] }, layout));
-    asked.push(set);
+  const ask = async (about: T, element: NftElement): Promise<void> => {
+    query.add(about.set.name, (out) => writeElement(out, about.set, element, layout));
+    asked.push([about, element]);
     if (query.size >= QUESTIONS_AT_ONCE) await send();
-  }
-  if (query.size > 0) await send();
-  return found;
+  };
+  return { ask, send };
 }
 
 /** Where the rules of these chains translate destinations to. */
@@ -204,57 +219,37 @@ interface ChainContent extends NftChainContent {
   targets?: string[];
 }
 
-interface ComparedSet {
+/** A set that is compared. */
+interface Comparison {
   readonly set: NftSet;
-  readonly elementCount: number;
+  /** How many elements the kernel has at keys that are not expected, as far as it has been asked. */
+  unseen: number;
+  /** What it has at the keys where it differs from what is expected. */
+  readonly others: Map<string, NftElement | undefined>;
 }
 
 /**
  * Queries each expected element. In maps with targets, consecutive elements with the same comment are only checked
  * ({@link ElementChecks}), except for the first of them; groups that fail the check are queried too.
- *
- * @returns for each set, what it has at the keys where it differs from what is expected; or "more" if it has unexpected
- * elements.
  */
 async function compareElements(
   client: TableReader,
   table: string,
-  sets: ReadonlyMap<string, ComparedSet>,
+  sets: ReadonlyMap<string, Comparison>,
   expected: NftExpectation,
   layout: FamilyLayout,
-): Promise<ReadonlyMap<string, ReadonlyMap<string, NftElement | undefined> | "more">> {
-  const states = new Map<string, { set: NftSet; unseen: number; others: Map<string, NftElement | undefined> }>(
-    Array.from(sets, ([name, { set, elementCount }]) => {
-      const others = new Map<string, NftElement | undefined>();
-      return [name, { set, unseen: elementCount, others }];
-    }),
-  );
-  if (states.size === 0) return new Map();
-  const query = new ElementQuery(layout.nfproto, table);
-  const asked: { readonly set: string; readonly element: NftElement }[] = [];
-  const sendQuestions = async (): Promise<void> => {
-    await client.ask(query, (index, answer) => {
-      const { set: name, element } = asked[index] ?? {};
-      const state = states.get(name ?? "");
-      if (state === undefined || element === undefined) return;
-      if (answer !== "missing") state.unseen -= 1;
-      if (answer === "as expected") return;
-      const found = answer === "missing" ? undefined : elementOf(answer, state.set.key, layout);
-      state.others.set(elementKey(element.key), found);
-    });
-    query.reset();
-    asked.length = 0;
-  };
-  const ask = async (set: NftSet, element: NftElement): Promise<void> => {
-    query.add(set.name, (out) => writeElement(out, set, element, layout));
-    asked.push({ set: set.name, element });
-    if (query.size >= QUESTIONS_AT_ONCE) await sendQuestions();
-  };
+): Promise<void> {
+  const questions = questioner<Comparison>(client, table, layout, (state, element, answer) => {
+    if (answer !== "missing") state.unseen -= 1;
+    if (answer === "as expected") return;
+    const found = answer === "missing" ? undefined : elementOf(answer, state.set.key, layout);
+    state.others.set(elementKey(element.key), found);
+  });
   function* expectedElements() {
     const groupOf = groupNumbers();
     let before: { readonly set: string; readonly element: NftElement } | undefined;
     for (const one of expected.elements(sets)) {
-      const state = states.get(one.set);
+      const state = sets.get(one.set);
       const isFirst = one.set !== before?.set || one.element.comment !== before.element.comment;
       before = one;
       if (state === undefined) continue;
@@ -264,7 +259,7 @@ async function compareElements(
   }
   const checks = new ElementChecks(client, table, layout);
   for (const { state, element, group } of expectedElements()) {
-    if (group === undefined) await ask(state.set, element);
+    if (group === undefined) await questions.ask(state, element);
     else {
       state.unseen -= 1;
       const pause = checks.add(group, state.set, element);
@@ -275,10 +270,9 @@ async function compareElements(
   for (const { state, element, group } of refused.size === 0 ? [] : expectedElements()) {
     if (group === undefined || !refused.has(group)) continue;
     state.unseen += 1;
-    await ask(state.set, element);
+    await questions.ask(state, element);
   }
-  if (query.size > 0) await sendQuestions();
-  return new Map(Array.from(states, ([name, { unseen, others }]) => [name, unseen === 0 ? others : "more"]));
+  await questions.send();
 }
 
 /** Reads all elements of a set. @throws NetlinkError `ENOENT` if there is no such set. */
