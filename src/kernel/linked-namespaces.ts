@@ -75,7 +75,7 @@ async function devicesOn(socket: NetlinkSocket, other: number) {
 }
 
 function linksOf(socket: NetlinkSocket) {
-  return answersTo(socket, rtnetlink.writeLinkDump, rtnetlink.readLinkPlace);
+  return answersTo(socket, rtnetlink.writeLinkDump, rtnetlink.readLink);
 }
 
 /** The index of the device by which each address is reached from here. */

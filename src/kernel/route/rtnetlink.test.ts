@@ -32,10 +32,11 @@ function reply(type: number, payload: string | Uint8Array): Reply {
 
 describe("messages of a kernel about devices and addresses", () => {
   test("a device, with its kind", () => {
-    const link = { name: "kube-ipvs0", index: 3, kind: "dummy", isUp: false };
+    const alone = { bridge: undefined, stackedOn: undefined, namespaceBelow: undefined };
+    const link = { name: "kube-ipvs0", index: 3, kind: "dummy", isUp: false, ...alone };
     assert.deepEqual(readLink(reply(RTM_NEWLINK, LINK)), { ...link, isDeleted: false });
     assert.deepEqual(readLink(reply(RTM_DELLINK, LINK)), { ...link, isDeleted: true });
-    const lo = { name: "lo", index: 1, kind: undefined, isUp: true, isDeleted: false };
+    const lo = { name: "lo", index: 1, kind: undefined, isUp: true, isDeleted: false, ...alone };
     assert.deepEqual(readLink(reply(RTM_NEWLINK, LOOPBACK)), lo);
   });
 

@@ -166,20 +166,6 @@ function putAddress(
 
 interface LinkMessage extends LinkDescription {
   readonly isDeleted: boolean;
-}
-
-/** `undefined` for messages of other types. Throws `malformed`. */
-export function readLink({ type, input, start, end }: Reply): LinkMessage | undefined {
-  if (type !== RTM_NEWLINK && type !== RTM_DELLINK) return undefined;
-  if (end - start < IFINFOMSG_BYTES) throw malformed("no ifinfomsg", input.bytes, start);
-  const { name = "", info } = linkAttributes.read(input, start + IFINFOMSG_BYTES, end);
-  const index = input.view.getInt32(start + 4, HOST_IS_LITTLE_ENDIAN);
-  const flags = input.view.getUint32(start + 8, HOST_IS_LITTLE_ENDIAN);
-  return { name, index, kind: info?.kind, isUp: (flags & IFF_UP) !== 0, isDeleted: type === RTM_DELLINK };
-}
-
-/** How a device is connected to others. */
-interface LinkPlace extends Pick<LinkDescription, "name" | "index"> {
   /** The index of the bridge that it belongs to. */
   readonly bridge: number | undefined;
   /** The index of its other end (veth) or of its lower device (macvlan). */
@@ -188,16 +174,18 @@ interface LinkPlace extends Pick<LinkDescription, "name" | "index"> {
   readonly namespaceBelow: number | undefined;
 }
 
-/** {@link readLink} for how devices are connected. */
-export function readLinkPlace(reply: Reply): LinkPlace | undefined {
-  if (reply.type !== RTM_NEWLINK) return undefined;
-  const link = readLink(reply);
-  const { bridge, stackedOn, namespaceBelow } = linkAttributes.read(
-    reply.input,
-    reply.start + IFINFOMSG_BYTES,
-    reply.end,
-  );
-  return link && { name: link.name, index: link.index, bridge, stackedOn, namespaceBelow };
+/** `undefined` for messages of other types. Throws `malformed`. */
+export function readLink({ type, input, start, end }: Reply): LinkMessage | undefined {
+  if (type !== RTM_NEWLINK && type !== RTM_DELLINK) return undefined;
+  if (end - start < IFINFOMSG_BYTES) throw malformed("no ifinfomsg", input.bytes, start);
+  const found = linkAttributes.read(input, start + IFINFOMSG_BYTES, end);
+  const { name = "", info, bridge, stackedOn, namespaceBelow } = found;
+  const index = input.view.getInt32(start + 4, HOST_IS_LITTLE_ENDIAN);
+  const flags = input.view.getUint32(start + 8, HOST_IS_LITTLE_ENDIAN);
+  return {
+    ...{ name, index, kind: info?.kind, isUp: (flags & IFF_UP) !== 0, isDeleted: type === RTM_DELLINK },
+    ...{ bridge, stackedOn, namespaceBelow },
+  };
 }
 
 /** An address on a device, or the destination of a route. */
