@@ -7,9 +7,8 @@ import { hasFlags, tcpFlag } from "../packet.ts";
 import { type Key, whichOf } from "../question.ts";
 import { fits, orderOf, type Parts, type Pattern } from "../value.ts";
 import { type Names, patternOf } from "./constant.ts";
-import { compileExpression, drawn, keyQuestions, type Surroundings } from "./expression.ts";
-import { SetIndex } from "./named-set.ts";
-import type { Reading } from "./packet-fields.ts";
+import { compileExpression, drawn, type Found, keyQuestions, type Surroundings, setIn } from "./expression.ts";
+import type { SetIndex } from "./named-set.ts";
 
 /** Whether a value fits the right side. A text is a question that has to be answered first. */
 type Test = (parts: Parts) => boolean | string;
@@ -30,10 +29,8 @@ export function compileCondition({ op, left, right }: JsonObject, text: string, 
   const wanted = pattern?.kind === "exact" ? pattern.value : undefined;
   // The same question for a rule and its opposite, so that a walk asks it once.
   const isNegation = op === "!=" || op === "!";
-  const judge = (reading: Reading): StepResult => {
+  const judge = (reading: Found): StepResult => {
     switch (reading.kind) {
-      case "none":
-        return NO_MATCH;
       case "maybe":
       case "unknown": {
         const place = /^the interface that (it .* by)$/.exec(reading.what)?.[1];
@@ -113,6 +110,8 @@ function flagBits(json: unknown): number | undefined {
     .reduce((all, bits) => (all === undefined || bits === undefined ? undefined : all | bits), 0);
 }
 
+const isSet = (right: unknown) => textOf(right)?.startsWith("@") === true || named(right).name === "set";
+
 type PartNames = readonly (Names | undefined)[];
 
 function compileTest(op: string, right: unknown, names: PartNames, surroundings: Surroundings): Test {
@@ -120,10 +119,7 @@ function compileTest(op: string, right: unknown, names: PartNames, surroundings:
   // None of the flags is set: `ct state ! established,related`.
   if (op === "!") return inverted(compileTest("in", right, names, surroundings));
   if (op === "<" || op === ">" || op === "<=" || op === ">=") return compared(op, right);
-  const name = textOf(right);
-  if (name?.startsWith("@") === true) return isIn(surroundings.setNamed(name.slice(1)), name);
-  const set = named(right);
-  if (set.name === "set") return isIn(new SetIndex("", false, listOf(set.body), names), "the set");
+  if (isSet(right)) return isIn(setIn(right, false, names, surroundings), textOf(right) ?? "the set");
   const patterns = listOf(right).map((one) => patternOf(one, names[0]));
   const known = patterns.flatMap((pattern) => (pattern === undefined ? [] : [pattern]));
   if (known.length < patterns.length) return () => `the value is ${JSON.stringify(right)}`;
@@ -136,10 +132,7 @@ function compileTest(op: string, right: unknown, names: PartNames, surroundings:
 
 /** What the left side is compared with; undefined if it is not understood. */
 function keysOf(op: unknown, right: unknown, names: PartNames, surroundings: Surroundings): readonly Key[] | undefined {
-  const name = textOf(right);
-  if (name?.startsWith("@") === true) return surroundings.setNamed(name.slice(1))?.keys;
-  const set = named(right);
-  if (set.name === "set") return new SetIndex("", false, listOf(set.body), names).keys;
+  if (isSet(right)) return setIn(right, false, names, surroundings)?.keys;
   const concat = partsOf(right);
   const patterns = concat
     .map((one, index) => patternOf(one, names[index]))

@@ -9,7 +9,7 @@ import { expressionText } from "../../kernel/nftables/json-text.ts";
 import { ipBytes, ipFromBytes, parseCidr, parseIpAddress, prefixMask, splitCidr } from "../../net/ip.ts";
 import { jhash, slotOf } from "../../net/jhash.ts";
 import type { NodeFacts } from "../facts.ts";
-import type { Option, StepResult } from "../netfilter/program.ts";
+import { NO_MATCH, type Option, type StepResult } from "../netfilter/program.ts";
 import type { Packet } from "../packet.ts";
 import { type ComparedField, type Key, type Question, whichOf } from "../question.ts";
 import { type Pattern, prefixRange } from "../value.ts";
@@ -68,20 +68,27 @@ export interface Surroundings {
   setNamed(name: string): SetIndex | undefined;
 }
 
-/** Reads the expression and judges its value; for every number, if it draws a random one or hashes the client. */
-export function drawn(expression: Expression, packet: Packet, judge: (reading: Reading) => StepResult): StepResult {
+/** What a packet reads as that has the field. */
+export type Found = Exclude<Reading, { readonly kind: "none" }>;
+
+/**
+ * Reads the expression and judges its value; for every number, if it draws a random one or hashes the client. Where the packet has
+ * none, the rule ends.
+ */
+export function drawn(expression: Expression, packet: Packet, judge: (reading: Found) => StepResult): StepResult {
   const { draw, hash, read } = expression;
-  if (draw === undefined) return judge(read(packet, 0));
+  const judged = (reading: Reading): StepResult => (reading.kind === "none" ? NO_MATCH : judge(reading));
+  if (draw === undefined) return judged(read(packet, 0));
   const hashed = hash?.read(packet);
-  if (hashed?.kind === "none") return judge(NONE);
+  if (hashed?.kind === "none") return NO_MATCH;
   const odds = 1 / draw;
   const numbers = expression.occupied?.(packet) ?? Array.from({ length: draw }, (_, number) => number);
   const options = numbers.map((number): Option => {
-    return { odds, result: judge(read(packet, number)), by: hash && `${hash.text} is ${number}` };
+    return { odds, result: judged(read(packet, number)), by: hash && `${hash.text} is ${number}` };
   });
   if (numbers.length < draw) {
     const by = hash && `${hash.text} is none of ${numbers.join(",")}`;
-    options.push({ odds: 1 - numbers.length * odds, result: judge(NONE), by });
+    options.push({ odds: 1 - numbers.length * odds, result: NO_MATCH, by });
   }
   if (hashed?.kind !== "value") return { kind: "choice", options };
   const at = numbers.indexOf(Number(hashed.parts[0]));
@@ -190,7 +197,7 @@ function concatenation(items: readonly unknown[], surroundings: Surroundings, te
 
 function mapLookup(body: Readonly<Record<string, unknown>>, surroundings: Surroundings, text: string): Expression {
   const key = compileExpression(body.key, surroundings);
-  const index = mapOf(body.data, key, surroundings);
+  const index = setIn(body.data, true, key.names ?? [], surroundings);
   return {
     text,
     draw: key.draw,
@@ -306,16 +313,17 @@ function widened(pattern: Pattern, bits: number | undefined): Pattern {
   return cidr === undefined || splitCidr(cidr).address !== pattern.value ? pattern : prefixRange(cidr);
 }
 
-/** The map of a lookup: a named one, or one inside the rule. */
-export function mapOf(
-  data: unknown,
-  { names = [] }: Pick<Expression, "names">,
+/** The set or map of a lookup: a named one, or one inside the rule. */
+export function setIn(
+  json: unknown,
+  isMap: boolean,
+  names: readonly (Names | undefined)[],
   { setNamed }: Surroundings,
 ): SetIndex | undefined {
-  const name = textOf(data);
+  const name = textOf(json);
   if (name !== undefined) return name.startsWith("@") ? setNamed(name.slice(1)) : undefined;
-  const set = named(data);
-  return set.name === "set" ? new SetIndex("", true, listOf(set.body), names) : undefined;
+  const set = named(json);
+  return set.name === "set" ? new SetIndex("", isMap, listOf(set.body), names) : undefined;
 }
 
 function readingOf(data: unknown, text: string): Reading {

@@ -29,13 +29,13 @@ import {
   compileExpression,
   drawn,
   type Expression,
+  type Found,
   keyQuestions,
-  mapOf,
   occupiedIn,
   type Surroundings,
+  setIn,
   valueQuestions,
 } from "./expression.ts";
-import type { Reading } from "./packet-fields.ts";
 
 /** Compiles a statement. One that is not understood makes the walk fork, or ends it if the statement may change the packet. */
 export function compileStatement(json: unknown, surroundings: Surroundings): Step {
@@ -188,14 +188,13 @@ export function verdictOf(json: unknown): Verdict | undefined {
 
 function verdictMap(body: JsonObject, text: string, surroundings: Surroundings): Step {
   const key = compileExpression(body.key, surroundings);
-  const map = mapOf(body.data, key, surroundings);
+  const map = setIn(body.data, true, key.names ?? [], surroundings);
   const indexed: Expression = { ...key, occupied: (packet) => occupiedIn(map, key, packet) };
   return {
     text,
     asks: keyQuestions(key, map?.keys),
     run: (packet) =>
       drawn(indexed, packet, (reading): StepResult => {
-        if (reading.kind === "none") return NO_MATCH;
         if (reading.kind !== "value") return lost(`${text}: ${reading.what} is not known`);
         if (map === undefined) return lost(`${text}: the map is not known`);
         const found = map.lookup(reading.parts);
@@ -241,7 +240,6 @@ function mangle(body: JsonObject, text: string, surroundings: Surroundings): Ste
     isAction: true,
     run: (packet) =>
       drawn(value, packet, (reading): StepResult => {
-        if (reading.kind === "none") return NO_MATCH;
         const mark = reading.kind === "value" ? reading.parts[0] : undefined;
         if (typeof mark !== "number") return lost(`${text}: the mark is not known`);
         return { kind: "go-on", packet: { ...packet, mark }, said: `mark 0x${mark.toString(16)}` };
@@ -264,7 +262,6 @@ function connectionMark(value: Expression, text: string): Step {
     isAction: true,
     run: (packet) =>
       drawn(value, packet, (reading): StepResult => {
-        if (reading.kind === "none") return NO_MATCH;
         if (reading.kind === "value") return set(packet, reading.parts[0]);
         const unknown = set(packet, undefined);
         if (reading.kind === "unknown") return unknown;
@@ -321,7 +318,6 @@ function compileTranslation(
   const withPort = (packet: Packet, translate: (number: number | undefined) => StepResult): StepResult => {
     if (port === undefined) return translate(undefined);
     return drawn(port, packet, (reading): StepResult => {
-      if (reading.kind === "none") return NO_MATCH;
       const [number] = reading.kind === "value" ? reading.parts : [];
       return typeof number === "number" ? translate(number) : lost(`${text}: the port is not known`);
     });
@@ -339,8 +335,7 @@ function compileTranslation(
       const address = compileExpression(body.addr, surroundings);
       const judge =
         (packet: Packet) =>
-        (reading: Reading): StepResult => {
-          if (reading.kind === "none") return NO_MATCH;
+        (reading: Found): StepResult => {
           if (reading.kind === "maybe") {
             const yes = lost(EARLIER_CONNECTIONS);
             return { kind: "unknown", question: `${reading.what}, which packets fill`, yes, no: NO_MATCH };
