@@ -28,8 +28,7 @@ export function memorySysctls(initial: Readonly<Record<string, number>> = {}): M
     },
     async write(name, value) {
       existing(name);
-      if (readOnly.has(name))
-        throw new SysctlError("denied", `cannot write ${value} to sysctl ${name}: read-only`);
+      if (readOnly.has(name)) throw new SysctlError("denied", `cannot write ${value} to sysctl ${name}: read-only`);
       values.set(name, value);
       writes.push(`${name}=${value}`);
     },

@@ -2,10 +2,10 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { isSameFlow, isTranslated } from "../../net/flow.ts";
-import type { IpFamily } from "../../net/ip.ts";
 import { NETLINK_NETFILTER } from "../netlink/constants.ts";
 import { answersTo, dumpWithRetry } from "../netlink/dump-retry.ts";
 import { isNotFound } from "../netlink/errors.ts";
+import type { Reply } from "../netlink/frames.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { nfprotoOf } from "../netlink/nfnetlink.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
@@ -34,7 +34,18 @@ export function openConntrack(): NetlinkConntrack {
   return {
     async readFlows(family, filter, begin) {
       dumping ??= open();
-      return await readFrom(dumping, family, filter, begin);
+      const socket = dumping;
+      const request = new MessageBuffer(128);
+      writeDump(request, nfprotoOf(family), filter);
+      return await dumpWithRetry(() => {
+        const visit = begin();
+        const onReply = (reply: Reply): void => {
+          const flow = readFlow(reply);
+          if (flow !== undefined && passes(flow, filter)) visit(flow);
+        };
+        // Even for an empty table the kernel needs 10 ms: it walks a quarter of a million hash buckets.
+        return socket.dump(request, onReply, { isSlow: true });
+      });
     },
 
     async deleteFlow(family, flow) {
@@ -61,28 +72,6 @@ export function openConntrack(): NetlinkConntrack {
   async function close(): Promise<void> {
     await Promise.all([socket.close(), dumping?.close()]);
   }
-}
-
-async function readFrom(
-  socket: NetlinkSocket,
-  family: IpFamily,
-  filter: FlowFilter,
-  begin: () => (flow: TrackedFlow) => void,
-): Promise<boolean> {
-  const request = new MessageBuffer(128);
-  writeDump(request, nfprotoOf(family), filter);
-  return await dumpWithRetry(() => {
-    const visit = begin();
-    // Even for an empty table the kernel needs 10 ms: it walks a quarter of a million hash buckets.
-    return socket.dump(
-      request,
-      (reply) => {
-        const flow = readFlow(reply);
-        if (flow !== undefined && passes(flow, filter)) visit(flow);
-      },
-      { isSlow: true },
-    );
-  });
 }
 
 /** The filter again, for kernels that do not apply it. */

@@ -7,7 +7,6 @@ import { whyNoneIsEntered } from "../linked-namespaces.ts";
 import { AF_INET, AF_INET6 } from "../netlink/constants.ts";
 import { answersTo } from "../netlink/dump-retry.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
-import type { NetlinkSocket } from "../netlink/socket.ts";
 import { inNetworkNamespace } from "../network-namespace.ts";
 import { openIn } from "./destroy-tcp.ts";
 import {
@@ -39,7 +38,13 @@ export async function* clientSockets<T>(
     // IPv6 sockets can have IPv4 peers.
     const kinds: readonly SocketFamily[] = family === "IPv4" ? [AF_INET, AF_INET6] : [AF_INET6];
     for (const kind of kinds) {
-      for (const one of await dumped(socket, kind, protocol, knownOf)) {
+      const dump = (request: MessageBuffer): void => writeClientDump(request, kind, protocol);
+      const found = await answersTo(socket, dump, (reply): KnownSocket<T> | undefined => {
+        const one = readSocket(reply);
+        const known = one && knownOf(one);
+        return one === undefined || known === undefined ? undefined : { ...one, ...readTcpInfo(reply), known };
+      });
+      for (const one of found) {
         yield isUnspecified(one.local) ? { ...one, local: sourceIn(path, family) ?? one.local } : one;
       }
     }
@@ -59,20 +64,6 @@ export async function udpPeers(family: IpFamily): Promise<UdpPeers> {
   const note = ({ cookie, remote, remotePort }: DiagSocket) => void peers.set(cookie, joinHostPort(remote, remotePort));
   for await (const _ of clientSockets("UDP", family, note));
   return { peers, isOfAll: whyNoneIsEntered() === undefined };
-}
-
-function dumped<T>(
-  socket: NetlinkSocket,
-  kind: SocketFamily,
-  protocol: "TCP" | "UDP",
-  knownOf: (socket: DiagSocket) => T | undefined,
-): Promise<readonly KnownSocket<T>[]> {
-  const write = (request: MessageBuffer): void => writeClientDump(request, kind, protocol);
-  return answersTo(socket, write, (reply) => {
-    const one = readSocket(reply);
-    const known = one && knownOf(one);
-    return one === undefined || known === undefined ? undefined : { ...one, ...readTcpInfo(reply), known };
-  });
 }
 
 function sourceIn(path: string, family: IpFamily): IpAddress | undefined {

@@ -8,6 +8,7 @@ import { cookieOf, findNamespaces } from "../find-namespaces.ts";
 import { AF_INET, AF_INET6 } from "../netlink/constants.ts";
 import { answersTo } from "../netlink/dump-retry.ts";
 import { isNotFound, undefinedIf } from "../netlink/errors.ts";
+import type { Reply } from "../netlink/frames.ts";
 import { MessageBuffer } from "../netlink/message-buffer.ts";
 import { NetlinkSocket } from "../netlink/socket.ts";
 import { ownNetnsCookie } from "../netns-cookie.ts";
@@ -112,9 +113,13 @@ async function disconnectIn(
 ): Promise<void> {
   const byCookie = new Map(stale.map((one) => [one.cookie, one]));
   const connected = new Map<StaleSocket, DiagSocket>();
-  for (const family of FAMILIES) {
-    for (const [one, found] of await connectedOf(socket, family, byCookie)) connected.set(one, found);
-  }
+  const note = (reply: Reply): undefined => {
+    const found = readSocket(reply);
+    const one = found && byCookie.get(found.cookie);
+    if (one !== undefined && found?.remote === one.remote && found.remotePort === one.remotePort)
+      connected.set(one, found);
+  };
+  for (const family of FAMILIES) await answersTo(socket, (request) => writeConnectedDump(request, family), note);
   for (const one of stale) if (!connected.has(one)) outcomes.set(one, "absent");
   const found = [...connected];
   for (let start = 0; start < found.length; start += PORTION) {
@@ -130,18 +135,4 @@ async function disconnectIn(
     }
     await nextTurn();
   }
-}
-
-function connectedOf(
-  socket: NetlinkSocket,
-  family: SocketFamily,
-  wanted: ReadonlyMap<bigint, StaleSocket>,
-): Promise<readonly (readonly [StaleSocket, DiagSocket])[]> {
-  const write = (request: MessageBuffer): void => writeConnectedDump(request, family);
-  return answersTo(socket, write, (reply) => {
-    const one = readSocket(reply);
-    const stale = one && wanted.get(one.cookie);
-    if (stale === undefined || one === undefined) return undefined;
-    return one.remote === stale.remote && one.remotePort === stale.remotePort ? ([stale, one] as const) : undefined;
-  });
 }
