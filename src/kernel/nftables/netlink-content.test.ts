@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isInterrupted } from "../netlink/errors.ts";
-import { readTable, type TableReader } from "./netlink-content.ts";
+import { type TableClient, TableReader } from "./netlink-content.ts";
 import { LAYOUTS } from "./netlink-values.ts";
 import type { NftSet } from "./ruleset.ts";
 import { NFT_TYPES } from "./wire/constants.ts";
@@ -10,7 +10,7 @@ import { NFT_TYPES } from "./wire/constants.ts";
 const TABLE = "kube-proxy";
 
 /** A fake kernel whose table has these chains, each with one rule. Its n-th list of chains is the n-th of `lists`. */
-function kernel(chains: readonly string[], ...lists: readonly (readonly string[])[]): TableReader {
+function kernel(chains: readonly string[], ...lists: readonly (readonly string[])[]): TableClient {
   let listed = 0;
   return {
     tables: async () => [{ name: TABLE }],
@@ -22,6 +22,7 @@ function kernel(chains: readonly string[], ...lists: readonly (readonly string[]
     ruleHeads: async () => chains.map((chain) => ({ table: TABLE, chain })),
     setHeads: async () => [],
     elements: async () => [],
+    rules: async () => [],
     counters: async () => [],
     ask: async () => {},
     check: async () => ({ committed: true }),
@@ -31,7 +32,7 @@ function kernel(chains: readonly string[], ...lists: readonly (readonly string[]
 test("what one list of chains passes over is taken from the next, and a table with gaps is none", async () => {
   const all = ["a", "b", "c"];
   for (const lists of [[all], [["a", "b"], ["c"]], [["c"], ["a"], ["a", "b"]]]) {
-    const content = await readTable(kernel(all, ...lists), TABLE, LAYOUTS.ip);
+    const content = await new TableReader(kernel(all, ...lists), TABLE, LAYOUTS.ip).read();
     assert.deepEqual(
       [...(content?.chains ?? [])].map(([name, { ruleDigests }]) => [name, ruleDigests.length]).toSorted(),
       [
@@ -41,7 +42,7 @@ test("what one list of chains passes over is taken from the next, and a table wi
       ],
     );
   }
-  await assert.rejects(readTable(kernel(all, ["a", "b"]), TABLE, LAYOUTS.ip), isInterrupted);
+  await assert.rejects(new TableReader(kernel(all, ["a", "b"]), TABLE, LAYOUTS.ip).read(), isInterrupted);
 });
 
 test("a large set of which some elements are missing is not listed, one with others beside is", async () => {
@@ -49,7 +50,7 @@ test("a large set of which some elements are missing is not listed, one with oth
   const set: NftSet = { name: "ports", key: ["port"], isMap: false };
   const listedOf = async (present: number): Promise<number> => {
     let listed = 0;
-    const reader: TableReader = {
+    const reader: TableClient = {
       ...kernel([], []),
       setHeads: async () => [
         { name: "ports", keyType: NFT_TYPES.inet_service, keyLength: 2, elementCount: present, flags: 0 },
@@ -62,7 +63,7 @@ test("a large set of which some elements are missing is not listed, one with oth
         for (let index = 0; index < query.size; index++) onAnswer(index, index === 0 ? "missing" : "as expected");
       },
     };
-    const content = await readTable(reader, TABLE, LAYOUTS.ip, {
+    const content = await new TableReader(reader, TABLE, LAYOUTS.ip).read({
       sets: new Map([["ports", set]]),
       elements: () => ports.map((port) => ({ set: "ports", element: { key: [port] } })),
     });

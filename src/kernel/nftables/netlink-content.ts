@@ -35,183 +35,10 @@ const CHAIN_LISTS = 8;
 const LEAST_COMPARED = 2_000;
 const QUESTIONS_AT_ONCE = 512;
 
-export type TableReader = Pick<
+export type TableClient = Pick<
   NftablesClient,
-  "tables" | "chainHeads" | "ruleHeads" | "setHeads" | "elements" | "counters" | "ask" | "check"
+  "tables" | "chainHeads" | "rules" | "ruleHeads" | "setHeads" | "elements" | "counters" | "ask" | "check"
 >;
-
-/**
- * Reads a table piece by piece; undefined if there is none. It may change meanwhile: compare generations.
- *
- * @param expected large sets are compared with this and not listed, if the kernel tells how many elements they have.
- * @throws NetlinkError `ENOENT` if the table is deleted meanwhile; `interrupted` if chains with rules are missing from all lists.
- */
-export async function readTable(
-  client: TableReader,
-  table: string,
-  layout: FamilyLayout,
-  expected?: NftExpectation,
-): Promise<Omit<NftTableContent, "generation"> | undefined> {
-  const { nfproto } = layout;
-  const found = (await client.tables(nfproto)).find(({ name }) => name === table);
-  if (found === undefined) return undefined;
-  const { flags: tableFlags = 0 } = found;
-  const chains = new Map<string, ChainContent>();
-  let looks = 0;
-  const pauseIfDue = () => (++looks % OBJECTS_PER_LOOK === 0 && isTurnDue() ? giveTurn() : undefined);
-  const listChains = async (): Promise<void> => {
-    for (const chain of await client.chainHeads(nfproto, table)) {
-      if (chain.name === undefined || chains.has(chain.name)) continue;
-      const pause = pauseIfDue();
-      if (pause !== undefined) await pause;
-      chains.set(chain.name, { hook: hookOf(chain), ruleDigests: [] });
-    }
-  };
-  await listChains();
-  const rules = await client.ruleHeads(nfproto, table);
-  for (let lists = 1; rules.some(({ chain = "" }) => !chains.has(chain)); lists += 1) {
-    if (lists === CHAIN_LISTS) {
-      throw new NetlinkError("interrupted", `netlink: table ${table} has rules in chains that the kernel did not list`);
-    }
-    await listChains();
-  }
-  for (const { chain = "", userdata, target } of rules) {
-    const pause = pauseIfDue();
-    if (pause !== undefined) await pause;
-    const content = chains.get(chain);
-    content?.ruleDigests.push(digestOfOrigin(originOf(userdata)));
-    if (content === undefined || target === undefined) continue;
-    if (content.targets === undefined) content.targets = [target];
-    else content.targets.push(target);
-  }
-  const sets = new Map<string, NftSetContent>();
-  const compared = new Map<string, Comparison>();
-  for (const set of await client.setHeads(nfproto, table)) {
-    const { name, flags = 0, dataType, timeout } = set;
-    if (name === undefined || (flags & nft.NFT_SET_ANONYMOUS) !== 0) continue;
-    const key = keyOf(set, layout);
-    const isFilledByPackets = (flags & (nft.NFT_SET_TIMEOUT | nft.NFT_SET_EVAL)) !== 0;
-    const isReadable = key !== undefined && !isFilledByPackets;
-    const { elementCount = 0 } = set;
-    const comparable = expected?.sets.get(name);
-    const isCompared = elementCount >= LEAST_COMPARED && comparable?.key.join() === key?.join();
-    if (isCompared && comparable !== undefined)
-      compared.set(name, { set: comparable, unseen: elementCount, others: new Map() });
-    const elements = isReadable && !compared.has(name) ? await readElements(client, { table, name, key }, layout) : [];
-    sets.set(name, {
-      key,
-      isMap: (flags & nft.NFT_SET_MAP) !== 0 && dataType === nft.NFT_TYPES.verdict,
-      ...((flags & nft.NFT_SET_MAP) !== 0 && dataType === targetTypeId(layout) ? { hasTargets: true } : {}),
-      ...(set.expression?.kind === "counter" ? { hasCounters: true } : {}),
-      timeoutSeconds: timeout === undefined ? undefined : timeout / 1000,
-      elements,
-    });
-  }
-  if (expected !== undefined && compared.size > 0) {
-    await compareElements(client, table, compared, expected, layout);
-    for (const [name, { set, unseen, others }] of compared) {
-      const content = sets.get(name);
-      if (content === undefined) continue;
-      // Unexpected elements cannot be queried by key: list the set.
-      if (unseen !== 0)
-        sets.set(name, { ...content, elements: await readElements(client, { table, name, key: set.key }, layout) });
-      else sets.set(name, { ...content, others });
-    }
-  }
-  return {
-    isDormant: (tableFlags & nft.NFT_TABLE_F_DORMANT) !== 0,
-    hasOtherFlags: (tableFlags & ~nft.NFT_TABLE_F_DORMANT) !== 0,
-    chains,
-    sets,
-    counters: await readCounters(client, table, layout),
-  };
-}
-
-/** Queries the element that catches all keys. @returns the sets that have one. */
-export async function withCatchAll(
-  client: Pick<NftablesClient, "ask">,
-  table: string,
-  sets: Iterable<NftSet>,
-  layout: FamilyLayout,
-): Promise<readonly NftSet[]> {
-  const found: NftSet[] = [];
-  const questions = questioner<{ readonly set: NftSet }>(client, table, layout, ({ set }, _element, answer) => {
-    if (answer !== "missing") found.push(set);
-  });
-  for (const set of sets) await questions.ask({ set }, { key: [] });
-  await questions.send();
-  return found;
-}
-
-/** Queries elements of sets, many at once. @param onAnswer gets an element, and what the kernel has at its key */
-function questioner<T extends { readonly set: NftSet }>(
-  client: Pick<NftablesClient, "ask">,
-  table: string,
-  layout: FamilyLayout,
-  onAnswer: (about: T, element: NftElement, answer: ElementAnswer) => void,
-) {
-  const query = new ElementQuery(layout.nfproto, table);
-  const asked: (readonly [T, NftElement])[] = [];
-  const send = async (): Promise<void> => {
-    if (query.size === 0) return;
-    await client.ask(query, (index, answer) => {
-      const one = asked[index];
-      if (one !== undefined) onAnswer(...one, answer);
-    });
-    query.reset();
-    asked.length = 0;
-  };
-  const ask = async (about: T, element: NftElement): Promise<void> => {
-    query.add(about.set.name, (out) => writeElement(out, about.set, element, layout));
-    asked.push([about, element]);
-    if (query.size >= QUESTIONS_AT_ONCE) await send();
-  };
-  return { ask, send };
-}
-
-/** Where the rules of these chains translate destinations to. */
-export async function readTargets(
-  client: Pick<NftablesClient, "rules" | "elements">,
-  table: string,
-  chains: Iterable<string>,
-  layout: FamilyLayout,
-): Promise<ReadonlyMap<string, readonly NftTarget[]>> {
-  const { nfproto } = layout;
-  const found = new Map<string, NftTarget[]>();
-  for (const chain of chains) {
-    const rules = (await client.rules(nfproto, table, chain).catch(undefinedIf("ENOENT"))) ?? [];
-    const targets: NftTarget[] = [];
-    for (const { expressions = [] } of rules) {
-      if (!expressions.some(({ kind }) => kind === "nat")) continue;
-      const constants = expressions.flatMap((one) => (one.kind === "immediate" ? [one.data?.value ?? NO_BYTES] : []));
-      const fixed = targetOf(Buffer.concat(constants), layout);
-      if (fixed !== undefined) targets.push(fixed);
-      for (const one of expressions) {
-        if (one.kind !== "lookup" || one.dreg === undefined || one.set === undefined) continue;
-        const elements = (await client.elements(nfproto, table, one.set).catch(undefinedIf("ENOENT"))) ?? [];
-        for (const { data } of elements) {
-          const target = data?.value && targetOf(data.value, layout);
-          if (target !== undefined) targets.push(target);
-        }
-      }
-    }
-    if (targets.length > 0) found.set(chain, targets);
-    if (isTurnDue()) await giveTurn();
-  }
-  return found;
-}
-
-const NO_BYTES = new Uint8Array();
-
-/** Reads the packets of each named counter. */
-export async function readCounters(
-  client: Pick<TableReader, "counters">,
-  table: string,
-  { nfproto }: FamilyLayout,
-): Promise<ReadonlyMap<string, number>> {
-  const counters = await client.counters(nfproto, table);
-  return new Map(counters.map(({ name = "", data }) => [name, data?.packets ?? 0]));
-}
 
 /** A chain under construction. */
 interface ChainContent extends NftChainContent {
@@ -228,68 +55,227 @@ interface Comparison {
   readonly others: Map<string, NftElement | undefined>;
 }
 
-/**
- * Queries each expected element. In maps with targets, consecutive elements with the same comment are only checked
- * ({@link ElementChecks}), except for the first of them; groups that fail the check are queried too.
- */
-async function compareElements(
-  client: TableReader,
-  table: string,
-  sets: ReadonlyMap<string, Comparison>,
-  expected: NftExpectation,
-  layout: FamilyLayout,
-): Promise<void> {
-  const questions = questioner<Comparison>(client, table, layout, (state, element, answer) => {
-    if (answer !== "missing") state.unseen -= 1;
-    if (answer === "as expected") return;
-    const found = answer === "missing" ? undefined : elementOf(answer, state.set.key, layout);
-    state.others.set(elementKey(element.key), found);
-  });
-  function* expectedElements() {
-    const groupOf = groupNumbers();
-    let before: { readonly set: string; readonly element: NftElement } | undefined;
-    for (const one of expected.elements(sets)) {
-      const state = sets.get(one.set);
-      const isFirst = one.set !== before?.set || one.element.comment !== before.element.comment;
-      before = one;
-      if (state === undefined) continue;
-      const group = isFirst || state.set.hasTargets !== true ? undefined : groupOf(state.set);
-      yield { state, element: one.element, group };
-    }
+/** Reads one table. */
+export class TableReader {
+  readonly #client: TableClient;
+  readonly #table: string;
+  readonly #layout: FamilyLayout;
+
+  constructor(client: TableClient, table: string, layout: FamilyLayout) {
+    this.#client = client;
+    this.#table = table;
+    this.#layout = layout;
   }
-  const checks = new ElementChecks(client, table, layout);
-  for (const { state, element, group } of expectedElements()) {
-    if (group === undefined) await questions.ask(state, element);
-    else {
-      state.unseen -= 1;
-      const pause = checks.add(group, state.set, element);
+
+  /**
+   * Reads a table piece by piece; undefined if there is none. It may change meanwhile: compare generations.
+   *
+   * @param expected large sets are compared with this and not listed, if the kernel tells how many elements they have.
+   * @throws NetlinkError `ENOENT` if the table is deleted meanwhile; `interrupted` if chains with rules are missing from all lists.
+   */
+  async read(expected?: NftExpectation): Promise<Omit<NftTableContent, "generation"> | undefined> {
+    const [client, table, layout] = [this.#client, this.#table, this.#layout];
+    const { nfproto } = layout;
+    const found = (await client.tables(nfproto)).find(({ name }) => name === table);
+    if (found === undefined) return undefined;
+    const { flags: tableFlags = 0 } = found;
+    const chains = new Map<string, ChainContent>();
+    let looks = 0;
+    const pauseIfDue = () => (++looks % OBJECTS_PER_LOOK === 0 && isTurnDue() ? giveTurn() : undefined);
+    const listChains = async (): Promise<void> => {
+      for (const chain of await client.chainHeads(nfproto, table)) {
+        if (chain.name === undefined || chains.has(chain.name)) continue;
+        const pause = pauseIfDue();
+        if (pause !== undefined) await pause;
+        chains.set(chain.name, { hook: hookOf(chain), ruleDigests: [] });
+      }
+    };
+    await listChains();
+    const rules = await client.ruleHeads(nfproto, table);
+    for (let lists = 1; rules.some(({ chain = "" }) => !chains.has(chain)); lists += 1) {
+      if (lists === CHAIN_LISTS) {
+        throw new NetlinkError(
+          "interrupted",
+          `netlink: table ${table} has rules in chains that the kernel did not list`,
+        );
+      }
+      await listChains();
+    }
+    for (const { chain = "", userdata, target } of rules) {
+      const pause = pauseIfDue();
       if (pause !== undefined) await pause;
+      const content = chains.get(chain);
+      content?.ruleDigests.push(digestOfOrigin(originOf(userdata)));
+      if (content === undefined || target === undefined) continue;
+      if (content.targets === undefined) content.targets = [target];
+      else content.targets.push(target);
     }
+    const sets = new Map<string, NftSetContent>();
+    const compared = new Map<string, Comparison>();
+    for (const set of await client.setHeads(nfproto, table)) {
+      const { name, flags = 0, dataType, timeout } = set;
+      if (name === undefined || (flags & nft.NFT_SET_ANONYMOUS) !== 0) continue;
+      const key = keyOf(set, layout);
+      const isFilledByPackets = (flags & (nft.NFT_SET_TIMEOUT | nft.NFT_SET_EVAL)) !== 0;
+      const isReadable = key !== undefined && !isFilledByPackets;
+      const { elementCount = 0 } = set;
+      const comparable = expected?.sets.get(name);
+      const isCompared = elementCount >= LEAST_COMPARED && comparable?.key.join() === key?.join();
+      if (isCompared && comparable !== undefined)
+        compared.set(name, { set: comparable, unseen: elementCount, others: new Map() });
+      const elements = isReadable && !compared.has(name) ? await this.elements({ name, key }) : [];
+      sets.set(name, {
+        key,
+        isMap: (flags & nft.NFT_SET_MAP) !== 0 && dataType === nft.NFT_TYPES.verdict,
+        ...((flags & nft.NFT_SET_MAP) !== 0 && dataType === targetTypeId(layout) ? { hasTargets: true } : {}),
+        ...(set.expression?.kind === "counter" ? { hasCounters: true } : {}),
+        timeoutSeconds: timeout === undefined ? undefined : timeout / 1000,
+        elements,
+      });
+    }
+    if (expected !== undefined && compared.size > 0) {
+      await this.#compare(compared, expected);
+      for (const [name, { set, unseen, others }] of compared) {
+        const content = sets.get(name);
+        if (content === undefined) continue;
+        // Unexpected elements cannot be queried by key: list the set.
+        if (unseen !== 0) sets.set(name, { ...content, elements: await this.elements(set) });
+        else sets.set(name, { ...content, others });
+      }
+    }
+    return {
+      isDormant: (tableFlags & nft.NFT_TABLE_F_DORMANT) !== 0,
+      hasOtherFlags: (tableFlags & ~nft.NFT_TABLE_F_DORMANT) !== 0,
+      chains,
+      sets,
+      counters: await this.counters(),
+    };
   }
-  const refused = await checks.refused();
-  for (const { state, element, group } of refused.size === 0 ? [] : expectedElements()) {
-    if (group === undefined || !refused.has(group)) continue;
-    state.unseen += 1;
-    await questions.ask(state, element);
+
+  /** Queries the element that catches all keys. @returns the sets that have one. */
+  async withCatchAll(sets: Iterable<NftSet>): Promise<readonly NftSet[]> {
+    const found: NftSet[] = [];
+    const questions = this.#questioner<{ readonly set: NftSet }>(({ set }, _element, answer) => {
+      if (answer !== "missing") found.push(set);
+    });
+    for (const set of sets) await questions.ask({ set }, { key: [] });
+    await questions.send();
+    return found;
   }
-  await questions.send();
+
+  /** Where the rules of these chains translate destinations to. */
+  async targets(chains: Iterable<string>): Promise<ReadonlyMap<string, readonly NftTarget[]>> {
+    const [client, table, layout] = [this.#client, this.#table, this.#layout];
+    const { nfproto } = layout;
+    const found = new Map<string, NftTarget[]>();
+    for (const chain of chains) {
+      const rules = (await client.rules(nfproto, table, chain).catch(undefinedIf("ENOENT"))) ?? [];
+      const targets: NftTarget[] = [];
+      for (const { expressions = [] } of rules) {
+        if (!expressions.some(({ kind }) => kind === "nat")) continue;
+        const constants = expressions.flatMap((one) => (one.kind === "immediate" ? [one.data?.value ?? NO_BYTES] : []));
+        const fixed = targetOf(Buffer.concat(constants), layout);
+        if (fixed !== undefined) targets.push(fixed);
+        for (const one of expressions) {
+          if (one.kind !== "lookup" || one.dreg === undefined || one.set === undefined) continue;
+          const elements = (await client.elements(nfproto, table, one.set).catch(undefinedIf("ENOENT"))) ?? [];
+          for (const { data } of elements) {
+            const target = data?.value && targetOf(data.value, layout);
+            if (target !== undefined) targets.push(target);
+          }
+        }
+      }
+      if (targets.length > 0) found.set(chain, targets);
+      if (isTurnDue()) await giveTurn();
+    }
+    return found;
+  }
+
+  /** Reads the packets of each named counter. */
+  async counters(): Promise<ReadonlyMap<string, number>> {
+    const counters = await this.#client.counters(this.#layout.nfproto, this.#table);
+    return new Map(counters.map(({ name = "", data }) => [name, data?.packets ?? 0]));
+  }
+
+  /** Reads all elements of a set. @throws NetlinkError `ENOENT` if there is no such set. */
+  async elements({ name, key }: Pick<NftSet, "name" | "key">): Promise<NftElement[]> {
+    const elements: NftElement[] = [];
+    let looks = 0;
+    for (const object of await this.#client.elements(this.#layout.nfproto, this.#table, name)) {
+      const element = elementOf(object, key, this.#layout);
+      if (element !== undefined) elements.push(element);
+      if (++looks % OBJECTS_PER_LOOK === 0 && isTurnDue()) await giveTurn();
+    }
+    return elements;
+  }
+
+  /**
+   * Queries each expected element. In maps with targets, consecutive elements with the same comment are only checked
+   * ({@link ElementChecks}), except for the first of them; groups that fail the check are queried too.
+   */
+  async #compare(sets: ReadonlyMap<string, Comparison>, expected: NftExpectation): Promise<void> {
+    const questions = this.#questioner<Comparison>((state, element, answer) => {
+      if (answer !== "missing") state.unseen -= 1;
+      if (answer === "as expected") return;
+      const found = answer === "missing" ? undefined : elementOf(answer, state.set.key, this.#layout);
+      state.others.set(elementKey(element.key), found);
+    });
+    function* expectedElements() {
+      const groupOf = groupNumbers();
+      let before: { readonly set: string; readonly element: NftElement } | undefined;
+      for (const one of expected.elements(sets)) {
+        const state = sets.get(one.set);
+        const isFirst = one.set !== before?.set || one.element.comment !== before.element.comment;
+        before = one;
+        if (state === undefined) continue;
+        const group = isFirst || state.set.hasTargets !== true ? undefined : groupOf(state.set);
+        yield { state, element: one.element, group };
+      }
+    }
+    const checks = new ElementChecks(this.#client, this.#table, this.#layout);
+    for (const { state, element, group } of expectedElements()) {
+      if (group === undefined) await questions.ask(state, element);
+      else {
+        state.unseen -= 1;
+        const pause = checks.add(group, state.set, element);
+        if (pause !== undefined) await pause;
+      }
+    }
+    const refused = await checks.refused();
+    for (const { state, element, group } of refused.size === 0 ? [] : expectedElements()) {
+      if (group === undefined || !refused.has(group)) continue;
+      state.unseen += 1;
+      await questions.ask(state, element);
+    }
+    await questions.send();
+  }
+
+  /** Queries elements of sets, many at once. @param onAnswer gets an element, and what the kernel has at its key */
+  #questioner<T extends { readonly set: NftSet }>(
+    onAnswer: (about: T, element: NftElement, answer: ElementAnswer) => void,
+  ) {
+    const [client, layout] = [this.#client, this.#layout];
+    const query = new ElementQuery(layout.nfproto, this.#table);
+    const asked: (readonly [T, NftElement])[] = [];
+    const send = async (): Promise<void> => {
+      if (query.size === 0) return;
+      await client.ask(query, (index, answer) => {
+        const one = asked[index];
+        if (one !== undefined) onAnswer(...one, answer);
+      });
+      query.reset();
+      asked.length = 0;
+    };
+    const ask = async (about: T, element: NftElement): Promise<void> => {
+      query.add(about.set.name, (out) => writeElement(out, about.set, element, layout));
+      asked.push([about, element]);
+      if (query.size >= QUESTIONS_AT_ONCE) await send();
+    };
+    return { ask, send };
+  }
 }
 
-/** Reads all elements of a set. @throws NetlinkError `ENOENT` if there is no such set. */
-export async function readElements(
-  client: TableReader,
-  { table, name, key }: { readonly table: string; readonly name: string; readonly key: readonly NftKeyType[] },
-  layout: FamilyLayout,
-): Promise<NftElement[]> {
-  const elements: NftElement[] = [];
-  let looks = 0;
-  for (const object of await client.elements(layout.nfproto, table, name)) {
-    const element = elementOf(object, key, layout);
-    if (element !== undefined) elements.push(element);
-    if (++looks % OBJECTS_PER_LOOK === 0 && isTurnDue()) await giveTurn();
-  }
-  return elements;
-}
+const NO_BYTES = new Uint8Array();
 
 const HOOK_NAMES: ReadonlyMap<number, NftHook["hook"]> = new Map(
   (Object.keys(nft.NF_INET_HOOKS) as NftHook["hook"][]).map((name) => [nft.NF_INET_HOOKS[name], name]), // the table's own keys

@@ -7,7 +7,7 @@ import { Mutex } from "../../async/mutex.ts";
 import type { Logger } from "../../logging/logger.ts";
 import { isInterrupted, isNotFound, undefinedIf } from "../netlink/errors.ts";
 import type { MessageBuffer } from "../netlink/message-buffer.ts";
-import { readCounters, readElements, readTable, readTargets, withCatchAll } from "./netlink-content.ts";
+import { TableReader } from "./netlink-content.ts";
 import { fromNetlinkError, fromRefusal } from "./netlink-errors.ts";
 import { type EncodedTransaction, encodeTransaction } from "./netlink-transaction.ts";
 import { LAYOUTS } from "./netlink-values.ts";
@@ -87,6 +87,7 @@ export function openNetlinkRuleset({ onCommit, log, ...options }: NetlinkRuleset
   function open({ family, table }: NetlinkTableName): Nftables {
     const layout = LAYOUTS[family];
     const target = { nfproto: layout.nfproto, table };
+    const reader = new TableReader(client, table, layout);
     /** The number of this handle's transactions, and its value when the table was last read. */
     let transactions = 0;
     let lastRead = { generation: -1, transactions: -1 };
@@ -162,7 +163,7 @@ export function openNetlinkRuleset({ onCommit, log, ...options }: NetlinkRuleset
     async function readConsistently(expected: NftExpectation | undefined): Promise<NftTableContent | undefined> {
       let before = await currentMark();
       for (let attempt = 1; ; attempt++) {
-        const objects = await readTable(client, table, layout, expected).catch((error: unknown) => {
+        const objects = await reader.read(expected).catch((error: unknown) => {
           // The table was deleted meanwhile: the generation has changed, so this reads again.
           if (isNotFound(error)) return undefined;
           if (isInterrupted(error)) return "torn";
@@ -195,12 +196,11 @@ export function openNetlinkRuleset({ onCommit, log, ...options }: NetlinkRuleset
         lastRead = now;
         return now.generation;
       },
-      readElements: ({ name, key }) =>
-        withNftErrors(readElements(client, { table, name, key }, layout).catch(undefinedIf("ENOENT"))),
-      withCatchAll: (sets) => withNftErrors(withCatchAll(client, table, sets, layout)),
-      readTargets: (chains) => withNftErrors(readTargets(client, table, chains, layout)),
+      readElements: (set) => withNftErrors(reader.elements(set).catch(undefinedIf("ENOENT"))),
+      withCatchAll: (sets) => withNftErrors(reader.withCatchAll(sets)),
+      readTargets: (chains) => withNftErrors(reader.targets(chains)),
       async readCounters() {
-        return (await withNftErrors(readCounters(client, table, layout).catch(undefinedIf("ENOENT")))) ?? new Map();
+        return (await withNftErrors(reader.counters().catch(undefinedIf("ENOENT")))) ?? new Map();
       },
       watch: (onChange, signal) => withNftErrors(monitor.watch(target, onChange, signal)),
       chainHistory: () => turns.run(async () => withNftErrors(monitor.chainHistory(await currentMark()))),

@@ -2,7 +2,7 @@
 
 import { addTo, type Count, type CountedPort, type ModeCounters } from "../../contract/traffic.ts";
 import { isNotFound, undefinedIf } from "../../kernel/netlink/errors.ts";
-import { readElements } from "../../kernel/nftables/netlink-content.ts";
+import { TableReader } from "../../kernel/nftables/netlink-content.ts";
 import { LAYOUTS as FAMILY_LAYOUTS } from "../../kernel/nftables/netlink-values.ts";
 import { elementKey, type NftElement } from "../../kernel/nftables/ruleset.ts";
 import { openNftables } from "../../kernel/nftables/wire/nftables-client.ts";
@@ -35,6 +35,7 @@ type CountedSets = ReadonlyMap<string, readonly NftElement[]>;
 async function readSets(family: IpFamily): Promise<CountedSets> {
   const layout = FAMILY_LAYOUTS[FAMILIES[family]];
   await using client = openNftables();
+  const table = new TableReader(client, TABLE, layout);
   const sets = new Map<string, readonly NftElement[]>();
   try {
     const heads = await client.setHeads(layout.nfproto, TABLE);
@@ -43,9 +44,7 @@ async function readSets(family: IpFamily): Promise<CountedSets> {
       const set = flatSet(name);
       if (set === undefined || (expression?.kind !== "counter" && !isSticky(name))) continue;
       // Numbered sets come and go with Services.
-      const elements = await readElements(client, { table: TABLE, name, key: set.key }, layout).catch(
-        undefinedIf("ENOENT"),
-      );
+      const elements = await table.elements({ name, key: set.key }).catch(undefinedIf("ENOENT"));
       if (elements !== undefined) sets.set(name, elements);
     }
     return sets;
