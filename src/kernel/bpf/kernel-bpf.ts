@@ -127,15 +127,9 @@ const NETFILTER_LINK = 10;
 export function netfilterPrograms(): readonly number[] {
   const { type, programId } = attributes.LINK_INFO.fields;
   const found: number[] = [];
-  for (let id = nextLink(0); id !== undefined; id = nextLink(id)) {
-    const fd = openById("LINK_GET_FD_BY_ID", id);
-    if (fd === undefined) continue;
-    try {
-      const info = objectInfo(fd, attributes.LINK_INFO.size, `link ${id}`);
-      if (takeNumber(info, type) === NETFILTER_LINK) found.push(takeNumber(info, programId));
-    } finally {
-      closeSync(fd);
-    }
+  for (const { fd, info } of openLinks()) {
+    closeSync(fd);
+    if (takeNumber(info, type) === NETFILTER_LINK) found.push(takeNumber(info, programId));
   }
   return found;
 }
@@ -146,10 +140,7 @@ export const nameOfProgram = (id: number): string | undefined => programWithId(i
 function findLinks(prefix: string, mapPrefix: string): readonly FoundLink[] {
   const found: { readonly link: KernelLink; readonly maps: readonly number[] }[] = [];
   const { type, cgroupId: cgroup, programId } = attributes.LINK_INFO.fields;
-  for (let id = nextLink(0); id !== undefined; id = nextLink(id)) {
-    const fd = openById("LINK_GET_FD_BY_ID", id);
-    if (fd === undefined) continue;
-    const info = objectInfo(fd, attributes.LINK_INFO.size, `link ${id}`);
+  for (const { id, fd, info } of openLinks()) {
     const isAttached = takeNumber(info, type) === CGROUP_LINK && takeWide(info, cgroup) !== 0n;
     const program = isAttached ? programWithId(takeNumber(info, programId)) : undefined;
     if (program?.name.startsWith(prefix) === true) {
@@ -163,6 +154,14 @@ function findLinks(prefix: string, mapPrefix: string): readonly FoundLink[] {
     if (value !== undefined) for (const id of maps) values.set(id, value);
   }
   return found.map(({ link, maps }) => ({ link, value: values.get(maps.find((id) => values.has(id)) ?? 0) }));
+}
+
+/** All links, of any process: the reader closes them. */
+function* openLinks() {
+  for (let id = nextLink(0); id !== undefined; id = nextLink(id)) {
+    const fd = openById("LINK_GET_FD_BY_ID", id);
+    if (fd !== undefined) yield { id, fd, info: objectInfo(fd, attributes.LINK_INFO.size, `link ${id}`) };
+  }
 }
 
 function nextLink(id: number): number | undefined {

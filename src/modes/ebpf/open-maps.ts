@@ -57,7 +57,7 @@ function createMaps<Definitions extends object>(bpf: Bpf, definitions: Definitio
 }
 
 export function closeAll(opened: object): void {
-  for (const map of Object.values<BpfMap>({ ...opened })) map.close();
+  for (const one of Object.values<{ close(): void }>({ ...opened })) one.close();
 }
 
 /** Capacities of maps that do not grow. */

@@ -21,12 +21,6 @@ import {
   memoryMaps,
 } from "./socket-balancer/maps.ts";
 
-/** What the next process must find of a program. */
-interface KeptProgram {
-  readonly name: string;
-  readonly link: BpfLink | undefined;
-}
-
 /** Folders of maps, of any version. Earlier processes kept programs there, too. */
 const VERSION_FOLDER = /^v\d+$/;
 const OWN_VERSION = `v${MAPS_VERSION}`;
@@ -42,7 +36,7 @@ export class SocketPins {
   readonly #folder: string;
   /** Claims the folder for this process. @throws FolderInUse */
   readonly hold: () => void;
-  /** By path: the object pinned there, as far as known. */
+  /** By path: what this process has pinned there. */
   readonly #names = new Map<string, Pinned>();
   #problem: unknown;
 
@@ -77,7 +71,8 @@ export class SocketPins {
   /** The link of one of our programs, wherever it is attached. */
   findLink(name: string, hook: Hook): BpfLink | undefined {
     const path = this.#pathOf(LINKS, name);
-    return this.#find(path, () => this.#pins.link(path, hook));
+    // One that cannot be opened counts as missing, and will be replaced.
+    return attempt(() => this.#pins.link(path, hook));
   }
 
   /** Ids of the pinned links, of any process. */
@@ -115,7 +110,10 @@ export class SocketPins {
   }
 
   /** Pins everything that is not pinned yet and removes our other pins. A failure sets {@link problem}. */
-  keep({ backends, ...maps }: Opened<BalancerMaps>, programs: readonly KeptProgram[]): void {
+  keep(
+    { backends, ...maps }: Opened<BalancerMaps>,
+    programs: readonly { readonly name: string; readonly link: BpfLink | undefined }[],
+  ): void {
     const [own, ofLinks] = [this.#pathOf(OWN_VERSION), this.#pathOf(LINKS)];
     // Backends first: frontends that speak of lists which these do not have do no harm.
     const all: readonly (readonly [string, Pinned])[] = [
@@ -154,7 +152,6 @@ export class SocketPins {
     const own = memory === undefined ? [] : new Connections(this.#family, () => memory).all();
     const led = [...own, ...this.formerSockets()];
     for (const maps of Object.values(found)) closeAll(maps ?? {});
-    this.#names.clear();
     try {
       this.end();
     } finally {
@@ -205,26 +202,16 @@ export class SocketPins {
   ): Opened<Definitions> | undefined {
     const found = new Map<keyof Definitions, BpfMap>();
     const keys = Object.keys(define(1)) as (keyof Definitions)[]; // the object's own keys
-    const pathOf = (key: keyof Definitions): string => this.#pathOf(OWN_VERSION, define(1)[key].name);
     for (const key of keys) {
-      const path = pathOf(key);
-      const map = this.#find(path, () => this.#pins.map(path, (entries) => define(entries)[key]));
+      const path = this.#pathOf(OWN_VERSION, define(1)[key].name);
+      const map = attempt(() => this.#pins.map(path, (entries) => define(entries)[key]));
       if (map === undefined) break;
       found.set(key, map);
     }
-    if (found.size === keys.length) return Object.fromEntries(found) as Opened<Definitions>; // one map per key
-    for (const [key, map] of found) {
-      map.close();
-      this.#names.delete(pathOf(key));
-    }
+    const opened = Object.fromEntries(found) as Opened<Definitions>; // one map per key
+    if (found.size === keys.length) return opened;
+    closeAll(opened);
     return undefined;
-  }
-
-  /** A pin that cannot be opened counts as missing, and will be replaced. */
-  #find<T extends Pinned>(path: string, open: () => T | undefined): T | undefined {
-    const found = attempt(open);
-    if (found !== undefined) this.#names.set(path, found);
-    return found;
   }
 
   /** The folder stays if other programs' pins are in it. */

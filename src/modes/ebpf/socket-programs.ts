@@ -3,7 +3,7 @@ import type { Bpf, BpfLink, BpfProgram } from "../../kernel/bpf/bpf.ts";
 import type { Hook } from "../../kernel/bpf/hooks.ts";
 import { attempt } from "../../logging/attempt.ts";
 import type { IpFamily } from "../../net/ip.ts";
-import type { Opened } from "./open-maps.ts";
+import { closeAll, type Opened } from "./open-maps.ts";
 import type { BalancerMaps } from "./socket-balancer/maps.ts";
 import { type SocketProgramOptions, socketPrograms } from "./socket-balancer/programs.ts";
 import type { SocketPins } from "./socket-pins.ts";
@@ -143,8 +143,4 @@ export class SocketPrograms {
     link.replace(one.program);
     return { ...one, link };
   }
-}
-
-function closeAll(parts: readonly { close(): void }[]): void {
-  for (const part of parts) part.close();
 }
