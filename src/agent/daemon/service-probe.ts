@@ -3,6 +3,7 @@
  * asked directly, bypassing the rules: if they do not answer either, another node would be no better off.
  */
 import type { Clock } from "../../async/clock.ts";
+import { sharedReading } from "../../async/shared-reading.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { Endpoint } from "../../model/endpoint.ts";
 import type { ProbeOutcome } from "../../model/left-endpoints.ts";
@@ -31,12 +32,7 @@ const HOLDS_MS = 1_000;
 
 /** @returns the probe; concurrent callers get the same answer. */
 export function serviceProbe(options: ServiceProbeOptions): () => Promise<ProbeFinding> {
-  let last: { readonly finding: Promise<ProbeFinding>; readonly atMs: number } | undefined;
-  return () => {
-    const now = options.clock.monotonicMs();
-    if (last === undefined || now - last.atMs >= HOLDS_MS) last = { finding: probe(options), atMs: now };
-    return last.finding;
-  };
+  return sharedReading(() => probe(options), HOLDS_MS, options.clock);
 }
 
 async function probe({ service, states, topology, connect = connectTcp }: ServiceProbeOptions): Promise<ProbeFinding> {

@@ -1,5 +1,8 @@
 /** How full connection tracking is, now and over the last day, by the minute. */
+
 import type { StatusReport } from "../../agent/daemon/inspect-report.ts";
+import { systemClock } from "../../async/clock.ts";
+import { sharedReading } from "../../async/shared-reading.ts";
 import type { ConntrackTable } from "../../kernel/conntrack/conntrack.ts";
 import { statisticsNotes } from "../../kernel/conntrack/statistics.ts";
 import type { FrontAnswer } from "./answers.ts";
@@ -14,7 +17,8 @@ const FRESH_MS = 1_900;
 export class TrackingHistory {
   readonly #table: ConntrackTable | undefined;
   readonly #samples: [sinceMs: number, entries: number][] = [];
-  #last: { readonly atMs: number; readonly status: Promise<StatusReport["connectionTracking"]> } | undefined;
+  /** What the kernel has said lately; undefined if it does not. */
+  readonly now = sharedReading(() => this.#read(), FRESH_MS, systemClock);
 
   /** @param signal ends it. */
   constructor(table: ConntrackTable | undefined, signal: AbortSignal) {
@@ -23,13 +27,6 @@ export class TrackingHistory {
     void this.now();
     const timer = setInterval(() => void this.now(), EVERY_MS).unref();
     signal.addEventListener("abort", () => clearInterval(timer), { once: true });
-  }
-
-  /** What the kernel has said lately; undefined if it does not. */
-  async now(freshMs = FRESH_MS): Promise<StatusReport["connectionTracking"]> {
-    if (this.#last === undefined || performance.now() - this.#last.atMs > freshMs)
-      this.#last = { atMs: performance.now(), status: this.#read() };
-    return await this.#last.status;
   }
 
   async #read(): Promise<StatusReport["connectionTracking"]> {

@@ -5,13 +5,14 @@ import { connect, createServer, type Socket } from "node:net";
 import { afterEach, test } from "node:test";
 import { until } from "../../../../testkit/support/patience.ts";
 import { systemClock } from "../../../async/clock.ts";
+import { sharedReading } from "../../../async/shared-reading.ts";
 import { FakeClock } from "../../sync/testing/fake-clock.ts";
 import { ask } from "../testing/http-client.ts";
 import { ConnectionGate, type ConnectionLimits } from "./connection-gate.ts";
 import { createGuardedHttp, type GuardedHttpOptions } from "./guarded-http.ts";
 import { reply, TEXT } from "./http-reply.ts";
 import type { HttpHandler } from "./routes.ts";
-import { sharedPage } from "./shared-page.ts";
+import { toPage } from "./shared-page.ts";
 
 const closers: (() => void)[] = [];
 afterEach(() => {
@@ -53,10 +54,11 @@ const isClosed = async (socket: Socket) => {
 test("of 1,000 pipelined requests at most 32 are answered, which cost one page, and hold up no other peer", async () => {
   let renders = 0;
   let answers = 0;
-  const page = sharedPage(async () => {
+  const makePage = async () => {
     renders += 1;
-    return "x".repeat(34_000);
-  }, systemClock);
+    return toPage("x".repeat(34_000));
+  };
+  const page = sharedReading(makePage, 100, systemClock);
   const { port, gate } = await serve(async (request, response) => {
     if (request.url === "/health") return reply(response, 200, TEXT, "ok");
     answers += 1;

@@ -1,12 +1,8 @@
-/** A page that is costly to make: made once for all who ask at about the same time, and never twice at a time. */
+/** Pages of metrics, compressed for who accepts it. */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Clock } from "../../../async/clock.ts";
 import { promisify } from "../../../async/node-util.ts";
 import { reply } from "./http-reply.ts";
-
-/** The maximum age of a page. */
-const FRESH_MS = 100;
 
 interface Page {
   readonly bytes: Buffer;
@@ -14,32 +10,6 @@ interface Page {
   gzipped(): Promise<Buffer>;
 }
 
-/**
- * @param render rejections reach all who wait, and are not kept.
- * @returns a function that gives the page.
- */
-export function sharedPage(render: () => Promise<string>, clock: Clock): () => Promise<Page> {
-  let page: Promise<Page> | undefined;
-  let madeMs = Number.POSITIVE_INFINITY;
-
-  return () => {
-    if (page !== undefined && clock.monotonicMs() - madeMs < FRESH_MS) return page;
-    // While it is being made, it counts as new.
-    madeMs = Number.POSITIVE_INFINITY;
-    page = render().then(toPage);
-    page.then(
-      () => {
-        madeMs = clock.monotonicMs();
-      },
-      () => {
-        page = undefined;
-      },
-    );
-    return page;
-  };
-}
-
-/** A page for a single request. */
 export function toPage(text: string): Page {
   const bytes = Buffer.from(text);
   let compressed: Promise<Buffer> | undefined;

@@ -1,6 +1,7 @@
 /** Measurements of connection tracking, read at each scrape. */
+import { systemClock } from "../../../async/clock.ts";
+import { sharedReading } from "../../../async/shared-reading.ts";
 import type { ConntrackTable } from "../../../kernel/conntrack/conntrack.ts";
-import type { ConntrackStatistics } from "../../../kernel/conntrack/statistics.ts";
 import type { MetricFamilies } from "../../../metrics/metric-families.ts";
 
 /** One reading serves a whole scrape. */
@@ -9,14 +10,7 @@ const SAME_SCRAPE_MS = 100;
 /** Defines the families; none if there is no table. What cannot be read is left out of the scrape. */
 export function defineConntrackMetrics(families: MetricFamilies, { statistics }: ConntrackTable): void {
   if (statistics === undefined) return;
-  let last: { readonly atMs: number; readonly reading: Promise<ConntrackStatistics | undefined> } | undefined;
-  const read = (): Promise<ConntrackStatistics | undefined> => {
-    const nowMs = performance.now();
-    if (last === undefined || nowMs - last.atMs > SAME_SCRAPE_MS) {
-      last = { atMs: nowMs, reading: statistics().catch(() => undefined) };
-    }
-    return last.reading;
-  };
+  const read = sharedReading(() => statistics().catch(() => undefined), SAME_SCRAPE_MS, systemClock);
   const gauge = (name: string, help: string, field: "entries" | "max") =>
     families.scraped("gauge", { name: `kubeproxy_conntrack_${name}`, help }, async () => (await read())?.[field]);
   gauge("entries", "Connections that the kernel tracks", "entries");

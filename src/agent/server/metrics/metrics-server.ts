@@ -1,12 +1,13 @@
 /** Everything on `metricsBindAddress` (reference operation.md §9.2). */
 
+import { sharedReading } from "../../../async/shared-reading.ts";
 import { createFamilies, type MetricFamilies } from "../../../metrics/metric-families.ts";
 import { flagsIndex, profilingPages, verbosityPage } from "../debug/debug-pages.ts";
 import { flagzPage, statuszPage, zPage } from "../debug/z-pages.ts";
 import { answeringAt, type HttpEndpoint, type ServerOptions, startHttpEndpoint } from "../http/http-endpoint.ts";
 import { JSON_TYPE, reply, TEXT } from "../http/http-reply.ts";
 import { type HttpHandler, queryOf, routePaths } from "../http/routes.ts";
-import { replyMetrics, sharedPage, toPage } from "../http/shared-page.ts";
+import { replyMetrics, toPage } from "../http/shared-page.ts";
 import { processStartSeconds } from "./runtime-metrics.ts";
 
 export interface MetricsServerOptions extends ServerOptions {
@@ -27,6 +28,9 @@ export interface MetricsServerOptions extends ServerOptions {
   /** Changes the log verbosity; absent: no /debug pages, including profiles (`enableProfiling`). */
   readonly setVerbosity?: (level: number) => void;
 }
+
+/** The maximum age of a page of metrics. */
+const FRESH_MS = 100;
 
 const PING = "ping";
 
@@ -50,7 +54,7 @@ function versions(gitVersion: string): { readonly binaryVersion: string; readonl
 function metricsRoutes(options: MetricsServerOptions): Readonly<Record<string, HttpHandler>> {
   const { families, clock, flags, status, setVerbosity } = options;
   const slis = createSliMetrics();
-  const metricsPage = sharedPage(() => families.render(), clock);
+  const metricsPage = sharedReading(async () => toPage(await families.render()), FRESH_MS, clock);
   const startSeconds = processStartSeconds();
   const configz = JSON.stringify({ "kubeproxy.config.k8s.io": options.configz });
   const routes: Record<string, HttpHandler> = {
