@@ -24,29 +24,6 @@ const MOST_UNWRITTEN = 16 * 1024 * 1024;
 /** Tells the user what went wrong. */
 type Note = (text: string) => void;
 
-/**
- * Nothing waits for a slow reader: its losses are counted, and reported each time they have grown tenfold.
- *
- * @param take returns false if there is no room.
- */
-function countingLosses(take: (flow: NamedFlow) => boolean, close: FlowTaker["close"], note: Note): FlowTaker {
-  let [told, lost, nextNote] = [0, 0, 1];
-  return {
-    tell(flow) {
-      told += 1;
-      if (take(flow)) return;
-      lost += 1;
-      if (lost < nextNote) return;
-      note(`the reader of the flows is too slow: it has missed ${lost} of ${told} so far`);
-      nextNote *= 10;
-    },
-    async close() {
-      await close();
-      if (lost > 0) note(`the reader missed ${lost} of ${told} flows`);
-    },
-  };
-}
-
 /** Takes `count` flows and is full then. @param count Infinity: no limit. */
 export function upTo(count: number, { tell, close }: FlowTaker): FlowSink {
   let left = count;
@@ -79,8 +56,18 @@ export function tableSink(output: Output): FlowTaker {
   };
 }
 
-/** Prints a line per flow. @param note reports what a slow reader has lost; without it, all lines are kept. */
-export function lineSink({ out, waiting }: Pick<Output, "out" | "waiting">, isJson: boolean, note?: Note): FlowTaker {
+/**
+ * Prints a line per flow. Nothing waits for a slow reader: its losses are counted, and reported each time they have grown tenfold.
+ *
+ * @param note reports what a slow reader has lost; without it, all lines are kept. @param mostWaiting of what {@link Output.waiting} counts.
+ */
+export function lineSink(
+  { out, waiting }: Pick<Output, "out" | "waiting">,
+  isJson: boolean,
+  note?: Note,
+  mostWaiting = MOST_WAITING,
+): FlowTaker {
+  let [told, lost, nextNote] = [0, 0, 1];
   let gathered: string[] = [];
   let flushing: NodeJS.Timeout | undefined;
   const flush = (): void => {
@@ -89,14 +76,25 @@ export function lineSink({ out, waiting }: Pick<Output, "out" | "waiting">, isJs
     if (gathered.length > 0) out(gathered.join(""));
     gathered = [];
   };
-  const take = (flow: NamedFlow): boolean => {
-    if (note !== undefined && waiting !== undefined && waiting() > MOST_WAITING) return false;
-    gathered.push(isJson ? jsonLine(flow) : safe(`${lineText(flow)}\n`));
-    if (gathered.length >= GATHERED) flush();
-    else flushing ??= setTimeout(flush, GATHER_MS);
-    return true;
+  return {
+    tell(flow) {
+      told += 1;
+      if (note === undefined || waiting === undefined || waiting() <= mostWaiting) {
+        gathered.push(isJson ? jsonLine(flow) : safe(`${lineText(flow)}\n`));
+        if (gathered.length >= GATHERED) flush();
+        else flushing ??= setTimeout(flush, GATHER_MS);
+        return;
+      }
+      lost += 1;
+      if (lost < nextNote) return;
+      note(`the reader of the flows is too slow: it has missed ${lost} of ${told} so far`);
+      nextNote *= 10;
+    },
+    async close() {
+      flush();
+      if (lost > 0) note?.(`the reader missed ${lost} of ${told} flows`);
+    },
   };
-  return countingLosses(take, async () => flush(), note ?? (() => {}));
 }
 
 /** Appends a line of JSON per flow to a file. Rejects with the system's error if the file cannot be opened. */
@@ -108,29 +106,19 @@ export async function fileSink(path: string, note: Note): Promise<FlowTaker> {
     isBroken = true;
     note(messageOf(error));
   });
-  const take = (flow: NamedFlow): boolean => {
-    if (isBroken || stream.writableLength > MOST_UNWRITTEN) return false;
-    stream.write(jsonLine(flow));
-    return true;
+  const waiting = () => (isBroken ? Number.POSITIVE_INFINITY : stream.writableLength);
+  const lines = lineSink({ out: (text) => void stream.write(text), waiting }, true, note, MOST_UNWRITTEN);
+  return {
+    tell: lines.tell,
+    async close() {
+      await lines.close();
+      if (!isBroken) await new Promise<void>((resolve) => stream.end(resolve));
+    },
   };
-  const close = async () => {
-    if (!isBroken) await new Promise<void>((resolve) => stream.end(resolve));
-  };
-  return countingLosses(take, close, note);
 }
 
 function lineText(flow: NamedFlow): string {
-  const [
-    port = "",
-    client = "",
-    frontend = "",
-    endpoint = "",
-    state = "",
-    age = "",
-    sent = "",
-    received = "",
-    rtt = "",
-  ] = flowCells(flow);
+  const [port, client, frontend, endpoint, state, age, sent, received, rtt] = flowCells(flow);
   const way = `${port}  ${client} → ${frontend} → ${endpoint}`;
   const time = new Date().toISOString().slice(11, 23);
   if (flow.ended === null) return `${time}  begins  ${way}  ${state}`;

@@ -21,7 +21,7 @@ import { EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_SUCCESS, type Output, painted, Usage
 import { type Answer, answerData, answerText, resultOf } from "./prove-answer.ts";
 import { type FoundRules, foundInDumps, foundInKernel, VARIANTS, type Variant, variantNamed } from "./prove-rules.ts";
 import { command, commandLine, FORM_AND_HELP, type ReadLine, TEXT_OR_JSON } from "./subcommand-options.ts";
-import { refuseUnplanned } from "./trace-rules.ts";
+import { localAddress, refuseUnplanned } from "./trace-rules.ts";
 
 const NAMES = VARIANTS.map(({ name }) => name);
 
@@ -95,7 +95,7 @@ async function* answersTo(options: Options, output: Output, input: NodeJS.Readab
     throw new UsageError(
       "nothing says what the rules must do: give the objects with -f or --kubeconfig, or other rules with --against",
     );
-  const local = options.local.map(addressOf);
+  const local = options.local.map(localAddress);
   const rules = kernel
     ? await foundInKernel(families, config)
     : dump.length > 0
@@ -279,12 +279,6 @@ async function choicesFor(
 function isOf(text: string, family: IpFamily): boolean {
   const address = parseIpAddress(text);
   return address !== undefined && familyOf(address) === family;
-}
-
-function addressOf(text: string): IpAddress {
-  const address = parseIpAddress(text);
-  if (address === undefined) throw new UsageError(`--local must be an IP address, got "${text}"`);
-  return address;
 }
 
 async function differencesText(variant: Variant, options: Options): Promise<string> {

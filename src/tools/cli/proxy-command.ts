@@ -3,6 +3,7 @@
  * `--write-config-to`, `--cleanup`, `--init-only`. The steps are in upstream's order (reference start.md §1).
  */
 import { writeFileSync } from "node:fs";
+import type { RunOptions } from "../../agent/daemon/daemon.ts";
 import type { WindowsService, WindowsServiceOptions } from "../../agent/daemon/windows-service.ts";
 import { parseListenAddress } from "../../agent/server/http/listen-address.ts";
 import { configFileState } from "../../agent/settings/watch-config-file.ts";
@@ -51,7 +52,7 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
   try {
     // Before anything that may fail: the manager waits for it.
     if (command.flags.get(WINDOWS_SERVICE)) await runAsService();
-    let fileState: ActContext["configFileState"];
+    let fileState: RunOptions["configFileState"];
     const readFile = (path: string): Promise<Buffer> => {
       fileState = configFileState(path);
       return readBounded(path);
@@ -81,11 +82,9 @@ export async function proxyCommand(argv: readonly string[], output: Output): Pro
       }
     }
     return await end(
-      await act(config, options, {
+      await act(config, options, log, stop, {
         version: command.flags.get(VERSION).gitVersion ?? releaseOf(config).version,
-        log,
         problems,
-        stop,
         onFatal: limitEnd,
         configFileState: fileState,
       }),
@@ -157,19 +156,15 @@ function configuredLogger(
   });
 }
 
-interface ActContext {
-  readonly version: string;
-  readonly log: RootLogger;
-  readonly problems: ProblemMemory | undefined;
-  readonly stop: AbortSignal;
-  readonly onFatal: () => void;
-  readonly configFileState: ReturnType<typeof configFileState>;
-}
+/** What only the daemon needs. */
+type ForDaemon = Pick<RunOptions, "version" | "problems" | "onFatal" | "configFileState">;
 
 async function act(
   config: KubeProxyConfig,
   { actions, flagSnapshot, isMinSyncPeriodSet, isModeSet }: CompletedOptions,
-  { version, log, problems, stop, onFatal, configFileState }: ActContext,
+  log: RootLogger,
+  stop: AbortSignal,
+  forDaemon: ForDaemon,
 ): Promise<number> {
   if (actions.writeConfigTo !== "") {
     const { encodeYaml } = await import("../../agent/settings/v1alpha1-encode.ts");
@@ -186,18 +181,10 @@ async function act(
     stop.throwIfAborted();
     await runProxy(
       {
-        config,
-        isMinSyncPeriodSet,
-        isModeSet,
-        ...actions,
-        configFileState,
+        ...{ config, isMinSyncPeriodSet, isModeSet, ...actions, log, ...forDaemon },
         loadPage: async (...page) => await (await import("../page/serve-page.ts")).loadPage(...page),
-        problems,
         flags: new Map(flagSnapshot),
-        version,
         setVerbosity: (level) => log.setVerbosity(level),
-        onFatal,
-        log,
       },
       stop,
     );
@@ -228,23 +215,17 @@ async function cleanUp(log: RootLogger, config: KubeProxyConfig): Promise<number
   throw new CommandError("encountered an error while tearing down rules");
 }
 
-interface StopState {
-  readonly log: RootLogger;
-  readonly policy: StopPolicy;
-  readonly service: WindowsService | undefined;
-}
-
 /**
  * Aborts on SIGTERM and SIGINT, from the first moment on, so that the process also ends cleanly as PID 1, which has no
  * default actions. A second signal, or a stop that takes too long, ends the process at once.
  */
-function stopSignal(current: () => StopState): {
-  readonly signal: AbortSignal;
-  /** Requests the same end for another reason. */
-  readonly request: (reason: string) => void;
-  /** For an end after a failure: it may take no longer than a stop. */
-  readonly limitEnd: () => void;
-} {
+function stopSignal(
+  current: () => {
+    readonly log: RootLogger;
+    readonly policy: StopPolicy;
+    readonly service: WindowsService | undefined;
+  },
+) {
   const stop = new AbortController();
   const limit = (hasFailed: boolean): void => {
     const { limitMs } = current().policy;
@@ -268,7 +249,13 @@ function stopSignal(current: () => StopState): {
   process.on("SIGINT", onSignal);
   // Ctrl-Break, and closing the console.
   if (process.platform === "win32") for (const name of ["SIGBREAK", "SIGHUP"] as const) process.on(name, onSignal);
-  return { signal: stop.signal, request: onSignal, limitEnd: () => limit(true) };
+  return {
+    signal: stop.signal,
+    /** Requests the same end for another reason. */
+    request: onSignal,
+    /** For an end after a failure: it may take no longer than a stop. */
+    limitEnd: () => limit(true),
+  };
 }
 
 /** After a failure: the thread that waits for the service control manager allows no other end of the process. The status is then 1. */

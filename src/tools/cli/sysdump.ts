@@ -3,7 +3,6 @@ import { statSync } from "node:fs";
 import { hostname } from "node:os";
 import type { StatusReport } from "../../agent/daemon/inspect-report.ts";
 import { CURRENT_RELEASE } from "../../contract/config/release.ts";
-import { execProcess } from "../../kernel/process.ts";
 import { DEFAULT_INSPECT_SOCKET, identityLine, programIdentity } from "../../program/program-identity.ts";
 import { objectsList } from "../explain/objects-list.ts";
 import { safe } from "../explain/safe-text.ts";
@@ -106,7 +105,7 @@ function partsOf(
   return [
     ...settingsParts(values.config, values.kubeconfig),
     ...daemonFacts(socket, { metrics: values.metrics ?? places.metrics, healthz: values.healthz ?? places.healthz }),
-    ...hostFacts(execProcess),
+    ...hostFacts(),
     { name: "objects/cluster.json", read: async () => `${JSON.stringify(await objects(), undefined, 1)}\n` },
     { name: "objects-problems.txt", read: async () => problems.join("") },
     ...logParts(values.log ?? []),

@@ -11,7 +11,7 @@ import {
 import { type OfflineNode, offlineNode } from "../../contract/inspect/offline-node.ts";
 import type { ClusterRecords } from "../../model/objects.ts";
 import { MODES } from "../../modes/registry.ts";
-import { familyOf, type IpAddress, type IpFamily } from "../../net/ip.ts";
+import { familyOf, type IpAddress, type IpFamily, parseIpAddress } from "../../net/ip.ts";
 import { hasAllAddresses } from "../../trace/dump/device-addresses.ts";
 import { gapsIn, iptablesHint, lacksVirtualServers, UNKNOWN_SERVERS } from "../../trace/dump/gaps.ts";
 import { type Dump, DumpError, type DumpReader, recogniseDumps } from "../../trace/dump/recognise.ts";
@@ -167,6 +167,13 @@ export function dumpsIn(
     if (error instanceof DumpError) throw new UsageError(error.message);
     throw new UsageError(`cannot read the dump ${name}: ${error instanceof Error ? error.message : error}`);
   }
+}
+
+/** An address of `--local`. @throws UsageError */
+export function localAddress(text: string): IpAddress {
+  const address = parseIpAddress(text);
+  if (address === undefined) throw new UsageError(`--local must be an IP address, got "${text}"`);
+  return address;
 }
 
 /** Where the kinds of clients are if only rules are known. @throws UsageError if that is not enough */

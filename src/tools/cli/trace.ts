@@ -4,7 +4,6 @@
  */
 
 import { CLIENT_KINDS } from "../../contract/inspect/client-place.ts";
-import { type IpAddress, parseIpAddress } from "../../net/ip.ts";
 import { deviceAddresses } from "../../trace/dump/device-addresses.ts";
 import { unwalkedIn } from "../../trace/dump/unwalked.ts";
 import { walkDumps } from "../../trace/dump/walk-dumps.ts";
@@ -32,7 +31,7 @@ import {
 } from "./subcommand-options.ts";
 import { type ParsedTarget, packetQuestion, parseTarget } from "./trace-packet.ts";
 import { inNamespace, mentionedPods, needsObjects, type ResolvedEnds, resolvePods } from "./trace-pods.ts";
-import { dumpedRules, placesOn, rulesForObjects, type TracedRules } from "./trace-rules.ts";
+import { dumpedRules, localAddress, placesOn, rulesForObjects, type TracedRules } from "./trace-rules.ts";
 
 const TRACE = commandLine("kube-proxy trace", { forms: TEXT_OR_JSON, takesWords: true }, [
   `Usage: kube-proxy trace --from CLIENT --to ADDRESS:PORT[/PROTOCOL] -f DIR|FILE|- [options]
@@ -307,10 +306,4 @@ function liveChoices({ filename, dump, seed, count = "1", timeout = "30" }: Trac
     count: numberOf("--count", count, /^[1-9]\d{0,3}$/, "a number from 1 to 9999"),
     timeoutSeconds: numberOf("--timeout", timeout, /^[1-9]\d{0,5}$/, "a number of seconds from 1 to 999999"),
   };
-}
-
-function localAddress(text: string): IpAddress {
-  const address = parseIpAddress(text);
-  if (address === undefined) throw new UsageError(`--local must be an address, got "${text}"`);
-  return address;
 }

@@ -101,9 +101,10 @@ async function* membersOf(
   yield Buffer.alloc(2 * BLOCK);
 }
 
-/** The reason for the index: a part that fails must not affect the others. */
+/** The reason for the index: a part that fails must not affect the others. Of a tool, the first line. */
 function reasonOf(error: unknown): string {
-  if (error instanceof PartError || error instanceof UsageError) return error.message;
+  if (error instanceof PartError) return error.message;
+  if (error instanceof UsageError) return error.message.split("\n", 1).join();
   return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
 }
 

@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import { inNetns } from "../../../../testkit/support/in-netns.ts";
-import { execProcess } from "../../../kernel/process.ts";
 import { hostFacts } from "./host-facts.ts";
 
 inNetns(import.meta.url, { name: "hostfacts" }, () => {
@@ -12,7 +11,7 @@ inNetns(import.meta.url, { name: "hostfacts" }, () => {
     ip("link", "add", "down0", "type", "veth", "peer", "name", "down1");
     ip("address", "add", "10.96.0.10/32", "dev", "down0");
     ip("address", "add", "fd00:10:96::10/128", "dev", "down0");
-    const part = hostFacts(execProcess).find(({ name }) => name === "rules/addresses.txt");
+    const part = hostFacts().find(({ name }) => name === "rules/addresses.txt");
     const lines = (await part?.read())?.trim().split("\n") ?? [];
     for (const wanted of ["10.96.0.10/32 dev down0", "fd00:10:96::10/128 dev down0", "127.0.0.1/8 dev lo"]) {
       assert.ok(lines.includes(`addr add ${wanted}`), `${wanted} in ${lines.join("; ")}`);

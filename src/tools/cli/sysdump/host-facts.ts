@@ -2,12 +2,10 @@
 import { readdir, readFile } from "node:fs/promises";
 import { release, version } from "node:os";
 import { legacyTables } from "../../../kernel/iptables/legacy-tables.ts";
-import { type Exec, ExecError } from "../../../kernel/process.ts";
 import { IP_FAMILIES, type IpFamily } from "../../../net/ip.ts";
 import { refusalText } from "../bounded-input.ts";
+import { toolText } from "../tool-text.ts";
 import { BESIDE_RULES, PartError, type SysdumpPart } from "./archive.ts";
-
-const TOOL_LIMIT_MS = 60_000;
 
 /** One part per tool. `trace --dump` and `diff --dump` look for the rules under these names. */
 const TOOLS: readonly (readonly [part: string, file: string, ...args: string[]])[] = [
@@ -44,12 +42,12 @@ const SYSCTLS: readonly string[] = [
 ];
 const NET_MODULE = /^(?:nf|nft|x|ip|ip6|ebt|br|sctp|dummy|bridge|overlay)/;
 
-/** @param exec runs tools in one network namespace. */
-export function hostFacts(exec: Exec): readonly SysdumpPart[] {
+/** Of this network namespace. */
+export function hostFacts(): readonly SysdumpPart[] {
   return [
-    ...TOOLS.map(([name, file, ...args]): SysdumpPart => ({ name, read: () => outputOf(exec, file, args) })),
-    { name: "rules/iptables-legacy-save.txt", read: () => legacyRules(exec, "IPv4", "iptables") },
-    { name: "rules/ip6tables-legacy-save.txt", read: () => legacyRules(exec, "IPv6", "ip6tables") },
+    ...TOOLS.map(([name, ...command]): SysdumpPart => ({ name, read: () => toolText(command) })),
+    { name: "rules/iptables-legacy-save.txt", read: () => legacyRules("IPv4", "iptables") },
+    { name: "rules/ip6tables-legacy-save.txt", read: () => legacyRules("IPv6", "ip6tables") },
     { name: "rules/addresses.txt", read: addressLines },
     { name: BESIDE_RULES, read: besideRules },
     { name: "host/sysctl.txt", read: sysctlLines },
@@ -60,22 +58,11 @@ export function hostFacts(exec: Exec): readonly SysdumpPart[] {
   ];
 }
 
-async function outputOf(exec: Exec, file: string, args: readonly string[]): Promise<string> {
-  try {
-    const { status, stdout, stderr } = await exec(file, args, { timeoutMs: TOOL_LIMIT_MS });
-    if (status === 0) return stdout;
-    throw new PartError(`${file}: ${stderr.trim().split("\n")[0] || `ended with status ${status}`}`);
-  } catch (error) {
-    if (error instanceof ExecError) throw new PartError(error.message);
-    throw error;
-  }
-}
-
 /** Tables of iptables-legacy, which iptables-save of the nft back end leaves out. Nothing is asked where there are none: a look makes them. */
-async function legacyRules(exec: Exec, family: IpFamily, tool: string): Promise<string> {
+async function legacyRules(family: IpFamily, tool: string): Promise<string> {
   if ((await legacyTables(family)).length === 0) return "";
-  const version = await outputOf(exec, `${tool}-save`, ["-V"]);
-  return version.includes("(nf_tables)") ? await outputOf(exec, `${tool}-legacy-save`, ["-c"]) : "";
+  const version = await toolText([`${tool}-save`, "-V"]);
+  return version.includes("(nf_tables)") ? await toolText([`${tool}-legacy-save`, "-c"]) : "";
 }
 
 /**
