@@ -87,7 +87,7 @@ test("what was there before the watch has not begun when the kernel loses messag
     onLost();
     await sleep(20);
   };
-  await new FlowWatch(namer, asked, source(entries, follow), sinkOf(told), () => {}).run();
+  await new FlowWatch(namer, { asked, source: source(entries, follow), sink: sinkOf(told), note() {} }).run();
   assert.deepEqual(
     told.map(({ client }) => client),
     ["10.180.0.77:40002"],
@@ -107,7 +107,7 @@ test("a connection that begins again after it was told from the table is told", 
     onEnd(flow(1));
     onBegin(flow(1));
   };
-  await new FlowWatch(namer, asked, source(entries, follow), sinkOf(told), () => {}).run();
+  await new FlowWatch(namer, { asked, source: source(entries, follow), sink: sinkOf(told), note() {} }).run();
   assert.deepEqual(
     told.map(({ ended }) => ended),
     [null, "answered", null],
@@ -131,7 +131,7 @@ test("that no socket can be had after a loss is noted, and does not end the prog
       throw new Error("socket: EMFILE");
     },
   };
-  await new FlowWatch(namer, asked, broken, sinkOf([]), (text) => notes.push(text)).run();
+  await new FlowWatch(namer, { asked, source: broken, sink: sinkOf([]), note: (text) => notes.push(text) }).run();
   process.off("unhandledRejection", note);
   assert.deepEqual([unhandled.map(String), notes.length], [[], 2]);
 });
@@ -147,7 +147,7 @@ test("the end of a connection is told though its Service is gone", async () => {
     onEnd(flow(1));
   };
   const every = { refreshMs: 5, lookMs: 10 };
-  await new FlowWatch(namer, asked, source([], follow), sinkOf(told), () => {}, every).run();
+  await new FlowWatch(namer, { asked, source: source([], follow), sink: sinkOf(told), note() {}, times: every }).run();
   assert.deepEqual(
     told.map(({ ended }) => ended),
     [null, "answered"],

@@ -437,7 +437,13 @@ test("a connection that a process takes up late has its endpoint, though names a
     close: async () => {},
   };
   const every = { refreshMs: 5, lookMs: 10 };
-  await new FlowWatch(await asked.namer(), asked, kernel([], live), sink, assert.fail, every).run();
+  await new FlowWatch(await asked.namer(), {
+    asked,
+    source: kernel([], live),
+    sink,
+    note: assert.fail,
+    times: every,
+  }).run();
   assert.deepEqual(told, ["10.180.0.11:8080"]);
 });
 

@@ -79,13 +79,18 @@ function filtersFor(namer: FlowNamer): readonly FlowFilter[] {
   return filters.length <= SINGLE_DUMPS ? filters : [{}];
 }
 
+interface Watching {
+  readonly asked: Asked;
+  readonly source: FlowSource;
+  readonly sink: FlowSink;
+  readonly note: (text: string) => void;
+  /** @default every second, and every five */
+  readonly times?: typeof TIMES;
+}
+
 /** Reports beginnings and ends until the sink is full or the signal aborts. */
 export class FlowWatch {
-  readonly #asked: Asked;
-  readonly #source: FlowSource;
-  readonly #sink: FlowSink;
-  readonly #note: (text: string) => void;
-  readonly #times: typeof TIMES;
+  readonly #given: Watching;
   readonly #stop = new AbortController();
   #namer: FlowNamer;
   /** By id: when conntrack entries began, and for which service port, which may be gone when they end. */
@@ -104,24 +109,14 @@ export class FlowWatch {
   #lost = 0;
   #hasComplained = false;
 
-  constructor(
-    namer: FlowNamer,
-    asked: Asked,
-    source: FlowSource,
-    sink: FlowSink,
-    note: (text: string) => void,
-    times = TIMES,
-  ) {
+  constructor(namer: FlowNamer, given: Watching) {
     this.#namer = namer;
-    this.#asked = asked;
-    this.#source = source;
-    this.#sink = sink;
-    this.#note = note;
-    this.#times = times;
+    this.#given = given;
   }
 
   async run(ended: AbortSignal = this.#stop.signal): Promise<void> {
-    const following = this.#source.follow({
+    const { source, asked, times = TIMES } = this.#given;
+    const following = source.follow({
       onBegin: (flow) => {
         const port = this.#namer.portOf(flow);
         if (port === undefined || this.#told.delete(flow.id ?? -1)) return;
@@ -154,16 +149,16 @@ export class FlowWatch {
       });
     };
     look();
-    const looking = setInterval(look, this.#times.lookMs);
+    const looking = setInterval(look, times.lookMs);
     const refreshing = setInterval(() => {
-      this.#asked.namer().then(
+      asked.namer().then(
         (namer) => {
           this.#namer = namer;
         },
         // The daemon may be restarting: what was known stays valid until it answers.
         () => {},
       );
-    }, this.#times.refreshMs);
+    }, times.refreshMs);
     try {
       await following;
     } finally {
@@ -179,12 +174,12 @@ export class FlowWatch {
 
   async #readOld(): Promise<void> {
     try {
-      await using table = this.#source.open();
+      await using table = this.#given.source.open();
       await readAll(table, this.#namer, ({ id }) => {
         if (id !== undefined && !this.#begun.has(id) && this.#old.size < MOST_REMEMBERED) this.#old.add(id);
       });
     } catch (error) {
-      this.#note(
+      this.#given.note(
         `the table of connections cannot be read; if the kernel loses messages, older connections will appear as new: ${messageOf(error)}`,
       );
     }
@@ -196,11 +191,11 @@ export class FlowWatch {
     hasEnded = false,
     answering?: AnsweringPlace,
   ): void {
-    const named = this.#sink.isFull
+    const named = this.#given.sink.isFull
       ? undefined
       : this.#namer.name(flow, { nowMs: Date.now(), startMs, port, hasEnded, answering });
-    if (named !== undefined) this.#sink.tell(named);
-    if (this.#sink.isFull) this.#stop.abort();
+    if (named !== undefined) this.#given.sink.tell(named);
+    if (this.#given.sink.isFull) this.#stop.abort();
   }
 
   /** @param isLast whether this is the last look for its endpoint. */
@@ -220,7 +215,7 @@ export class FlowWatch {
     // The answer covers connections that began before the question; later ones wait for the next.
     const waiting = [...this.#waiting.keys()];
     try {
-      const led = await this.#asked.led();
+      const led = await this.#given.asked.led();
       // Uses the namer only now: it may have been replaced meanwhile.
       const flows = this.#namer.takeLed(led);
       this.#hasComplained = false;
@@ -238,7 +233,7 @@ export class FlowWatch {
         if (!this.#seen.has(socket)) this.#tell(flow, { startMs }, true);
     } catch (error) {
       if (!this.#hasComplained)
-        this.#note(`connections that the daemon redirects itself cannot be shown: ${messageOf(error)}`);
+        this.#given.note(`connections that the daemon redirects itself cannot be shown: ${messageOf(error)}`);
       this.#hasComplained = true;
     }
   }
@@ -250,7 +245,7 @@ export class FlowWatch {
     this.#told.clear();
     try {
       await this.#oldRead;
-      await using table = this.#source.open();
+      await using table = this.#given.source.open();
       await readAll(table, this.#namer, (flow) => {
         if (flow.id === undefined) return;
         live.add(flow.id);
@@ -262,11 +257,11 @@ export class FlowWatch {
         this.#tell(flow);
       });
       for (const ids of [this.#begun, this.#old]) for (const id of ids.keys()) if (!live.has(id)) ids.delete(id);
-      this.#note(
+      this.#given.note(
         `the kernel lost messages ${this.#lost === 1 ? "once" : `${this.#lost} times`}; ${missed} ${missed === 1 ? "connection comes" : "connections come"} from its table.`,
       );
     } catch (error) {
-      this.#note(`the kernel lost messages, and its table cannot be read: ${messageOf(error)}`);
+      this.#given.note(`the kernel lost messages, and its table cannot be read: ${messageOf(error)}`);
     } finally {
       this.#lost = 0;
     }

@@ -98,7 +98,7 @@ export const flows = command(FLOWS, async (given, output, input, source: FlowSou
   const sink = upTo(options.count, await sinkFor(options, output, note));
   try {
     await (isWatching
-      ? untilInterrupted((ended) => new FlowWatch(namer, asked, source, sink, note).run(ended))
+      ? untilInterrupted((ended) => new FlowWatch(namer, { asked, source, sink, note }).run(ended))
       : listFlows(namer, asked, source, sink));
     // Also after SIGTERM and Ctrl-C: this writes what is buffered.
     await sink.close();

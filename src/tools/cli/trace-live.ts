@@ -26,8 +26,7 @@ import type { TracedRules } from "./trace-rules.ts";
 
 export interface LiveOptions {
   readonly target: ParsedTarget;
-  /** Without `from`: packets of any client. */
-  readonly packet: Omit<PacketFlags, "from"> & { readonly from: string | undefined };
+  readonly packet: PacketFlags;
   readonly count: number;
   readonly timeoutSeconds: number;
   readonly form: string;
@@ -42,13 +41,14 @@ const READ_ATTEMPTS = 5;
 export async function liveTrace(options: LiveOptions, output: Output, signal: AbortSignal): Promise<number> {
   needRoot("tracing packets in this node's kernel");
   const { target, form, count } = options;
-  const filter = await filterOf(options);
+  const own = new Set<string>(await localAddresses(target.family));
+  const filter = trafficOf(options.packet, target, (address) => own.has(address));
   const waiting = new PacketQueue();
   const { tracer, note } = await opened(filter, waiting, signal);
   await using _ = tracer;
   const what = `${target.protocol} packets to ${target.address}${target.port === undefined ? "" : ` port ${target.port}`}`;
   output.err(`Waiting up to ${options.timeoutSeconds} s for ${what}; Ctrl-C ends it.\n`);
-  const reader = new RulesReader(tracer, options);
+  const reader = rulesReader(tracer, target);
   await reader.refuseLegacy();
   const reports: LiveReport[] = [];
   for await (const packet of waiting.take(count, options.timeoutSeconds * 1_000, tracer.ended, signal)) {
@@ -99,20 +99,6 @@ class PacketQueue {
   }
 }
 
-async function filterOf({ target, packet }: LiveOptions): Promise<TraceFilter> {
-  const own = new Set<string>(await localAddresses(target.family));
-  const { hooks, ...traffic } = trafficOf(packet, target, (address) => own.has(address));
-  const opening = target.protocol === "tcp" ? { new: true, established: false }[packet.state.toLowerCase()] : undefined;
-  return {
-    ...traffic,
-    family: target.family === "IPv4" ? "ip" : "ip6",
-    hooks: new Set(hooks),
-    destination: target.address,
-    destinationPort: target.port,
-    opening,
-  };
-}
-
 async function opened(filter: TraceFilter, { assembler }: PacketQueue, signal: AbortSignal) {
   let isLost = false;
   try {
@@ -133,62 +119,50 @@ async function opened(filter: TraceFilter, { assembler }: PacketQueue, signal: A
 }
 
 /** Reads the generation of rules that packets met, and reads again if it has changed. */
-class RulesReader {
-  readonly #tracer: PacketTracer;
-  readonly #options: LiveOptions;
-  #legacyNote: readonly string[] = [];
-  #known: { readonly generation: number; readonly rules: TracedRules } | undefined;
-
-  constructor(tracer: PacketTracer, options: LiveOptions) {
-    this.#tracer = tracer;
-    this.#options = options;
-  }
-
-  /** The legacy variant of iptables reports nothing to nf_tables. @throws UsageError if the rules are its own */
-  async refuseLegacy(): Promise<void> {
-    const tables = await legacyTables(this.#options.target.family);
-    if (tables.length === 0) return;
-    const { dumps } = await this.#rules();
-    const { stdout } = await execProcess("iptables", ["--version"], { timeoutMs: 10_000 });
-    if (backEndIn(stdout) === "nft" || !dumps.some((dump) => dump.kind === "iptables" && dump.text.includes("\n-A "))) {
-      this.#legacyNote = [
-        `iptables-legacy has tables here as well (${tables.join(", ")}), about which the kernel reports nothing`,
-      ];
-      return;
-    }
-    throw new UsageError(
-      "the rules of iptables-legacy cannot be traced: the kernel reports them only in its log",
-      "Without --live, trace walks them without sending anything.",
-    );
-  }
-
-  async report(packet: ObservedPacket, notes: readonly string[]): Promise<LiveReport | undefined> {
-    const { target } = this.#options;
-    const { family } = target;
-    const rules = await this.#rules();
-    const facts = nodeFacts({ addresses: rules.addresses, routes: rules.routes ?? [] });
-    // This packet may already have left its own traces in lists and sets.
-    const dumps = rules.dumps.filter(({ kind }) => kind !== "recent");
-    const { program } = programOfDumps(dumps, { family, facts, knowsClients: false, knowsDynamicSets: false });
-    const places = await rulePlaces(this.#tracer, packet);
-    const judged = judge(packet, { family, protocol: target.protocol }, { program, facts, places });
-    if (judged === undefined) return undefined;
-    return { ...judged, rules: rules.name, notes: [...rules.notes, ...this.#legacyNote, ...notes] };
-  }
-
-  async #rules(): Promise<TracedRules> {
+function rulesReader(tracer: PacketTracer, { family, protocol }: ParsedTarget) {
+  let legacyNote: readonly string[] = [];
+  let known: { readonly generation: number; readonly rules: TracedRules } | undefined;
+  const current = async (): Promise<TracedRules> => {
     for (let attempt = 1; ; attempt += 1) {
-      const generation = await this.#tracer.generation();
-      if (this.#known?.generation === generation) return this.#known.rules;
-      const rules = await kernelRules(this.#options.target.family, []);
-      const isUnchanged = (await this.#tracer.generation()) === generation;
-      if (isUnchanged) this.#known = { generation, rules: withoutOwnTable(rules) };
+      const generation = await tracer.generation();
+      if (known?.generation === generation) return known.rules;
+      const rules = await kernelRules(family, []);
+      const isUnchanged = (await tracer.generation()) === generation;
+      if (isUnchanged) known = { generation, rules: withoutOwnTable(rules) };
       else if (attempt === READ_ATTEMPTS) {
         const note = "the rules changed each time they were read: those shown may be slightly newer";
         return { ...withoutOwnTable(rules), notes: [...rules.notes, note] };
       }
     }
-  }
+  };
+  return {
+    /** The legacy variant of iptables reports nothing to nf_tables. @throws UsageError if the rules are its own */
+    async refuseLegacy(): Promise<void> {
+      const tables = await legacyTables(family);
+      if (tables.length === 0) return;
+      const { dumps } = await current();
+      const { stdout } = await execProcess("iptables", ["--version"], { timeoutMs: 10_000 });
+      const hasOwn = dumps.some((dump) => dump.kind === "iptables" && dump.text.includes("\n-A "));
+      if (backEndIn(stdout) !== "nft" && hasOwn)
+        throw new UsageError(
+          "the rules of iptables-legacy cannot be traced: the kernel reports them only in its log",
+          "Without --live, trace walks them without sending anything.",
+        );
+      legacyNote = [
+        `iptables-legacy has tables here as well (${tables.join(", ")}), about which the kernel reports nothing`,
+      ];
+    },
+    async report(packet: ObservedPacket, notes: readonly string[]): Promise<LiveReport | undefined> {
+      const rules = await current();
+      const facts = nodeFacts({ addresses: rules.addresses, routes: rules.routes ?? [] });
+      // This packet may already have left its own traces in lists and sets.
+      const dumps = rules.dumps.filter(({ kind }) => kind !== "recent");
+      const { program } = programOfDumps(dumps, { family, facts, knowsClients: false, knowsDynamicSets: false });
+      const places = await rulePlaces(tracer, packet);
+      const judged = judge(packet, { family, protocol }, { program, facts, places });
+      return judged && { ...judged, rules: rules.name, notes: [...rules.notes, ...legacyNote, ...notes] };
+    },
+  };
 }
 
 function withoutOwnTable(rules: TracedRules): TracedRules {

@@ -1,14 +1,15 @@
 /** Reads the packet for `kube-proxy trace` from its flags. */
 
 import { CLIENT_KINDS, type ClientKind, type ClientPlace, sendingTo } from "../../contract/inspect/client-place.ts";
-import type { FirstHook } from "../../kernel/nftables/tracing/trace-table.ts";
+import type { FirstHook, TraceFilter } from "../../kernel/nftables/tracing/trace-table.ts";
 import { familyOf, type IpAddress, type IpFamily, joinHostPort, parseIpAddress } from "../../net/ip.ts";
 import { CONNECTION_STATES, type ConnectionState, type PacketQuestion } from "../../trace/packet.ts";
 import { UsageError } from "./output.ts";
 import { didYouMean } from "./suggestion.ts";
 
 export interface PacketFlags {
-  readonly from: string;
+  /** Undefined: any client, for which only real packets can be asked. */
+  readonly from: string | undefined;
   readonly to: string;
   readonly in?: string | undefined;
   readonly mark?: string | undefined;
@@ -86,7 +87,7 @@ export function packetQuestion(
   { placeOf, isLocal, podAt }: ClientKnowledge,
 ): PacketQuestion {
   const { address, port, inInterface } = clientOf(
-    flags,
+    flags.from ?? "",
     (position) => sendingTo(target.address, placeOf(position), isLocal),
     isLocal,
   );
@@ -113,10 +114,10 @@ export function packetQuestion(
 
 /** Which real packets to trace. `pod`, `node` and `outside` only say where a packet starts, not its address. @throws UsageError */
 export function trafficOf(
-  flags: Omit<PacketFlags, "from"> & { readonly from: string | undefined },
+  flags: PacketFlags,
   target: ParsedTarget,
   isLocal: (address: IpAddress) => boolean,
-) {
+): TraceFilter {
   const { from } = flags;
   const any = { address: undefined, port: undefined, inInterface: undefined };
   let isNamed = false;
@@ -124,24 +125,31 @@ export function trafficOf(
     isNamed = true;
     return { address: target.address, inInterface: position === "node" ? "" : undefined };
   };
-  const { address, port, inInterface } = from === undefined ? any : clientOf({ from }, noAddress, isLocal);
+  const { address, port, inInterface } = from === undefined ? any : clientOf(from, noAddress, isLocal);
   const source = isNamed ? undefined : address;
   if (source !== undefined && familyOf(source) !== target.family) {
     throw new UsageError(`--from ${from} and --to ${target.address} are of different families`);
   }
-  checkedState(flags.state);
+  const state = checkedState(flags.state);
   const isOfNode = inInterface === "";
   const hooks: readonly FirstHook[] =
     from === undefined && flags.in === undefined ? ["prerouting", "output"] : isOfNode ? ["output"] : ["prerouting"];
   return {
-    hooks,
+    family: target.family === "IPv4" ? "ip" : "ip6",
+    hooks: new Set(hooks),
     protocol: PROTOCOLS[target.protocol] ?? 0,
     source,
     sourcePort: port,
+    destination: target.address,
+    destinationPort: target.port,
+    opening: target.protocol === "tcp" ? OPENING[state] : undefined,
     inInterface: flags.in,
     mark: flags.mark === undefined ? undefined : markOf(flags.mark),
   };
 }
+
+/** Whether a packet of the state opens a connection of TCP; undefined for any of the state's packets. */
+const OPENING: Partial<Record<ConnectionState, boolean>> = { new: true, established: false };
 
 function checkedState(text: string): ConnectionState {
   const state = CONNECTION_STATES.find((known) => known === text.toLowerCase());
@@ -150,7 +158,7 @@ function checkedState(text: string): ConnectionState {
 }
 
 function clientOf(
-  { from }: Pick<PacketFlags, "from">,
+  from: string,
   placeOf: (position: ClientKind) => ClientPlace,
   isLocal: (address: IpAddress) => boolean,
 ): ClientPlace & { readonly port: number | undefined } {

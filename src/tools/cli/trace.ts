@@ -177,7 +177,7 @@ async function traced(
   const rules = await rulesFor(options, { objects, sysdump, target }, input, warn);
   const addresses = [...rules.addresses, ...options.local, ...deviceAddresses(rules.dumps)];
   const facts = nodeFacts({ ...rules, addresses, isComplete: rules.knowsAddresses });
-  const question = packetQuestion({ ...options, from: from ?? "", to }, target, {
+  const question = packetQuestion({ ...options, from, to }, target, {
     placeOf: rules.placeOf,
     isLocal: (ip) => facts.addressType(ip) === "local",
     podAt: (address) => rules.podAt?.(address, fromNode),
