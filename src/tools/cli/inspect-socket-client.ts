@@ -1,5 +1,6 @@
 /** Asks a running daemon over its inspect socket. */
 import { connect } from "node:net";
+import { jsonIn } from "../../logging/attempt.ts";
 import { DEFAULT_INSPECT_SOCKET } from "../../program/program-identity.ts";
 import { refusalText } from "./bounded-input.ts";
 import { UsageError } from "./output.ts";
@@ -35,50 +36,28 @@ const LIMIT_MS = 15_000;
 /** A daemon that has not answered by then is not well. */
 const SLOW_MS = 5_000;
 
-/** Something has accepted the connection, and does not answer. */
-class SilentError extends Error {
-  override readonly name = "SilentError";
-}
-
-interface Answer {
-  readonly status: number;
-  readonly body: string;
-}
-
 /** The parsed answer to GET `path`. @param onSlow called once if there is none after five seconds. @throws UsageError if nothing answers, or anything but a daemon of this program that knows the path. */
 export async function askDaemon(socketPath: string, path: string, onSlow: () => void = () => {}): Promise<unknown> {
-  let answer: Answer;
   const slow = setTimeout(onSlow, SLOW_MS);
-  try {
-    answer = await answerOf(socketPath, path);
-  } catch (error) {
-    if (error instanceof SilentError) {
-      throw new UsageError(
-        `the daemon at ${socketPath} does not answer: ${error.message}`,
-        "It hangs, or the node is too busy for it.",
-      );
-    }
-    throw new UsageError(`no answer at ${socketPath}: ${refusalText(error)}`, silentDaemonHint(socketPath));
-  } finally {
-    clearTimeout(slow);
-  }
+  const { status, body } = await answerOf(socketPath, path)
+    .catch((error: unknown) => {
+      if (error instanceof UsageError) throw error;
+      throw new UsageError(`no answer at ${socketPath}: ${refusalText(error)}`, silentDaemonHint(socketPath));
+    })
+    .finally(() => clearTimeout(slow));
   const hint = "Use the kube-proxy program that the daemon was started from.";
-  if (answer.status === 404) {
+  if (status === 404) {
     throw new UsageError(`the daemon at ${socketPath} does not know ${path}: it is of another version`, hint);
   }
-  let said: unknown;
-  try {
-    said = JSON.parse(answer.body);
-  } catch {
-    if (answer.status === 200 && /^[[{]/.test(answer.body)) {
-      throw new UsageError(`the answer at ${socketPath} is incomplete: the daemon ended meanwhile`);
-    }
+  const said = jsonIn(body);
+  if (said === undefined && status === 200 && /^[[{]/.test(body))
+    throw new UsageError(`the answer at ${socketPath} is incomplete: the daemon ended meanwhile`);
+  if (said === undefined)
     throw new UsageError(
       `what answers at ${socketPath} is not a daemon of this program, or is of another version`,
       hint,
     );
-  }
-  if (answer.status === 200) return said;
+  if (status === 200) return said;
   throw new UsageError(`the daemon says: ${(said as { readonly error?: string } | null)?.error ?? "nothing"}`);
 }
 
@@ -100,9 +79,11 @@ export async function askList(socketPath: string, path: string, what: string): P
  * One request and its response in HTTP/1.0, which has no chunks and ends with the connection. Node.js' HTTP client would take longer
  * to load than the daemon takes to answer.
  */
-async function answerOf(socketPath: string, path: string): Promise<Answer> {
+async function answerOf(socketPath: string, path: string) {
   const socket = connect(socketPath).setEncoding("utf8");
-  socket.setTimeout(LIMIT_MS, () => socket.destroy(new SilentError(`nothing within ${LIMIT_MS / 1_000} seconds`)));
+  const silence = `the daemon at ${socketPath} does not answer: nothing within ${LIMIT_MS / 1_000} seconds`;
+  const hint = "It hangs, or the node is too busy for it.";
+  socket.setTimeout(LIMIT_MS, () => socket.destroy(new UsageError(silence, hint)));
   socket.write(`GET ${path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n`);
   let text = "";
   for await (const part of socket) text += part;

@@ -272,14 +272,11 @@ function tellProblems({ problems }: ClusterRecords, tell: (line: string) => void
 async function readOne(path: string, input: NodeJS.ReadableStream): Promise<ClusterRecords> {
   if (path === "") throw new UsageError("-f needs the name of a folder or a file, got an empty one");
   try {
-    if (isStandardInput(path))
-      return await readManifestText(await readInputText(path, input), "standard input", { keepsPods: true });
-    const found = await stat(path);
-    // A pipe, as the shell makes for `<(kubectl get …)`.
-    if (!found.isFile() && !found.isDirectory()) {
-      return await readManifestText(await readInputText(path, input), path, { keepsPods: true });
-    }
-    return await readManifests(path, { keepsPods: true });
+    const found = isStandardInput(path) ? undefined : await stat(path);
+    if (found?.isFile() || found?.isDirectory()) return await readManifests(path, { keepsPods: true });
+    // Or a pipe, as the shell makes for `<(kubectl get …)`.
+    const name = found === undefined ? "standard input" : path;
+    return await readManifestText(await readInputText(path, input), name, { keepsPods: true });
   } catch (error) {
     throw new UsageError(`cannot read the manifests in ${path}: ${refusalText(error)}`);
   }

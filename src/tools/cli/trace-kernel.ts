@@ -139,15 +139,24 @@ async function printedBy(tools: readonly Tool[]): Promise<Printed> {
   const dumps: Dump[] = [];
   const readers = await dumpReaders();
   for (const tool of tools) {
-    const { stdout: text, stderr = "" } = (await outputOf(tool, notes)) ?? { stdout: undefined };
-    if (text?.trim()) dumps.push(...(await withKernel(await readOutput(tool, text, readers), stderr)));
-    if (text === undefined && tool.alone !== undefined)
-      dumps.push({ kind: "unread", what: `${tool.alone} were not read: ${notes.pop()}`, isOfRules: true });
-    // No virtual servers, which is an answer.
-    if (text?.trim() === "" && tool.file === "ipvsadm")
-      dumps.push({ kind: "chains", tool: tool.file, chains: () => [] });
+    const { file, args, of: source, alone } = tool;
+    const isNothing = source !== undefined && !existsSync(source);
+    const printed = isNothing ? { stdout: "", stderr: "" } : await toolOutput([file, ...args]).catch(firstLineOf);
+    if (typeof printed !== "string") {
+      const { stdout: text, stderr } = printed;
+      if (text.trim() !== "") dumps.push(...(await withKernel(await readOutput(tool, text, readers), stderr)));
+      // No virtual servers, which is an answer.
+      else if (file === "ipvsadm") dumps.push({ kind: "chains", tool: file, chains: () => [] });
+    } else if (alone === undefined) notes.push(printed);
+    else dumps.push({ kind: "unread", what: `${alone} were not read: ${printed}`, isOfRules: true });
   }
   return { dumps, notes };
+}
+
+/** Why a tool could not be used. */
+function firstLineOf(error: unknown): string {
+  if (!(error instanceof UsageError)) throw error;
+  return error.message.split("\n", 1).join();
 }
 
 /** Where a table has flags, JSON of nft 1.0.6 may end there, with status 0; its text is whole. */
@@ -215,16 +224,6 @@ async function withKernel(dump: Dump, said: string): Promise<readonly Dump[]> {
   if (dump.kind !== "nftables") return [dump];
   const { objects, unread } = await completedListing(dump.objects, said);
   return [{ ...dump, objects }, ...unread.map((what) => ({ kind: "unread", what, isOfRules: true }) as const)];
-}
-
-/** @returns undefined if the tool fails: the last note says why */
-async function outputOf({ file, args, of: source }: Tool, notes: string[]) {
-  if (source !== undefined && !existsSync(source)) return { stdout: "", stderr: "" };
-  return await toolOutput([file, ...args]).catch((error: unknown) => {
-    if (!(error instanceof UsageError)) throw error;
-    notes.push(error.message.split("\n", 1).join());
-    return undefined;
-  });
 }
 
 /** What a list of `ip` has. @throws UsageError */

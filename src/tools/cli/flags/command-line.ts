@@ -55,22 +55,9 @@ export interface FlagValues {
 /** The values of several flags, under the same names. */
 export type ValuesOf<F> = { readonly [Name in keyof F]: F[Name] extends Flag<infer T> ? T : never };
 
-interface Found {
-  readonly flag: AnyFlag;
-  /** How errors name the flag: `--name`, or `-v, --v`. */
-  readonly title: string;
-}
-
-const byName: ReadonlyMap<string, Found> = new Map(
-  FLAGS.map((flag) => {
-    const title = flag.shorthand === undefined ? `--${flag.name}` : `-${flag.shorthand}, --${flag.name}`;
-    return [flag.name, { flag, title }] as const;
-  }),
-);
-const byShorthand: ReadonlyMap<string, Found> = new Map(
-  [...byName.values()].flatMap((found) =>
-    found.flag.shorthand === undefined ? [] : [[found.flag.shorthand, found] as const],
-  ),
+const byName: ReadonlyMap<string, AnyFlag> = new Map(FLAGS.map((flag) => [flag.name, flag]));
+const byShorthand: ReadonlyMap<string, AnyFlag> = new Map(
+  FLAGS.flatMap((flag) => (flag.shorthand === undefined ? [] : [[flag.shorthand, flag] as const])),
 );
 
 /**
@@ -83,9 +70,10 @@ function parseFlags(args: readonly string[]) {
   const positional: string[] = [];
   const deprecations: string[] = [];
 
-  const set = ({ flag, title }: Found, text: string): void => {
+  const set: Set = (flag, text) => {
     const given = texts.get(flag) ?? [];
     const refusal = flag.refusal(given, text);
+    const title = flag.shorthand === undefined ? `--${flag.name}` : `-${flag.shorthand}, --${flag.name}`;
     if (refusal !== undefined) fail(`invalid argument ${quoteGo(text)} for ${quoteGo(title)} flag: ${refusal}`);
     texts.set(flag, [...given, text]);
     if (flag.deprecated !== undefined) deprecations.push(`Flag --${flag.name} has been deprecated, ${flag.deprecated}`);
@@ -113,7 +101,7 @@ function parseFlags(args: readonly string[]) {
   return { values, positional, deprecations };
 }
 
-type Set = (found: Found, text: string) => void;
+type Set = (flag: AnyFlag, text: string) => void;
 type NextText = (missing: string) => string;
 
 /** Upstream prints all flags before such an error, which is then hard to find; a hint line after it does the job. */
@@ -147,27 +135,27 @@ function setLong(arg: string, set: Set, nextText: NextText): void {
   if (body.startsWith("-") || body.startsWith("=")) fail(`bad flag syntax: ${arg}`);
   const equals = body.indexOf("=");
   const name = equals < 0 ? body : body.slice(0, equals);
-  const found = byName.get(name.replaceAll("_", "-"));
-  if (found === undefined) fail(`unknown flag: --${name}`, `--${name}`);
-  if (equals >= 0) set(found, body.slice(equals + 1));
-  else set(found, found.flag.bareText ?? nextText(`flag needs an argument: ${arg}`));
+  const flag = byName.get(name.replaceAll("_", "-"));
+  if (flag === undefined) fail(`unknown flag: --${name}`, `--${name}`);
+  if (equals >= 0) set(flag, body.slice(equals + 1));
+  else set(flag, flag.bareText ?? nextText(`flag needs an argument: ${arg}`));
 }
 
 /** `-v2`, `-v=2`, `-v 2`, and several flags in one word if all but the last take no value (`-hv2`). */
 function setShort(word: string, set: Set, nextText: NextText): void {
   for (let rest = word; rest !== ""; ) {
     const letter = rest.slice(0, 1);
-    const found = byShorthand.get(letter);
-    if (found === undefined) fail(`unknown shorthand flag: '${letter}' in -${rest}`);
+    const flag = byShorthand.get(letter);
+    if (flag === undefined) fail(`unknown shorthand flag: '${letter}' in -${rest}`);
     if (rest.length > 2 && rest[1] === "=") {
-      set(found, rest.slice(2));
+      set(flag, rest.slice(2));
       return;
     }
-    if (found.flag.bareText === undefined) {
-      set(found, rest.length > 1 ? rest.slice(1) : nextText(`flag needs an argument: '${letter}' in -${rest}`));
+    if (flag.bareText === undefined) {
+      set(flag, rest.length > 1 ? rest.slice(1) : nextText(`flag needs an argument: '${letter}' in -${rest}`));
       return;
     }
-    set(found, found.flag.bareText);
+    set(flag, flag.bareText);
     rest = rest.slice(1);
   }
 }

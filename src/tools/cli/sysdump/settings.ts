@@ -3,6 +3,7 @@ import { open, readFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { readConfiguration } from "../../../agent/settings/v1alpha1-decode.ts";
 import { splitHostPort } from "../../../contract/config/bind-address.ts";
+import { isObject, textOf } from "../../../kernel/nftables/json.ts";
 import { withoutSecrets } from "../../../logging/secrets.ts";
 import { isUnspecified, parseIpAddress } from "../../../net/ip.ts";
 import { configTextOf } from "../../../text/decode-text.ts";
@@ -61,13 +62,8 @@ async function documentIn(
 async function kubeconfigOf(config: string | undefined): Promise<string | undefined> {
   if (config === undefined) return undefined;
   const document = await documentIn(config, "", readConfiguration);
-  const connection = fieldOf(document, "clientConnection");
-  const path = fieldOf(connection, "kubeconfig");
-  return typeof path === "string" ? path : undefined;
-}
-
-function fieldOf(value: unknown, name: string): unknown {
-  return typeof value === "object" && value !== null ? Reflect.get(value, name) : undefined;
+  const connection = isObject(document) ? document.clientConnection : undefined;
+  return isObject(connection) ? textOf(connection.kubeconfig) : undefined;
 }
 
 function jsonOf(value: unknown): string {
@@ -92,18 +88,13 @@ export interface HttpPlaces {
 
 /** @param config path of the KubeProxyConfiguration; upstream's defaults apply without one, or if it is unusable. */
 export async function httpPlaces(config: string | undefined): Promise<HttpPlaces> {
-  const { metricsBindAddress, healthzBindAddress } = await settingsIn(config);
-  return { metrics: askedAt(metricsBindAddress), healthz: askedAt(healthzBindAddress) };
-}
-
-async function settingsIn(config: string | undefined) {
-  try {
-    return (await readChoices({ config })).config;
-  } catch (error) {
+  const choices = await readChoices({ config }).catch(async (error: unknown) => {
     // The daemon hardly runs with such a file, and another part of the archive has its content.
     if (!(error instanceof UsageError) || config === undefined) throw error;
-    return (await readChoices({})).config;
-  }
+    return await readChoices({});
+  });
+  const { metricsBindAddress, healthzBindAddress } = choices.config;
+  return { metrics: askedAt(metricsBindAddress), healthz: askedAt(healthzBindAddress) };
 }
 
 /** A server on all addresses is queried on loopback. */
