@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "../../testkit/support/fast-check.ts";
+import { silentLogger } from "../logging/logger.ts";
 import { cellsOf, inCells, MOST_CELLS, sharesOf } from "./cells.ts";
 import { EndpointsChangeTracker } from "./endpoints-change-tracker.ts";
 import { categorizeEndpoints } from "./service-port-routing.ts";
@@ -60,7 +61,12 @@ test("every node has the same cells, in any order of the slices; of two slices t
       ),
       ([slices, shuffled]) => {
         const seen = [slices, shuffled].map((order, node) => {
-          const tracker = new EndpointsChangeTracker({ family: "IPv4", nodeName: `node-${node}`, now: () => 0 });
+          const tracker = new EndpointsChangeTracker({
+            family: "IPv4",
+            nodeName: `node-${node}`,
+            now: () => 0,
+            log: silentLogger,
+          });
           const live = new Map();
           for (const { name, weight, addresses } of order) {
             const endpoints = addresses.map((address) => makeEndpointRecord(address));
@@ -83,7 +89,7 @@ test("every node has the same cells, in any order of the slices; of two slices t
 });
 
 test("a drained endpoint is in no set, and its node's health check does not count it", () => {
-  const tracker = new EndpointsChangeTracker({ family: "IPv4", nodeName: "me", now: () => 0 });
+  const tracker = new EndpointsChangeTracker({ family: "IPv4", nodeName: "me", now: () => 0, log: silentLogger });
   const live = new Map();
   const endpoints = [makeEndpointRecord("10.0.0.1", { nodeName: "me" })];
   tracker.update(makeSlice({ endpoints, weight: 0 }), false);

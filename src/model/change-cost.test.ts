@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { runAtOnce } from "../async/turns.ts";
+import { silentLogger } from "../logging/logger.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { EndpointsChangeTracker } from "./endpoints-change-tracker.ts";
 import { ServiceChangeTracker } from "./service-change-tracker.ts";
@@ -62,7 +63,7 @@ function sealable<T extends object>(record: T): { readonly record: T; seal(): vo
 }
 
 function endpointChangeAccesses(services: number): number {
-  const tracker = new EndpointsChangeTracker({ family: "IPv4", nodeName: "node-a", now: () => 0 });
+  const tracker = new EndpointsChangeTracker({ family: "IPv4", nodeName: "node-a", now: () => 0, log: silentLogger });
   const live = new CountingMap<readonly Endpoint[]>();
   for (let index = 0; index < services; index++) {
     const endpoints = [makeEndpointRecord("10.0.0.1", { nodeName: "node-a" })];
@@ -81,7 +82,7 @@ function endpointChangeAccesses(services: number): number {
 }
 
 function serviceChangeAccesses(services: number): number {
-  const tracker = new ServiceChangeTracker({ family: "IPv4", allowExternalIPs: true });
+  const tracker = new ServiceChangeTracker({ family: "IPv4", allowExternalIPs: true, log: silentLogger });
   const live = new CountingMap<ServicePort>();
   for (let index = 0; index < services; index++) {
     const { record, seal } = sealable(makeService({ name: `other${index}` }));

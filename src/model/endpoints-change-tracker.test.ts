@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { runAtOnce } from "../async/turns.ts";
+import { silentLogger } from "../logging/logger.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { type EndpointsChanges, EndpointsChangeTracker } from "./endpoints-change-tracker.ts";
 import type { EndpointSliceRecord } from "./objects.ts";
@@ -20,7 +21,10 @@ function makeTracker(nodeName = "node-a", clock: TestClock = { now: () => START 
     family: "IPv4",
     nodeName,
     ...clock,
-    onProblem: (_message, facts) => problems.push(`${facts.endpointSlice} ${facts.field}`),
+    log: {
+      ...silentLogger,
+      error: (_message, _error, facts = {}) => void problems.push(`${facts.endpointSlice} ${facts.field}`),
+    },
   });
   return { tracker, problems, live: new Map<string, readonly Endpoint[]>() };
 }

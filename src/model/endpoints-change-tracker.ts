@@ -3,14 +3,14 @@
  * §5.1, §6.2). The work depends on the services whose slices changed, not on the cluster's size.
  */
 import type { Steps } from "../async/turns.ts";
+import type { Logger } from "../logging/logger.ts";
 import { exactList, flatText } from "../net/compact.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { isDrained } from "./cells.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { type EndpointSliceRecord, equalLists } from "./objects.ts";
 import type { OnReplaced } from "./service-change-tracker.ts";
-import type { OnProblem } from "./service-ports.ts";
-import { joinSlices, type ReadSlice, readSlice } from "./slice-endpoints.ts";
+import { joinSlices, type ReadSlice, readSlice, type SliceReader } from "./slice-endpoints.ts";
 
 export interface EndpointsChanges {
   /** `namespace/name` of every service with a pending slice change, even if its endpoints stayed the same. */
@@ -31,7 +31,7 @@ export interface SliceVerdict {
   readonly changed: boolean;
 }
 
-interface EndpointsChangeTrackerOptions {
+export interface EndpointsChangeTrackerOptions {
   readonly family: IpFamily;
   /** Empty if unknown; then no endpoint is local. */
   readonly nodeName: string;
@@ -39,9 +39,7 @@ interface EndpointsChangeTrackerOptions {
   readonly now: () => number;
   /** Monotonic time, which reveals that the clock was set. @default the clock is never set */
   readonly monotonicMs?: (() => number) | undefined;
-  readonly onProblem?: OnProblem;
-  /** Called for slices that belong to no Service; other controllers may legitimately own some. */
-  readonly onIgnored?: OnProblem;
+  readonly log: Logger;
 }
 
 interface PendingSlice {
@@ -92,12 +90,13 @@ export class EndpointsChangeTracker {
    * changes.
    */
   update(slice: EndpointSliceRecord, isRemoval: boolean): SliceVerdict {
-    const { family, onIgnored } = this.#options;
+    const { family, log } = this.#options;
     if (slice.addressType !== family) return { accepted: false, changed: false };
     if (slice.serviceName === "") {
       const endpointSlice = `${slice.namespace}/${slice.name}`;
       const facts = { endpointSlice, field: "metadata.labels[kubernetes.io/service-name]" };
-      if (!isRemoval) onIgnored?.("endpoint slice ignored: no label says which service it belongs to", facts);
+      // Other controllers may legitimately own some.
+      if (!isRemoval) log.v(4, "endpoint slice ignored: no label says which service it belongs to", facts);
       return { accepted: false, changed: false };
     }
     const service = flatText(slice.namespace, "/", slice.serviceName);
@@ -161,9 +160,11 @@ export class EndpointsChangeTracker {
   }
 
   #fold(applied: readonly ReadSlice[], pending: ReadonlyMap<string, PendingSlice>): readonly ReadSlice[] {
+    const { nodeName, log } = this.#options;
+    const reader: SliceReader = { nodeName, onProblem: (message, facts) => log.error(message, undefined, facts) };
     const folded = applied.filter(({ record }) => !pending.has(record.name));
     for (const { record, isRemoval } of pending.values()) {
-      if (!isRemoval) folded.push(readSlice(record, this.#options, sliceNamed(applied, record.name)));
+      if (!isRemoval) folded.push(readSlice(record, reader, sliceNamed(applied, record.name)));
     }
     // Sorted by name, so that the result for overlapping slices does not depend on the order of events.
     return exactList(folded.sort((a, b) => (a.record.name < b.record.name ? -1 : 1)));

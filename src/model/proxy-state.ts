@@ -5,17 +5,19 @@
  */
 import { runAtOnce, type Steps } from "../async/turns.ts";
 import type { Logger } from "../logging/logger.ts";
-import type { IpFamily } from "../net/ip.ts";
 import type { Protocol } from "../net/protocol.ts";
 import type { Endpoint } from "./endpoint.ts";
-import { EndpointsChangeTracker, type SliceVerdict } from "./endpoints-change-tracker.ts";
+import {
+  EndpointsChangeTracker,
+  type EndpointsChangeTrackerOptions,
+  type SliceVerdict,
+} from "./endpoints-change-tracker.ts";
 import { frontendKey, ownedFrontends } from "./frontend.ts";
 import type { ObjectEvent } from "./object-source.ts";
 import type { EndpointSliceRecord, ServiceRecord } from "./objects.ts";
 import { type FrontendConflict, OwnedServices } from "./owned-services.ts";
-import { ServiceChangeTracker } from "./service-change-tracker.ts";
+import { ServiceChangeTracker, type ServiceChangeTrackerOptions } from "./service-change-tracker.ts";
 import { type ServicePort, servicePortText } from "./service-port.ts";
-import type { OnProblem } from "./service-ports.ts";
 import type { Served } from "./stale-flows.ts";
 import type { RoutedPort } from "./standing-ports.ts";
 
@@ -43,18 +45,7 @@ interface AppliedServices
   readonly hasNewFrontends: boolean;
 }
 
-export interface ProxyStateOptions {
-  readonly family: IpFamily;
-  /** Empty if unknown; then no endpoint is local. */
-  readonly nodeName: string;
-  /** Feature gate AllowServiceExternalIPs. */
-  readonly allowExternalIPs: boolean;
-  /** Milliseconds since the epoch. */
-  readonly now: () => number;
-  /** @default the clock is never set */
-  readonly monotonicMs?: () => number;
-  readonly log: Logger;
-}
+export type ProxyStateOptions = ServiceChangeTrackerOptions & EndpointsChangeTrackerOptions;
 
 /** A read-only view of the served state: all of it, or a part as if the cluster were smaller. */
 export type ServedState = Pick<ProxyState, "services" | "endpoints" | "endpointCount" | "localReadyCounts">;
@@ -85,18 +76,9 @@ export class ProxyState implements Served {
   #left: readonly string[] = [];
 
   constructor(options: ProxyStateOptions) {
-    const { family, nodeName, allowExternalIPs, now, monotonicMs, log } = options;
-    const onProblem: OnProblem = (message, facts) => log.error(message, undefined, facts);
-    this.#log = log;
-    this.#serviceChanges = new ServiceChangeTracker({ family, allowExternalIPs, onProblem });
-    this.#endpointsChanges = new EndpointsChangeTracker({
-      family,
-      nodeName,
-      now,
-      monotonicMs,
-      onProblem,
-      onIgnored: (message, facts) => log.v(4, message, facts),
-    });
+    this.#log = options.log;
+    this.#serviceChanges = new ServiceChangeTracker(options);
+    this.#endpointsChanges = new EndpointsChangeTracker(options);
     this.healthCheckNodePorts = this.#serviceChanges.healthCheckNodePorts;
     this.localReadyCounts = this.#endpointsChanges.localReadyCounts;
   }

@@ -1,13 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { runAtOnce } from "../async/turns.ts";
+import { silentLogger } from "../logging/logger.ts";
 import type { ServiceRecord } from "./objects.ts";
 import { type ServiceChanges, ServiceChangeTracker } from "./service-change-tracker.ts";
 import type { ServicePort } from "./service-port.ts";
 import { makeService } from "./testing/records.ts";
 
 function makeTracker() {
-  return new ServiceChangeTracker({ family: "IPv4", allowExternalIPs: true });
+  return new ServiceChangeTracker({ family: "IPv4", allowExternalIPs: true, log: silentLogger });
 }
 
 function plain(changes: ServiceChanges) {
@@ -140,7 +141,10 @@ describe("service change tracker", () => {
     const tracker = new ServiceChangeTracker({
       family: "IPv4",
       allowExternalIPs: true,
-      onProblem: (_message, facts) => problems.push(`${facts.service} ${facts.value}`),
+      log: {
+        ...silentLogger,
+        error: (_message, _error, facts = {}) => void problems.push(`${facts.service} ${facts.value}`),
+      },
     });
     tracker.update(makeService({ externalIPs: ["old"] }), makeService({ externalIPs: ["new", "1.1.1.1"] }));
     assert.deepEqual(problems, ["ns1/svc1 new"]);

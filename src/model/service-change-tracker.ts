@@ -4,6 +4,7 @@
  */
 import { isDeepStrictEqual } from "../async/node-util.ts";
 import type { Steps } from "../async/turns.ts";
+import type { Logger } from "../logging/logger.ts";
 import type { IpFamily } from "../net/ip.ts";
 import { objectKeyText, type ServiceRecord } from "./objects.ts";
 import { equalServicePorts, type ServicePort } from "./service-port.ts";
@@ -19,10 +20,11 @@ export interface ServiceChanges {
   readonly changedPorts: ReadonlySet<string>;
 }
 
-interface ServiceChangeTrackerOptions {
+export interface ServiceChangeTrackerOptions {
   readonly family: IpFamily;
+  /** Feature gate AllowServiceExternalIPs. */
   readonly allowExternalIPs: boolean;
-  readonly onProblem?: OnProblem;
+  readonly log: Logger;
 }
 
 export class ServiceChangeTracker {
@@ -54,10 +56,11 @@ export class ServiceChangeTracker {
     // A resync delivers the same object again for every service, which changes nothing.
     if (entry === undefined && previous === current) return this.#pending.size > 0;
     if (entry === undefined) {
-      entry = { previous: this.#portsOf(previous, undefined), current: undefined };
+      entry = { previous: this.#portsOf(previous), current: undefined };
       this.#pending.set(service, entry);
     }
-    entry.current = this.#portsOf(current, this.#options.onProblem);
+    const { log } = this.#options;
+    entry.current = this.#portsOf(current, (message, facts) => log.error(message, undefined, facts));
     // A skipped service (undefined) differs from one without ports.
     if (isDeepStrictEqual(entry.previous, entry.current)) this.#pending.delete(service);
     return this.#pending.size > 0;
@@ -94,7 +97,7 @@ export class ServiceChangeTracker {
     return { updatedServices, changedPorts };
   }
 
-  #portsOf(service: ServiceRecord | undefined, onProblem: OnProblem | undefined): ServicePortMap | undefined {
+  #portsOf(service: ServiceRecord | undefined, onProblem?: OnProblem): ServicePortMap | undefined {
     const { family, allowExternalIPs } = this.#options;
     return service && servicePortsOf(service, family, { allowExternalIPs, onProblem });
   }
