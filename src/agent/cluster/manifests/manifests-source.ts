@@ -121,16 +121,12 @@ class DirectoryWatch {
   readonly #onWake: () => void;
   readonly #log: Logger;
   readonly #watched = new Map<string, { readonly identity: string; readonly watcher: FSWatcher }>();
-  #hasFailed = false;
+  /** Some directory could not be watched, so the folder must be polled. */
+  isBlind = false;
 
   constructor(onWake: () => void, log: Logger) {
     this.#onWake = onWake;
     this.#log = log;
-  }
-
-  /** Some directory could not be watched, so the folder must be polled. */
-  get isBlind(): boolean {
-    return this.#hasFailed;
   }
 
   /** Watches exactly these (path → identity). @returns whether any watch is new and may have missed earlier changes. */
@@ -148,7 +144,7 @@ class DirectoryWatch {
         this.#watched.set(path, { identity, watcher: this.#start(path) });
         isNew = true;
       } catch (error) {
-        if (!this.#hasFailed && !hasFailed) {
+        if (!this.isBlind && !hasFailed) {
           this.#log.warn("Cannot watch a manifest directory, looking for changes twice a second instead", {
             directory: path,
             reason: messageOf(error),
@@ -158,7 +154,7 @@ class DirectoryWatch {
         hasFailed = true;
       }
     }
-    this.#hasFailed = hasFailed;
+    this.isBlind = hasFailed;
     return isNew;
   }
 

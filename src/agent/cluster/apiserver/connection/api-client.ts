@@ -6,7 +6,8 @@ import type { ExecPluginObserver } from "../auth/exec-credentials.ts";
 import { createIdentity } from "../auth/identity.ts";
 import type { ClientConfig } from "./client-config.ts";
 import { RateLimiter } from "./rate-limiter.ts";
-import { type RestObserver, Transport } from "./transport.ts";
+import type { RestObserver } from "./rest-metrics.ts";
+import { Transport } from "./transport.ts";
 
 interface ApiClientOptions {
   readonly config: ClientConfig;
@@ -36,17 +37,8 @@ export function createApiClient(options: ApiClientOptions): ApiClient {
   const { config, qps, burst, version, product, clock, log, observer } = options;
   const identity = createIdentity({ config, clock, log, observer });
   const limiter = new RateLimiter({ qps, burst, clock });
-  return {
-    newTransport: () =>
-      new Transport({
-        config,
-        identity,
-        limiter,
-        userAgent: userAgent(version, product),
-        clock,
-        ...(observer === undefined ? {} : { observer }),
-      }),
-  };
+  const shared = { config, identity, limiter, userAgent: userAgent(version, product), clock, observer };
+  return { newTransport: () => new Transport(shared) };
 }
 
 /** Upstream's User-Agent (`kubernetes/unknown` because there is no upstream commit), followed by this program's own. */

@@ -3,7 +3,6 @@
 import type { Clock } from "../../../../async/clock.ts";
 import type { MetricFamilies } from "../../../../metrics/metric-families.ts";
 import type { ExecPluginObserver } from "../auth/exec-credentials.ts";
-import type { RestObserver } from "./transport.ts";
 
 const SECONDS: readonly number[] = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60];
 const BYTES: readonly number[] = [64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216];
@@ -18,7 +17,10 @@ export function createRestMetrics(families: MetricFamilies, clock: Clock): RestO
   return { ...createRequestMetrics(families), ...createExecPluginMetrics(families, clock) };
 }
 
-function createRequestMetrics(families: MetricFamilies): RestObserver {
+/** Observes every request. `verb` is the HTTP method; `code` an HTTP status or `<error>`. */
+export type RestObserver = ReturnType<typeof createRequestMetrics>;
+
+function createRequestMetrics(families: MetricFamilies) {
   const labels = ["verb", "host"];
   const seconds = (name: string, help: string) => families.histogram({ name, help, labels, buckets: SECONDS });
   const bytes = (name: string, help: string) => families.histogram({ name, help, labels, buckets: BYTES });
@@ -37,14 +39,18 @@ function createRequestMetrics(families: MetricFamilies): RestObserver {
     labels: ["code", "verb", "host"],
   });
   return {
-    answered(verb, host, code, elapsed) {
+    /** A request got response headers or failed. @param elapsed in seconds */
+    answered(verb: string, host: string, code: string, elapsed: number): void {
       duration.observe({ verb, host }, elapsed);
       requests.inc({ code, method: verb, host });
     },
-    retried: (verb, host, code) => retries.inc({ code, verb, host }),
-    rateLimited: (verb, host, waited) => limiter.observe({ verb, host }, waited),
-    requestSize: (verb, host, size) => requestSize.observe({ verb, host }, size),
-    responseSize: (verb, host, size) => responseSize.observe({ verb, host }, size),
+    /** A request that failed with `code` was sent again. */
+    retried: (verb: string, host: string, code: string): void => retries.inc({ code, verb, host }),
+    /** @param waited seconds, possibly 0 */
+    rateLimited: (verb: string, host: string, waited: number): void => limiter.observe({ verb, host }, waited),
+    requestSize: (verb: string, host: string, bytes: number): void => requestSize.observe({ verb, host }, bytes),
+    /** Not called for watches. */
+    responseSize: (verb: string, host: string, bytes: number): void => responseSize.observe({ verb, host }, bytes),
   };
 }
 

@@ -17,6 +17,7 @@ import { connectionError } from "./connection-errors.ts";
 import { proxyFor } from "./proxy-choice.ts";
 import { followTunnels } from "./proxy-tunnel.ts";
 import type { RateLimiter } from "./rate-limiter.ts";
+import type { RestObserver } from "./rest-metrics.ts";
 import { connectionOptions } from "./secure-context.ts";
 import { httpError } from "./status.ts";
 
@@ -45,26 +46,13 @@ export interface ApiResponse {
   readonly body: AsyncIterable<Buffer>;
 }
 
-/** Observes every request, for metrics. `verb` is the HTTP method; `code` an HTTP status or `<error>`. */
-export interface RestObserver {
-  /** A request got response headers or failed, after `seconds`. */
-  answered(verb: string, host: string, code: string, seconds: number): void;
-  /** A request that failed with `code` was sent again. */
-  retried(verb: string, host: string, code: string): void;
-  /** A request waited for the rate limit, possibly 0 seconds. */
-  rateLimited(verb: string, host: string, seconds: number): void;
-  requestSize(verb: string, host: string, bytes: number): void;
-  /** Not called for watches. */
-  responseSize(verb: string, host: string, bytes: number): void;
-}
-
 export interface TransportOptions {
   readonly config: ClientConfig;
   readonly identity: Identity;
   readonly limiter: RateLimiter;
   readonly userAgent: string;
   readonly clock: Clock;
-  readonly observer?: RestObserver;
+  readonly observer?: RestObserver | undefined;
   /** Contains HTTPS_PROXY, HTTP_PROXY and NO_PROXY. @default the process's environment */
   readonly env?: Readonly<Record<string, string | undefined>>;
 }
@@ -86,7 +74,7 @@ const MAX_ERROR_BODY_BYTES = 65_536;
 
 export class Transport {
   readonly #options: TransportOptions;
-  readonly #host: string;
+  readonly host: string;
   readonly #isTls: boolean;
   readonly #prefix: string;
   /** Server and proxy, for messages. */
@@ -101,13 +89,9 @@ export class Transport {
     this.#options = options;
     const { server } = options.config;
     this.#isTls = server.protocol === "https:";
-    this.#host = server.port === "" ? `${server.hostname}:${this.#isTls ? 443 : 80}` : server.host;
+    this.host = server.port === "" ? `${server.hostname}:${this.#isTls ? 443 : 80}` : server.host;
     this.#prefix = server.pathname.replace(/\/+$/, "");
-    this.#where = this.#host;
-  }
-
-  get host(): string {
-    return this.#host;
+    this.#where = this.host;
   }
 
   /**
@@ -118,7 +102,7 @@ export class Transport {
   async send(request: ApiRequest, signal: AbortSignal): Promise<ApiResponse> {
     const { limiter, observer } = this.#options;
     const waitedMs = await limiter.take(signal);
-    observer?.rateLimited(request.method, this.#host, waitedMs / 1000);
+    observer?.rateLimited(request.method, this.host, waitedMs / 1000);
     const title = titleOf(request);
     const throwIfStopped = (): void => {
       if (signal.aborted) throw new ApiError("unreachable", { request: title, detail: "stopped before it was sent" });
@@ -133,7 +117,7 @@ export class Transport {
     let exchange = await this.#exchange(request, credentials, signal);
     // The server closed an idle connection while the request was being written: a retry on a new one is safe.
     if (exchange.wasReused && isCut(exchange.failure) && request.method === "GET" && !signal.aborted) {
-      observer?.retried(request.method, this.#host, "<error>");
+      observer?.retried(request.method, this.host, "<error>");
       exchange = await this.#exchange(request, credentials, signal);
     }
     if (exchange.response === undefined) {
@@ -188,8 +172,8 @@ export class Transport {
       (error: unknown): Exchange => ({ response: undefined, failure: error, wasReused: false }),
     );
     const code = exchange.response === undefined ? "<error>" : String(exchange.response.statusCode);
-    observer?.answered(request.method, this.#host, code, (clock.monotonicMs() - startMs) / 1000);
-    observer?.requestSize(request.method, this.#host, Buffer.byteLength(request.body?.text ?? ""));
+    observer?.answered(request.method, this.host, code, (clock.monotonicMs() - startMs) / 1000);
+    observer?.requestSize(request.method, this.host, Buffer.byteLength(request.body?.text ?? ""));
     return exchange;
   }
 
@@ -294,7 +278,7 @@ export class Transport {
     } catch (error) {
       throw connectionError(titleOf(request), this.#where, error);
     }
-    if (request.verb !== "watch") observer?.responseSize(request.method, this.#host, bytes);
+    if (request.verb !== "watch") observer?.responseSize(request.method, this.host, bytes);
   }
 
   /** The connection pool; a new one after TLS material was rotated, so that new requests do not use the old. */
@@ -304,7 +288,7 @@ export class Transport {
     const { config, env = process.env } = this.#options;
     const proxy = proxyFor(config.server, config.proxyUrl, env);
     // Omits the proxy's password.
-    this.#where = proxy === undefined ? this.#host : `${this.#host} through the proxy ${hostOf(proxy)}`;
+    this.#where = proxy === undefined ? this.host : `${this.host} through the proxy ${hostOf(proxy)}`;
     const options = {
       keepAlive: true,
       ...(proxy === undefined ? {} : { proxyEnv: { HTTPS_PROXY: proxy, HTTP_PROXY: proxy } }),

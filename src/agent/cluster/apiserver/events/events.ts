@@ -55,7 +55,6 @@ export type Events = Pick<EventRecorder, "record" | "run" | "idle">;
 /** Events recorded before `run` are sent once it runs. */
 export class EventRecorder {
   readonly #options: EventRecorderOptions;
-  readonly #random: () => number;
   /** By content. */
   readonly #recorded = new Map<string, Recorded>();
   #queue: Recorded[] = [];
@@ -68,7 +67,6 @@ export class EventRecorder {
 
   constructor(options: EventRecorderOptions) {
     this.#options = options;
-    this.#random = options.random ?? Math.random;
     this.#refreshedAtMs = options.clock.monotonicMs();
     this.#tidiedAtMs = this.#refreshedAtMs;
   }
@@ -166,7 +164,7 @@ export class EventRecorder {
   }
 
   async #deliver(recorded: Recorded, signal: AbortSignal): Promise<void> {
-    const { clock, log } = this.#options;
+    const { clock, log, random = Math.random } = this.#options;
     const event = recorded.name;
     for (let attempt = 1; attempt <= MAX_ATTEMPTS && !signal.aborted; attempt++) {
       try {
@@ -183,7 +181,7 @@ export class EventRecorder {
         }
         log.v(2, "Unable to write event, trying again", { event, reason: error.message });
         if (attempt < MAX_ATTEMPTS)
-          await clock.sleep((retryAfterMs ?? RETRY_MS) * (1 + RETRY_JITTER * this.#random()), signal);
+          await clock.sleep((retryAfterMs ?? RETRY_MS) * (1 + RETRY_JITTER * random()), signal);
       }
     }
     if (!signal.aborted) log.error("Unable to write event (retry limit exceeded!)", undefined, { event });

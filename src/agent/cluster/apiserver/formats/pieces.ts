@@ -15,21 +15,17 @@ export class CutError extends FormatError {}
 export class BoundedPiece {
   readonly #mostBytes: number;
   #parts: Buffer[] = [];
-  #bytes = 0;
+  /** Bytes added since the last piece was taken. */
+  bytes = 0;
 
   constructor(mostBytes = MAX_OBJECT_BYTES) {
     this.#mostBytes = mostBytes;
   }
 
-  /** Bytes added since the last piece was taken. */
-  get bytes(): number {
-    return this.#bytes;
-  }
-
   /** @throws FormatError if the piece is too large. */
   add(part: Buffer): void {
-    this.#bytes += part.length;
-    if (this.#bytes > this.#mostBytes)
+    this.bytes += part.length;
+    if (this.bytes > this.#mostBytes)
       throw new FormatError(`a part of the response has more than ${this.#mostBytes} bytes`);
     this.#parts.push(part);
   }
@@ -40,7 +36,7 @@ export class BoundedPiece {
     const [only, ...more] = this.#parts;
     const piece = only !== undefined && more.length === 0 ? only : Buffer.concat(this.#parts);
     this.#parts = [];
-    this.#bytes = 0;
+    this.bytes = 0;
     return piece;
   }
 }
