@@ -48,7 +48,7 @@ interface AppliedServices
 export type ProxyStateOptions = ServiceChangeTrackerOptions & EndpointsChangeTrackerOptions;
 
 /** A read-only view of the served state: all of it, or a part as if the cluster were smaller. */
-export type ServedState = Pick<ProxyState, "services" | "endpoints" | "endpointCount" | "localReadyCounts">;
+export type ServedState = Readonly<Pick<ProxyState, "services" | "endpoints" | "endpointCount" | "localReadyCounts">>;
 
 export class ProxyState implements Served {
   readonly #log: Logger;
@@ -69,8 +69,10 @@ export class ProxyState implements Served {
   readonly #portCounts: Record<Protocol, number> = { TCP: 0, UDP: 0, SCTP: 0 };
   /** Most changes are of endpoints alone, and do not pass the Services. */
   #hasServiceChanges = false;
-  #endpointCount = 0;
-  #changeCount = 0;
+  /** The number of endpoints, ready or not, summed over the service ports. */
+  endpointCount = 0;
+  /** How many calls of {@link applyChanges} have changed a service port. */
+  changeCount = 0;
   #leaving: ReadonlyMap<string, ReadonlyMap<string, string>> | undefined;
   /** Keys of service ports with endpoints that this node leaves out. */
   #left: readonly string[] = [];
@@ -90,11 +92,6 @@ export class ProxyState implements Served {
 
   portCount(protocol: Protocol): number {
     return this.#portCounts[protocol];
-  }
-
-  /** The number of endpoints, ready or not, summed over the service ports. */
-  get endpointCount(): number {
-    return this.#endpointCount;
   }
 
   /** The applied slices of a Service (`namespace/name`) in this family, by name. */
@@ -143,11 +140,11 @@ export class ProxyState implements Served {
     };
     const endpoints = yield* this.#endpointsChanges.apply(this.#endpoints, (key, before, after) => {
       noteBefore(key, before);
-      if (this.#declared.has(key)) this.#endpointCount += (after?.length ?? 0) - (before?.length ?? 0);
+      if (this.#declared.has(key)) this.endpointCount += (after?.length ?? 0) - (before?.length ?? 0);
     });
     const left = this.#leaving === undefined ? NOTHING : this.#applyLeft(this.#leaving, noteBefore);
     const changedPorts = services.changedPorts.union(endpoints.changedPorts).union(left);
-    if (changedPorts.size > 0) this.#changeCount += 1;
+    if (changedPorts.size > 0) this.changeCount += 1;
     const { hasNewFrontends, goneFrontends, conflicts } = services;
     return {
       updatedServices: services.updatedServices.union(endpoints.updatedServices),
@@ -167,8 +164,8 @@ export class ProxyState implements Served {
       this.#declared,
       (key, before, after) => {
         const endpoints = this.#endpoints.get(key)?.length ?? 0;
-        if (before === undefined) this.#endpointCount += endpoints;
-        if (after === undefined) this.#endpointCount -= endpoints;
+        if (before === undefined) this.endpointCount += endpoints;
+        if (after === undefined) this.endpointCount -= endpoints;
         this.#logReplaced(before, after);
       },
     );
@@ -195,11 +192,6 @@ export class ProxyState implements Served {
       if (own.length > 0) out.set(key, new Map(own));
     }
     return out;
-  }
-
-  /** How many calls of {@link applyChanges} have changed a service port. */
-  get changeCount(): number {
-    return this.#changeCount;
   }
 
   /** From the next {@link applyChanges} on, leaves out these endpoints, and no others. @param left by key and text: why. */
