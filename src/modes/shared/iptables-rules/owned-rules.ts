@@ -33,8 +33,8 @@ export class OwnedRules {
   readonly #installed = new InstalledRules();
   readonly #refused = new RefusedPorts();
   #plan: StaticPlan | undefined;
-  /** Everything was written once: what owners have is what is installed, as far as this process knows. */
-  #isWritten = false;
+  /** A change has failed, and may be in force in filter, which precedes nat: only this process knows what was there. */
+  #isHalfway = false;
 
   constructor(options: OwnedRulesOptions) {
     this.#options = options;
@@ -83,6 +83,7 @@ export class OwnedRules {
       return await this.#tryRefusedAgain(changes, written);
     } catch (error) {
       this.#plan = undefined;
+      this.#isHalfway = true;
       metrics.restoreFailures.inc();
       metrics.partialRestoreFailures?.inc();
       if (!isAttributable(error)) throw error;
@@ -102,10 +103,10 @@ export class OwnedRules {
     try {
       const { failures, installed, written } = await applyFull(iptables, {
         ...full,
-        before: this.#isWritten ? this.#installed : undefined,
+        before: this.#isHalfway ? this.#installed : undefined,
         onRefused,
       });
-      this.#isWritten = true;
+      this.#isHalfway = false;
       this.#installed.replace(full.plan, installed);
       this.#refused.replace(failures);
       this.#plan = failures.has(STATIC_RULES) ? undefined : full.plan;

@@ -61,11 +61,14 @@ export interface FullTransaction {
   readonly unplanned: ReadonlyMap<string, UnplannedPort>;
   /** Existing nat chains of ours that no port of this transaction owns. */
   readonly staleChains: readonly ChainName[];
-  /** The previous table filter, if it could be read, for what an earlier process left. */
+  /**
+   * The previous table filter, if it could be read, for finding last known good rules. nat is read when needed: after its
+   * shared chains are rewritten, only stale chains can be refused.
+   */
   readonly savedFilter: SavedTable | undefined;
   /**
-   * What owners had before, if this process has written everything once. Their entries in filter are the last known good
-   * ones: filter is written first, and may already have those that nat refuses. What they have in nat is read when needed.
+   * What owners had before a failed change that may be in force in filter: their entries there are the last known good
+   * ones, and override `savedFilter`. @default no change has failed
    */
   readonly before: ReadonlyMap<string, OwnerRules> | undefined;
   /** As in {@link fullPayload}. */
