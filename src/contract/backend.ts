@@ -52,8 +52,6 @@ export interface SyncOutcome {
    * backend remembers these parts: they are not among the next sync's changed ports.
    */
   readonly failures: readonly SyncFailure[];
-  /** Service ports with a Local policy that have endpoints, but none on this node. */
-  readonly noLocalEndpoints: { readonly internal: number; readonly external: number };
   /**
    * Non-TCP frontends whose rules were deleted, as `frontendKey` writes them; includes frontends of an earlier process,
    * which the model does not know. Absent if the mode cannot tell.
@@ -140,6 +138,8 @@ export interface Backend {
    * whose sync cost grows with the number of changes. @default no limit
    */
   readonly portsAtOnce?: number | undefined;
+  /** Whether Local policies without an endpoint on this node are counted by Service, as upstream does in this mode. @default by service port */
+  readonly countsServices?: true;
   /** Overrides whether the periodic full sync may be skipped (iptables large-cluster mode). */
   readonly skipsPeriodicFullSync?: boolean;
   /**

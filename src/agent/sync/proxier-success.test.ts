@@ -29,7 +29,7 @@ describe("proxier: after a success", () => {
     const seconds = Date.UTC(2026, 0, 1) / 1000;
     assert.deepEqual(bench.metrics.calls, [
       `last queued ${seconds}`,
-      "no local endpoints 1 2",
+      "no local endpoints 0 0",
       `last sync ${seconds + 1.5}`,
       "full sync 1.5s",
     ]);

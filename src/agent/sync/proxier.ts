@@ -343,7 +343,7 @@ export class Proxier {
     const unfinished = new Set(Array.from(later, serviceOfKey));
     if (work.isFull) this.#fullSyncs.done(this.#options.clock.monotonicMs(), failures.length === 0);
     if (later.size > 0) this.#leave(later, unfinished, work);
-    this.#report.done(outcome, applied.triggerTimesMs, unfinished, this.state.services);
+    this.#report.done(outcome, applied.triggerTimesMs, work.ports, unfinished, this.state);
     await this.#followUp(outcome, work, later, unfinished);
     if (failures.length > 0) throw new IncompleteSyncError(failures);
   }

@@ -7,8 +7,10 @@ import type { SyncFailure, SyncOutcome, Written } from "../../contract/backend.t
 import { messageOf } from "../../logging/message-of.ts";
 import type { ObjectEvent } from "../../model/object-source.ts";
 import type { EndpointSliceRecord, ServiceRecord } from "../../model/objects.ts";
-import type { AppliedChanges } from "../../model/proxy-state.ts";
+import type { AppliedChanges, ProxyState } from "../../model/proxy-state.ts";
 import type { ServicePort } from "../../model/service-port.ts";
+import { serviceOfKey } from "../../model/service-port-name.ts";
+import { routeServicePort } from "../../model/service-port-routing.ts";
 import type { SyncCause, SyncRecord } from "./journal/sync-record.ts";
 import { IncompleteSyncError } from "./pending-work.ts";
 import type { ProxierOptions } from "./proxier-options.ts";
@@ -52,6 +54,8 @@ export class SyncReport {
   #noted: NotedCauses | undefined;
   /** Changes that are not fully programmed yet. */
   #unobserved: TriggerTimes = [];
+  /** Service ports whose Local policy has endpoints, but none on this node. */
+  readonly #lacking = { internal: new Set<string>(), external: new Set<string>() };
 
   constructor(options: ProxierOptions) {
     this.#options = options;
@@ -111,23 +115,25 @@ export class SyncReport {
   /**
    * The kernel is programmed, perhaps except for rejected parts; health only asks whether the node serves.
    *
-   * @param unfinished Services, `namespace/name`, of which a part is left for the next sync.
+   * @param ports that were to be programmed. @param unfinished Services, `namespace/name`, of which a part is left for the
+   * next sync.
    */
   done(
-    { failures, noLocalEndpoints }: SyncOutcome,
+    { failures }: SyncOutcome,
     triggerTimesMs: TriggerTimes,
+    ports: ReadonlySet<string>,
     unfinished: ReadonlySet<string>,
-    services: Services,
+    state: Pick<ProxyState, "services" | "endpoints">,
   ): void {
     const { backend, clock, health, log, metrics, onFailures } = this.#options;
     const isComplete = failures.length === 0;
     this.#observeLatencies(triggerTimesMs, failures, unfinished);
-    metrics.setNoLocalEndpoints(noLocalEndpoints.internal, noLocalEndpoints.external);
+    this.#countLacking(ports, state);
     if (isComplete && this.#isFailing) {
       this.#isFailing = false;
       log.info("Syncs succeed again", { ipFamily: backend.family, solves: SYNC_FAILED });
     }
-    if (isServing(failures, services)) {
+    if (isServing(failures, state.services)) {
       this.#inForce.resolve();
       health.updated(backend.family);
       // Changes that were queued meanwhile may not be in the kernel yet.
@@ -137,6 +143,23 @@ export class SyncReport {
     const hadFailures = this.#failures.length > 0;
     this.#failures = failures;
     if (!isComplete || hadFailures) onFailures?.(failures);
+  }
+
+  #countLacking(ports: ReadonlySet<string>, { services, endpoints }: Pick<ProxyState, "services" | "endpoints">): void {
+    const { backend, metrics, nodeName } = this.#options;
+    const { internal, external } = this.#lacking;
+    for (const key of ports) {
+      const port = services.get(key);
+      internal.delete(key);
+      external.delete(key);
+      if (port?.internalPolicyLocal !== true && port?.externalPolicyLocal !== true) continue;
+      // Zones only matter among the endpoints of all nodes.
+      const { lacksLocal } = routeServicePort(port, endpoints.get(key) ?? [], { nodeName, zone: undefined });
+      if (lacksLocal.internal) internal.add(key);
+      if (lacksLocal.external) external.add(key);
+    }
+    if (backend.countsServices !== true) metrics.setNoLocalEndpoints(internal.size, external.size);
+    else metrics.setNoLocalEndpoints(servicesIn(internal), servicesIn(external));
   }
 
   /**
@@ -206,6 +229,10 @@ export class SyncReport {
       furtherFailures: Math.max(0, failures.length - KEPT),
     });
   }
+}
+
+function servicesIn(ports: ReadonlySet<string>): number {
+  return new Set(Array.from(ports, serviceOfKey)).size;
 }
 
 /**

@@ -244,12 +244,3 @@ test("a large cluster does without comments on endpoints and without hourly full
   assert.equal(bench.backend.skipsPeriodicFullSync, true);
   assert.doesNotMatch(bench.kernel.dump("nat"), /ns\/a -> /);
 });
-
-test("local policies without a local endpoint are counted", async () => {
-  const bench = new BackendBench();
-  bench.set("a", { ...clusterIP(1), internalPolicyLocal: true });
-  bench.set("b", { ...clusterIP(2), externalPolicyLocal: true, nodePort: 30080, isExternallyAccessible: true });
-  assert.deepEqual((await bench.sync(true)).noLocalEndpoints, { internal: 1, external: 1 });
-  bench.set("a", undefined);
-  assert.deepEqual((await bench.sync()).noLocalEndpoints, { internal: 0, external: 1 });
-});

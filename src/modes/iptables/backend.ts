@@ -277,7 +277,6 @@ export class IptablesBackend implements Backend {
     }
     return {
       failures: [...failures.values(), ...(this.#knowsAddresses ? [] : [UNKNOWN_ADDRESSES])],
-      noLocalEndpoints: installed.noLocalEndpoints,
       formerEndpoints: this.#former?.splice(0) ?? [],
       written: { counts: { "rules in filter": filter, "rules in nat": nat }, kernelMs: this.#waits.ms },
     };

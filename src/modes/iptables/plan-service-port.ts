@@ -63,7 +63,7 @@ export function planServicePort(
   planExternalChain(own, d);
   planFirewallChain(own, d);
   planEndpointChains(own, d);
-  return { shared: sharedRules(d), ownChains: own.chains, ownRules: own.rules, lacksLocal: routing.lacksLocal };
+  return { shared: sharedRules(d), ownChains: own.chains, ownRules: own.rules };
 }
 
 const comment = (text: string): RuleMatch => ({ kind: "comment", text });

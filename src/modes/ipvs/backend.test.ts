@@ -10,8 +10,8 @@ import { JUMP_RULES as IPTABLES_JUMPS } from "../shared/iptables-rules/top-level
 import { JUMP_RULES } from "./plan-rules.ts";
 import { type BackendRig, newModel, type TestModel, VERIFY_PERIOD_MS } from "./testing/backend-rig.ts";
 
-const NOTHING_REFUSED = { failures: [], noLocalEndpoints: { internal: 0, external: 0 } };
-const withoutCounts = ({ failures, noLocalEndpoints }: SyncOutcome) => ({ failures, noLocalEndpoints });
+const NOTHING_REFUSED = { failures: [] };
+const withoutCounts = ({ failures }: SyncOutcome) => ({ failures });
 
 /** Two Services, one of them with every kind of frontend. */
 function smallCluster(): TestModel {
@@ -245,19 +245,6 @@ test("another affinity timeout changes virtual servers in place", async () => {
   model.set(port("a", "10.96.0.1", { ...sticky, stickyMaxAgeSeconds: 60 }));
   const effect = await effectOf(model.rig, () => model.rig.sync());
   assert.deepEqual(effect, { ipvs: ["update-virtual-server"], ipset: [], restores: 0 });
-});
-
-test("services that lack local endpoints are counted once, however many ports they have", async () => {
-  const model = newModel();
-  for (const protocol of ["TCP", "UDP"] as const) {
-    model.set(port("a", "10.96.0.1", { protocol, internalPolicyLocal: true }), [remote("10.1.1.5")]);
-  }
-  model.set(port("b", "10.96.0.2", { nodePort: 30080, externalPolicyLocal: true }), [remote("10.1.1.5")]);
-  assert.deepEqual((await model.rig.sync()).noLocalEndpoints, { internal: 1, external: 1 });
-  model.setEndpoints(port("a", "10.96.0.1"), [local("10.1.0.5")]);
-  assert.deepEqual((await model.rig.sync()).noLocalEndpoints, { internal: 1, external: 1 });
-  model.setEndpoints(port("a", "10.96.0.1", { protocol: "UDP" }), [local("10.1.0.5")]);
-  assert.deepEqual((await model.rig.sync()).noLocalEndpoints, { internal: 0, external: 1 });
 });
 
 test("of two services with one external address the first by name answers, whichever came first", async () => {

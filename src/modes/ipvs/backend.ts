@@ -42,6 +42,7 @@ const LEFTOVERS = "rules that the iptables mode left behind";
 
 export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
   readonly mode = "ipvs";
+  readonly countsServices = true;
   readonly family;
   readonly usesOtherNodes = true;
   readonly newWanted = newWanted;
@@ -128,7 +129,7 @@ export class IpvsBackend implements Backend, Target<IpvsKinds, IpvsFacts> {
       key,
       addressWarnings(port, this.#options.excludeCIDRs, facts, this.#elsewhere ?? new Set()),
     );
-    return partsOf(port.name.service, planServicePort(port, endpoints.get(key) ?? [], this.#options.config, facts));
+    return partsOf(planServicePort(port, endpoints.get(key) ?? [], this.#options.config, facts));
   }
 
   async apply(work: Work<IpvsKinds, IpvsFacts>, signal: AbortSignal): Promise<void> {

@@ -45,7 +45,7 @@ function planIpvs(node: OfflineNode, kubeProxyConfig: KubeProxyConfig, service?:
   const shown = service === undefined ? wanted : newWanted();
   for (const [key, port] of state.services) {
     const plan = planServicePort(port, state.endpoints.get(key) ?? [], config, facts);
-    const parts = partsOf(port.name.service, plan);
+    const parts = partsOf(plan);
     wanted.put(key, parts);
     if (shown !== wanted && port.name.service === service) shown.put(key, parts);
   }

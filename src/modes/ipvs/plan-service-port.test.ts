@@ -215,29 +215,17 @@ test("a virtual server without endpoints stays, and refuses", () => {
   assert.deepEqual(servers(plan(port("a", "10.96.0.1"), [])), { "10.96.0.1:80/TCP": "" });
 });
 
-test("policy Local without local endpoints falls back to all, and is counted", () => {
+test("policy Local without local endpoints falls back to all", () => {
   const made = plan(port("a", "10.96.0.1", { ...EXTERNAL, externalPolicyLocal: true }), [THERE]);
   assert.equal(servers(made)["198.51.100.1:80/TCP"], "10.1.1.5:8080");
-  assert.deepEqual(made.lacksLocal, { internal: false, external: true });
 
   const internal = plan(port("a", "10.96.0.1", { ...EXTERNAL, internalPolicyLocal: true }), [THERE]);
   assert.deepEqual(servers(internal), { "10.96.0.1:80/TCP": "10.1.1.5:8080", "198.51.100.1:80/TCP": "10.1.1.5:8080" });
-  assert.deepEqual(internal.lacksLocal, { internal: true, external: false });
 });
 
 test("a cluster-internal service with policy Local has nothing to fall back to", () => {
   const made = plan(port("a", "10.96.0.1", { internalPolicyLocal: true }), [THERE]);
   assert.deepEqual(servers(made), { "10.96.0.1:80/TCP": "" });
-  assert.deepEqual(made.lacksLocal, { internal: true, external: false });
-});
-
-test("without any endpoint nothing lacks local ones, nor where nothing is asked for", () => {
-  const both = { ...EXTERNAL, externalPolicyLocal: true, internalPolicyLocal: true };
-  assert.deepEqual(plan(port("a", "10.96.0.1", both), []).lacksLocal, { internal: false, external: false });
-  assert.deepEqual(plan(port("a", "10.96.0.1", both), [HERE]).lacksLocal, { internal: false, external: false });
-  const unreachable = port("a", "10.96.0.1", { nodePort: 30080, externalPolicyLocal: true });
-  const made = plan(unreachable, [THERE], { facts: { nodePortIPs: [] } });
-  assert.deepEqual(made.lacksLocal, { internal: false, external: false });
 });
 
 test("terminating endpoints serve when no other endpoint does", () => {

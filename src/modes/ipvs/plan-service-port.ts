@@ -51,8 +51,6 @@ export interface ServicePortPlan {
   /** Addresses for kube-ipvs0; each is also in `entries`, for KUBE-IPVS-IPS. */
   readonly addresses: readonly IpAddress[];
   readonly deniedVips: readonly DeniedVip[];
-  /** A Local policy has endpoints on other nodes only. */
-  readonly lacksLocal: { readonly internal: boolean; readonly external: boolean };
 }
 
 const NO_ENDPOINTS: readonly Endpoint[] = Object.freeze([]);
@@ -74,13 +72,11 @@ export function planServicePort(
   const protocol = protocolName(port.protocol);
   const drained = endpoints.filter((endpoint) => isDrained(endpoint) && keepsFlows(endpoint));
   const routing = routeServicePort(port, endpoints, { nodeName: config.nodeName, zone: facts.zone });
-  const { cluster = NO_ENDPOINTS, local = NO_ENDPOINTS, hasAny } = routing.categories;
+  const { cluster = NO_ENDPOINTS, local = NO_ENDPOINTS } = routing.categories;
   const virtualServers: PlannedVirtualServer[] = [];
   const entries: PlannedEntry[] = [];
   const addresses: IpAddress[] = [];
   const deniedVips: DeniedVip[] = [];
-  /** Whether a frontend with a Local policy has no local endpoint. */
-  let hasFallenBack = false;
 
   const enter = (set: SetId, entry: IpsetEntry): void => void entries.push({ set, entry });
   const bind = (address: IpAddress): void => {
@@ -92,7 +88,6 @@ export function planServicePort(
   };
   const serve = (kind: FrontendKind, address: IpAddress, number: number, isLocal: boolean): void => {
     // Without local endpoints, local clients are still answered by others: ipvs.md §4.
-    if (isLocal && local.length === 0) hasFallenBack = true;
     const offered = isLocal && local.length > 0 ? local : cluster;
     const virtualServer = { address, protocol: port.protocol, port: number, ...schedulingOf(port, config, offered) };
     virtualServers.push({ virtualServer, kind, endpoints: drained.length > 0 ? [...offered, ...drained] : offered });
@@ -143,9 +138,7 @@ export function planServicePort(
     if (isInternal || !facts.nodeAddresses.has(address)) bind(address);
   }
   if (healthCheckNodePort !== 0) enter("healthCheckNodePort", portEntry(healthCheckNodePort));
-  const lacks = hasFallenBack && hasAny;
-  const lacksLocal = { internal: lacks && internalPolicyLocal, external: lacks && externalPolicyLocal };
-  return { virtualServers, entries, addresses, deniedVips, lacksLocal };
+  return { virtualServers, entries, addresses, deniedVips };
 }
 
 function schedulingOf(

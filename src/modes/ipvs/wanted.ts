@@ -3,14 +3,14 @@
 import { comparePrecedence } from "../../model/frontend.ts";
 import { KeyOwners } from "../../model/key-owners.ts";
 import type { IpAddress } from "../../net/ip.ts";
-import { type LocalKinds, type Parts, WantedParts } from "../shared/wanted-parts.ts";
+import { type Parts, WantedParts } from "../shared/wanted-parts.ts";
 import { type IpsetEntry, ipsetEntryText } from "./ipset/ipset.ts";
 import { virtualServerText } from "./kernel/ipvs.ts";
 import { SET_IDS, type SetId } from "./names.ts";
 import type { DeniedVip, PlannedVirtualServer, ServicePortPlan } from "./plan-service-port.ts";
 
-/** Keys are the texts of the objects. Unlike in other modes, a Local policy without local endpoints is counted by Service. */
-export interface IpvsKinds extends LocalKinds, Record<SetId, IpsetEntry> {
+/** Keys are the texts of the objects. */
+export interface IpvsKinds extends Record<SetId, IpsetEntry> {
   readonly virtualServers: PlannedVirtualServer;
   /** On kube-ipvs0. */
   readonly addresses: IpAddress;
@@ -39,8 +39,8 @@ export function newWanted(): IpvsWanted {
   });
 }
 
-/** The parts of a plan. @param service `namespace/name`. */
-export function partsOf(service: string, plan: ServicePortPlan): Parts<IpvsKinds> {
+/** The parts of a plan. */
+export function partsOf(plan: ServicePortPlan): Parts<IpvsKinds> {
   const entries: { [K in SetId]?: [string, IpsetEntry][] } = {};
   for (const { set, entry } of plan.entries) {
     const inSet = entries[set] ?? [];
@@ -52,8 +52,6 @@ export function partsOf(service: string, plan: ServicePortPlan): Parts<IpvsKinds
     virtualServers: plan.virtualServers.map((planned) => [virtualServerText(planned.virtualServer), planned]),
     addresses: plan.addresses.map((address) => [address, address]),
     deniedVips: plan.deniedVips.map((vip) => [`${vip.address},${vip.protocol}:${vip.port}`, vip]),
-    lacksInternal: plan.lacksLocal.internal ? [[service, true]] : [],
-    lacksExternal: plan.lacksLocal.external ? [[service, true]] : [],
   };
 }
 

@@ -105,7 +105,7 @@ export class KernelspaceBackend implements Backend, Target<KernelspaceKinds, Hos
       key,
       plan.warnings.map((message) => ({ message, facts: name })),
     );
-    return partsOf(key, plan);
+    return partsOf(plan);
   }
 
   async apply(work: Work<KernelspaceKinds, HostState>, signal: AbortSignal): Promise<void> {

@@ -58,7 +58,7 @@ function planKernelspace(node: OfflineNode, config: KubeProxyConfig, service?: s
   for (const [key, port] of node.state.services) {
     if (service === undefined || port.name.service === service) own.add(key);
     const plan = planServicePort(port, node.state.endpoints.get(key) ?? [], options.config, options.facts);
-    wanted.put(key, partsOf(key, plan));
+    wanted.put(key, partsOf(plan));
     for (const frontend of ownedFrontends(port)) {
       const place = frontendKey(port.protocol, frontend);
       if (plan.loadBalancers.some((planned) => planned.key === place)) continue;

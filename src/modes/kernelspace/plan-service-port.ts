@@ -67,7 +67,6 @@ export interface ServicePortPlan {
   readonly endpoints: ReadonlyMap<IpAddress, boolean>;
   /** On an overlay, the cluster IP has an endpoint, too. */
   readonly vip: IpAddress | undefined;
-  readonly lacksLocal: { readonly internal: boolean; readonly external: boolean };
   /** Features that the service port asks for and HNS lacks. */
   readonly warnings: readonly string[];
 }
@@ -150,7 +149,6 @@ export function planServicePort(
     loadBalancers,
     endpoints: used,
     vip: facts.isOverlay ? port.clusterIP : undefined,
-    lacksLocal: routing.lacksLocal,
     warnings: warnings.flatMap(([isTrue, warning]) => (isTrue ? [warning] : [])),
   };
 }

@@ -3,7 +3,7 @@
 import { comparePrecedence } from "../../model/frontend.ts";
 import { KeyOwners } from "../../model/key-owners.ts";
 import type { IpAddress } from "../../net/ip.ts";
-import { type LocalKinds, type Parts, WantedParts } from "../shared/wanted-parts.ts";
+import { type Parts, WantedParts } from "../shared/wanted-parts.ts";
 import { LB_DSR } from "./hcn/documents.ts";
 import type { LoadBalancerKind, PlannedLoadBalancer, ServicePortPlan } from "./plan-service-port.ts";
 
@@ -16,8 +16,7 @@ export interface WantedEndpoint {
   readonly reason: EndpointReason;
 }
 
-/** A Local policy without local endpoints is counted by service port. */
-export interface KernelspaceKinds extends LocalKinds {
+export interface KernelspaceKinds {
   /** By frontend. Two ports of a Service share one health check. */
   readonly loadBalancers: PlannedLoadBalancer;
   /** By address. */
@@ -37,9 +36,8 @@ export function newWanted(): KernelspaceWanted {
   });
 }
 
-/** The parts of a plan. @param owner the service port. */
-export function partsOf(owner: string, plan: ServicePortPlan): Parts<KernelspaceKinds> {
-  const { loadBalancers, endpoints, vip, lacksLocal } = plan;
+/** The parts of a plan. */
+export function partsOf({ loadBalancers, endpoints, vip }: ServicePortPlan): Parts<KernelspaceKinds> {
   const endpoint = (address: IpAddress, reason: EndpointReason) => [address, { address, reason }] as const;
   return {
     loadBalancers: loadBalancers.map((one) => [one.key, one]),
@@ -48,8 +46,6 @@ export function partsOf(owner: string, plan: ServicePortPlan): Parts<Kernelspace
       ...Array.from(endpoints, ([address, isLocal]) => endpoint(address, isLocal ? "local" : "remote")),
     ],
     indirect: loadBalancers.filter(({ flags }) => (flags & LB_DSR) === 0).map(({ key }) => [key, true]),
-    lacksInternal: lacksLocal.internal ? [[owner, true]] : [],
-    lacksExternal: lacksLocal.external ? [[owner, true]] : [],
   };
 }
 

@@ -149,12 +149,12 @@ function keptOf(
   }
   return new Map(
     Array.from(found, ([owner, elements]) => {
-      const { elements: remembered, lacksLocal } = before.installed(owner) ?? NOTHING_INSTALLED;
+      const { elements: remembered } = before.installed(owner) ?? NOTHING_INSTALLED;
       for (const shared of [...remembered, ...(ports.get(owner)?.elements ?? [])]) {
         const id = idOf(shared.set, shared.element);
         if (isBare(shared.element) && bare.has(id)) elements.set(id, shared);
       }
-      return [owner, { ...NOTHING_INSTALLED, elements: [...elements.values()], isFound: true, lacksLocal }];
+      return [owner, { ...NOTHING_INSTALLED, elements: [...elements.values()], isFound: true }];
     }),
   );
 }

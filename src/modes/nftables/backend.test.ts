@@ -301,17 +301,6 @@ test("an address changes hands within one transaction", async () => {
   assert.deepEqual(await chainsOf(model.rig), [clusterChain(b)]);
 });
 
-test("services with a Local policy and no local endpoint are counted", async () => {
-  const model = newModel();
-  model.set(port("a", "10.96.0.1", { internalPolicyLocal: true }), [remote("10.180.0.1")]);
-  model.set(port("b", "10.96.0.2", { externalPolicyLocal: true, isExternallyAccessible: true, nodePort: 30000 }), [
-    remote("10.180.0.1"),
-  ]);
-  assert.deepEqual((await model.rig.sync()).noLocalEndpoints, { internal: 1, external: 1 });
-  model.setEndpoints(A, [local("10.180.0.2")]);
-  assert.deepEqual((await model.rig.sync()).noLocalEndpoints, { internal: 0, external: 1 });
-});
-
 test("what a sync has written is counted, in the words of nft, and once", async () => {
   const model = newModel();
   model.set(port("a", "10.96.0.1"), [remote("10.180.0.1")]);

@@ -155,8 +155,8 @@ export class NftablesBackend implements Backend {
     }
     if (this.#refused.size > 0) syncFailures.inc();
     const failures = [...this.#refused.values(), ...(this.#knowsAddresses ? [] : [UNKNOWN_ADDRESSES])];
-    const found = { noLocalEndpoints: this.#state.lacking, formerEndpoints: this.#former?.splice(0) ?? [] };
-    return { failures, ...found, ...this.#committer.take(), wasFull: !isDone };
+    const formerEndpoints = this.#former?.splice(0) ?? [];
+    return { failures, formerEndpoints, ...this.#committer.take(), wasFull: !isDone };
   }
 
   /** Deletes session affinity entries that lead to endpoints that are gone; the rules no longer lead there by then. */

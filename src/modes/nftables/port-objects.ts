@@ -16,8 +16,6 @@ export interface InstalledPort {
   readonly elements: readonly SharedElement[];
   /** Found in the kernel as last known good rules, not planned. @default false */
   readonly isFound?: boolean;
-  /** A Local policy with endpoints, but none on this node. */
-  readonly lacksLocal: ServicePortPlan["lacksLocal"];
 }
 
 /** A plan with the digests of its chains. */
@@ -70,7 +68,6 @@ export class ReplannedPort implements DesiredPort {
   readonly affinitySets = NO_SETS;
   readonly chainObjects = NOTHING;
   readonly setObjects = NOTHING;
-  readonly lacksLocal: InstalledPort["lacksLocal"];
   /** {@link ServicePortPlan.slots} */
   readonly slots: readonly Endpoint[] | undefined;
   readonly #plan: PlanPort;
@@ -83,12 +80,11 @@ export class ReplannedPort implements DesiredPort {
     plan: PlanPort,
     port: ServicePort,
     endpoints: readonly Endpoint[],
-    { lacksLocal, slots, elements }: Pick<ServicePortPlan, "lacksLocal" | "slots"> & Partial<ServicePortPlan>,
+    { slots, elements }: Pick<ServicePortPlan, "slots"> & Partial<ServicePortPlan>,
   ) {
     this.#plan = plan;
     this.#port = port;
     this.#endpoints = endpoints;
-    this.lacksLocal = lacksLocal;
     this.slots = slots;
     this.#planned = elements;
   }
@@ -100,7 +96,7 @@ export class ReplannedPort implements DesiredPort {
 
   /** A copy with other endpoints in its slots. */
   with(endpoints: readonly Endpoint[], slots: readonly Endpoint[]): ReplannedPort {
-    return new ReplannedPort(this.#plan, this.#port, endpoints, { lacksLocal: this.lacksLocal, slots });
+    return new ReplannedPort(this.#plan, this.#port, endpoints, { slots });
   }
 
   /** Forgets the elements: from now on each read plans them again. */
@@ -117,14 +113,13 @@ export class ReplannedPort implements DesiredPort {
 /** Plans a service port. @param endpoints all its endpoints, sorted by text. */
 export function desiredPort(plan: PlanPort, port: ServicePort, endpoints: readonly Endpoint[]): DesiredPort {
   const planned = plan(port, endpoints);
-  const { chains, affinitySets, elements, lacksLocal } = planned;
+  const { chains, affinitySets, elements } = planned;
   if (chains.length + affinitySets.length === 0) return new ReplannedPort(plan, port, endpoints, planned);
   return {
     chains: new Map(chains.map((chain) => [chain.name, digestOf(chain)])),
     affinitySets:
       affinitySets.length === 0 ? NO_SETS : new Map(affinitySets.map((set) => [set.name, set.timeoutSeconds ?? 0])),
     elements,
-    lacksLocal,
     chainObjects: chains,
     setObjects: affinitySets,
   };
@@ -141,5 +136,4 @@ export const NOTHING_INSTALLED: InstalledPort = {
   chains: NO_CHAINS,
   affinitySets: NO_SETS,
   elements: [],
-  lacksLocal: { internal: false, external: false },
 };

@@ -26,8 +26,6 @@ export interface ServicePortPlan {
    * change of endpoints that keeps the number of slots then changes only slots.
    */
   readonly slots?: readonly Endpoint[] | undefined;
-  /** A Local policy with endpoints, but none on this node. */
-  readonly lacksLocal: { readonly internal: boolean; readonly external: boolean };
 }
 
 /** Everything except Services: sets before the chains that refer to them. */

@@ -44,7 +44,6 @@ export class TableState {
   /** Elements that belong to no service port. */
   readonly #fixed: readonly SharedElement[];
   readonly #plan: PlanPort;
-  #lacking = { internal: 0, external: 0 };
   /** Maps that may lead clients to an address that is not an endpoint; to be cleared when that is looked at. */
   readonly doubtfulMaps = new Set<string>();
   /** The installed static plan, and the version of the sets in use from which it was made. */
@@ -85,11 +84,6 @@ export class TableState {
     if (before !== undefined && (isNews || rewrites.size > 0)) {
       changeStatic(draft, before.plan, this.settleStatic(), rewrites);
     }
-  }
-
-  /** Counts of the ports with a Local policy and no local endpoints. */
-  get lacking(): { readonly internal: number; readonly external: number } {
-    return this.#lacking;
   }
 
   /** What a service port is believed to have in the kernel. */
@@ -165,12 +159,6 @@ export class TableState {
 
   /** @param before, after wants of what the port has and will have, passed in so that each is planned only once. */
   #replace(owner: string, before: Wants, installed: InstalledPort | undefined, after: Wants): ElementChange[] {
-    const { lacksLocal: had } = this.#ports.get(owner) ?? NOTHING_INSTALLED;
-    const { lacksLocal: has } = installed ?? NOTHING_INSTALLED;
-    this.#lacking = {
-      internal: this.#lacking.internal + Number(has.internal) - Number(had.internal),
-      external: this.#lacking.external + Number(has.external) - Number(had.external),
-    };
     if (installed === undefined) this.#ports.delete(owner);
     else this.#ports.set(owner, installed);
     return this.#owners.replace(owner, before, after);

@@ -6,9 +6,9 @@ import { silentLogger } from "../../logging/logger.ts";
 import { KeyOwners } from "../../model/key-owners.ts";
 import { makeServicePort } from "../../model/testing/records.ts";
 import { Reconciler, type Target } from "./reconciler.ts";
-import { type LocalKinds, WantedParts } from "./wanted-parts.ts";
+import { WantedParts } from "./wanted-parts.ts";
 
-interface Kinds extends LocalKinds {
+interface Kinds {
   readonly ports: string;
 }
 

@@ -11,9 +11,9 @@ import { KeyOwners } from "../../model/key-owners.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { makeServicePort } from "../../model/testing/records.ts";
 import { Reconciler, type Target, type Work } from "./reconciler.ts";
-import { type LocalKinds, type Parts, WantedParts } from "./wanted-parts.ts";
+import { type Parts, WantedParts } from "./wanted-parts.ts";
 
-interface Kinds extends LocalKinds {
+interface Kinds {
   /** Node port → owner. */
   readonly ports: string;
 }
@@ -40,7 +40,7 @@ class MapTarget implements Target<Kinds, object> {
   }
 
   plan(key: string, { nodePort }: ServicePort): Parts<Kinds> {
-    return { ports: [[String(nodePort), key]], ...(nodePort === 1 && { lacksExternal: [[key, true]] }) };
+    return { ports: [[String(nodePort), key]] };
   }
 
   async apply({ wanted: { of }, isWhole, notes }: Work<Kinds, object>): Promise<void> {
@@ -123,7 +123,6 @@ test("what is refused is named, keeps what it had, and is done with the next syn
     refused.failures.map(({ reason }) => reason),
     ["no", "no"],
   );
-  assert.deepEqual(refused.noLocalEndpoints, { internal: 0, external: 1 });
   assert.deepEqual(Object.fromEntries(rig.target.kernel), { 1: "b", 80: "a" });
   rig.target.refuses.clear();
   const { failures } = await rig.sync();

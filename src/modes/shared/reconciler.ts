@@ -13,10 +13,10 @@ import type { Logger } from "../../logging/logger.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import { PortWarnings } from "./port-warnings.ts";
 import { RefusedPorts } from "./refused-ports.ts";
-import type { LocalKinds, Parts, WantedParts } from "./wanted-parts.ts";
+import type { Parts, WantedParts } from "./wanted-parts.ts";
 
 /** The work of one sync for a target. */
-export interface Work<Kinds extends LocalKinds, Known> {
+export interface Work<Kinds, Known> {
   readonly input: SyncInput;
   readonly known: Known;
   readonly wanted: WantedParts<Kinds>;
@@ -26,7 +26,7 @@ export interface Work<Kinds extends LocalKinds, Known> {
 }
 
 /** One kernel interface. Its methods never run concurrently. */
-export interface Target<Kinds extends LocalKinds, Known> {
+export interface Target<Kinds, Known> {
   /** Makes an empty wanted state. */
   newWanted(): WantedParts<Kinds>;
   /** Reads everything. Rejects if nothing can be programmed. */
@@ -81,7 +81,7 @@ export class SyncNotes {
   }
 }
 
-interface ReconcilerOptions<Kinds extends LocalKinds, Known> {
+interface ReconcilerOptions<Kinds, Known> {
   readonly target: Target<Kinds, Known>;
   /** The name of the kernel interface in messages. */
   readonly place: string;
@@ -95,7 +95,7 @@ interface ReconcilerOptions<Kinds extends LocalKinds, Known> {
 /** The delay of the first retry; each further delay is twice as long, up to the longest. */
 const FIRST_RETRY_MS = 1_000;
 
-export class Reconciler<Kinds extends LocalKinds, Known> {
+export class Reconciler<Kinds, Known> {
   /** Held by syncs, and by everything else that uses the kernel interface. */
   readonly turns = new Mutex();
   /** The target's warnings from planning service ports; those of deleted ports are forgotten. */
@@ -175,10 +175,8 @@ export class Reconciler<Kinds extends LocalKinds, Known> {
       }
       this.#refused.replace(notes.failures);
       this.#afterSync(this.hasRefused);
-      const { lacksInternal, lacksExternal } = this.#wanted.of;
       return {
         failures: [...this.#refused.values()],
-        noLocalEndpoints: { internal: lacksInternal.size, external: lacksExternal.size },
         written: { counts: notes.counts, kernelMs: waits.ms },
         wasFull: this.#known !== known,
       };

@@ -2,28 +2,20 @@
  * What all service ports together want in the kernel, as parts of several kinds (virtual servers, addresses, load
  * balancers). Each part has a key and the service ports that want it; updated port by port. No I/O.
  */
-import { KeyOwners } from "../../model/key-owners.ts";
+import type { KeyOwners } from "../../model/key-owners.ts";
 
 /** What one service port wants, by kind. */
 export type Parts<Kinds> = { readonly [K in keyof Kinds]?: readonly (readonly [key: string, value: Kinds[K]])[] };
 
-/** Services or service ports, as the mode counts them, with a Local policy and endpoints, but none on this node. */
-export interface LocalKinds {
-  readonly lacksInternal: true;
-  readonly lacksExternal: true;
-}
-
 const NONE = [] as const;
 
-export class WantedParts<Kinds extends LocalKinds> {
+export class WantedParts<Kinds> {
   readonly of: { readonly [K in keyof Kinds]: KeyOwners<Kinds[K]> };
   readonly #kinds: readonly (keyof Kinds)[];
   readonly #byOwner = new Map<string, Parts<Kinds>>();
 
-  /** @param own the kinds that only this mode has. */
-  constructor(own: Omit<WantedParts<Kinds>["of"], keyof LocalKinds>) {
-    const local = { lacksInternal: new KeyOwners<true>(), lacksExternal: new KeyOwners<true>() };
-    this.of = { ...own, ...local } as WantedParts<Kinds>["of"]; // together all kinds
+  constructor(of: WantedParts<Kinds>["of"]) {
+    this.of = of;
     this.#kinds = Object.keys(this.of) as (keyof Kinds)[]; // it is made of nothing else
   }
 

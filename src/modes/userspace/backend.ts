@@ -69,8 +69,6 @@ export class UserspaceBackend implements Backend {
   readonly #options: UserspaceBackendOptions;
   /** The portals last requested from the listeners, by key of the service port; empty for one that cannot be served. */
   readonly #asked = new Map<string, readonly Portal[]>();
-  /** Service ports with a Local policy and no local endpoint. */
-  readonly #lacking = { internal: new Set<string>(), external: new Set<string>() };
   #hostAddresses: ReadonlySet<IpAddress> = new Set();
   /** Whether the last read succeeded. */
   #knowsAddresses = true;
@@ -119,10 +117,8 @@ export class UserspaceBackend implements Backend {
     for (const key of wanted.keys()) if (!input.services.has(key)) this.#asked.delete(key);
     this.#refused.replace(failures);
     this.#isKnown = true;
-    const { internal, external } = this.#lacking;
-    const noLocalEndpoints = { internal: internal.size, external: external.size };
     const failed = [...this.#refused.values(), ...(this.#knowsAddresses ? [] : [UNKNOWN_ADDRESSES])];
-    return { failures: failed, noLocalEndpoints, written: listeners.written };
+    return { failures: failed, written: listeners.written };
   }
 
   async monitor(onLost: (lost?: LostRules) => void, signal: AbortSignal, requestSync: () => void): Promise<void> {
@@ -220,10 +216,6 @@ export class UserspaceBackend implements Backend {
     }
     // Endpoints that only get no new clients keep their present ones.
     sockets.endSessionsBut(key, new Set(endpoints.filter(keepsFlows).map(({ text }) => text)));
-    for (const policy of ["internal", "external"] as const) {
-      if (routing?.lacksLocal[policy] === true) this.#lacking[policy].add(key);
-      else this.#lacking[policy].delete(key);
-    }
   }
 
   #balance(name: string, port: ServicePort, endpoints: readonly Endpoint[]): void {

@@ -100,7 +100,6 @@ export function planPortalRules(
     shared: portals.flatMap((portal) => [...rulesOf(facts, portal), ...refusalsOf(facts, portal)]),
     ownChains: [],
     ownRules: [],
-    lacksLocal: { internal: false, external: false },
   };
 }
 

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { ip } from "../../model/testing/records.ts";
 import { BackendRig, proxyPortOf } from "./testing/backend-rig.ts";
 
-const NOTHING = { failures: [], noLocalEndpoints: { internal: 0, external: 0 } };
+const NOTHING = { failures: [] };
 
 /** The outcome without `written`, which the contract of all modes tests. */
 async function outcomeOf(rig: BackendRig, ...options: Parameters<BackendRig["sync"]>): Promise<object> {

@@ -11,7 +11,7 @@ test("a Local policy of the outside: clients outside get this node's endpoints, 
   const rig = new BackendRig();
   const local = { nodePort: 30080, externalPolicyLocal: true, isExternallyAccessible: true };
   rig.set("web", local, [here("10.1.0.1"), elsewhere("10.1.1.1")]);
-  assert.deepEqual((await rig.sync()).noLocalEndpoints, { internal: 0, external: 0 });
+  await rig.sync();
   const portOf = (pattern: RegExp) => Number(rig.portalRules.map((rule) => pattern.exec(rule)?.[1]).find(Boolean));
   const pods = portOf(/^KUBE-NODEPORT-CONTAINER -s 10\.1\.0\.0\/16 .*--to-ports (\d+)$/);
   const others = portOf(/^KUBE-NODEPORT-CONTAINER -p .*--to-ports (\d+)$/);
@@ -20,7 +20,7 @@ test("a Local policy of the outside: clients outside get this node's endpoints, 
   assert.deepEqual(met(others), new Set(["10.1.0.1"]));
   assert.deepEqual(met(pods), new Set(["10.1.0.1", "10.1.1.1"]));
   rig.set("web", local, [elsewhere("10.1.1.1")]);
-  assert.deepEqual((await rig.sync()).noLocalEndpoints, { internal: 0, external: 1 });
+  await rig.sync();
   assert.ok(rig.portalRules.some((rule) => /^KUBE-PORTALS-UNSERVED .*--dport 30080 .*-j DROP$/.test(rule)));
   assert.ok(!rig.portalRules.some((rule) => rule.endsWith(`--to-ports ${others}`)));
   assert.deepEqual(met(pods), new Set(["10.1.1.1"]));
@@ -39,6 +39,6 @@ test("a policy that changes opens and closes a lane; an internal Local policy ke
   const port = proxyPortOf(rig, "172.16.0.1", 80) ?? 0;
   assert.deepEqual(new Set([1, 2, 3].map(() => rig.connect("TCP", "0.0.0.0", port))), new Set(["10.1.0.1"]));
   rig.set("web", { internalPolicyLocal: true }, [elsewhere("10.1.1.1")]);
-  assert.deepEqual((await rig.sync()).noLocalEndpoints, { internal: 1, external: 0 });
+  await rig.sync();
   assert.deepEqual(rig.portalRules, ["KUBE-PORTALS-UNSERVED -d 172.16.0.1/32 -p tcp --dport 80 -j DROP"]);
 });

@@ -124,7 +124,6 @@ export class FakeBackend implements Backend {
         reason: "refused",
         ...(concernsAll && { concernsAll }),
       })),
-      noLocalEndpoints: { internal: 1, external: 2 },
       wasFull,
     };
   }

@@ -4,5 +4,5 @@ import type { Backend } from "../../../contract/backend.ts";
 export const NO_PACKET_PATH: Backend = {
   family: "IPv4",
   mode: "nftables",
-  sync: async () => ({ failures: [], noLocalEndpoints: { internal: 0, external: 0 } }),
+  sync: async () => ({ failures: [] }),
 };

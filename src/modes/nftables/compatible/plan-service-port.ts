@@ -52,7 +52,7 @@ export function planServicePort(
     routing: routeServicePort(port, endpoints, { nodeName: config.nodeName, zone: facts.zone }),
     isRestricted: port.loadBalancerVIPs.length > 0 && port.loadBalancerSourceRanges.length > 0,
   };
-  const { cluster, local, lacksLocal } = d.routing;
+  const { cluster, local } = d.routing;
   const elements = planElements(d);
   // Without an element, because others own its addresses, there may be no maps to look into.
   const isHashed = port.balancing !== undefined && elements.some(({ set }) => endpointMapOf(set) !== undefined);
@@ -63,7 +63,7 @@ export function planServicePort(
   if (local.length > 0) chains.push({ name: d.chains.local, rules: choiceRules(d, local, localChoice) });
   if (d.routing.usesExternal) chains.push({ name: d.chains.external, rules: externalRules(d) });
   if (d.isRestricted) chains.push({ name: d.chains.firewall, rules: [firewallRule(d)] });
-  return { affinitySets: sticky.sets, chains, elements, lacksLocal };
+  return { affinitySets: sticky.sets, chains, elements };
 }
 
 /** Frontends of the Local policy have maps of all endpoints beside those of this node; others only have one map. */

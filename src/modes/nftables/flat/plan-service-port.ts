@@ -61,8 +61,7 @@ export function planServicePort(
   }
   // With session affinity, a change of endpoints must also check the entries of clients.
   const isOfSlotsOnly = port.sessionAffinity !== "ClientIP" && slots.cluster.length > 0 && !hasLocal(routing);
-  const { lacksLocal } = routing;
-  return { affinitySets: [], chains: [], elements, slots: isOfSlotsOnly ? slots.cluster : undefined, lacksLocal };
+  return { affinitySets: [], chains: [], elements, slots: isOfSlotsOnly ? slots.cluster : undefined };
 }
 
 /**

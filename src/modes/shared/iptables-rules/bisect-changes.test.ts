@@ -33,8 +33,7 @@ const entry = (table: ServiceTable, text: string): SharedRule => ({
 
 /** The state in the kernel after a plan with these rules. */
 function rules(overrides: Partial<ServicePortPlan>): SpelledRules {
-  const lacksLocal = { internal: false, external: false };
-  return spell({ shared: [], ownChains: [], ownRules: [], lacksLocal, ...overrides });
+  return spell({ shared: [], ownChains: [], ownRules: [], ...overrides });
 }
 
 /** Entries in both tables. */

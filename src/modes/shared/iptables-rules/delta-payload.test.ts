@@ -64,7 +64,6 @@ test("one planned entry that differs has all of its table written again", () => 
       ),
       ownChains: [],
       ownRules: [],
-      lacksLocal: { internal: false, external: false },
     });
   const before = planned("a", "b");
   const written = (...texts: string[]) => deltaPayload([{ owner: "a", before, after: planned(...texts) }]).written.nat;

@@ -45,8 +45,7 @@ export class OwnedRules {
     return this.#plan;
   }
 
-  get installed(): ReadonlyMap<string, OwnerRules> &
-    Pick<InstalledRules, "chains" | "ruleCounts" | "noLocalEndpoints"> {
+  get installed(): ReadonlyMap<string, OwnerRules> & Pick<InstalledRules, "chains" | "ruleCounts"> {
     return this.#installed;
   }
 
@@ -173,7 +172,6 @@ const TABLES = ["filter", "nat"] as const;
 export class InstalledRules extends Map<string, OwnerRules> {
   readonly #chains = { filter: new Map<string, number>(), nat: new Map<string, number>() };
   #ownRuleCount = 0;
-  readonly #lacking = { internal: 0, external: 0 };
 
   /** @param rules undefined: none. */
   put(owner: string, rules: OwnerRules | undefined): void {
@@ -192,7 +190,6 @@ export class InstalledRules extends Map<string, OwnerRules> {
     this.#begin("filter", plan.filterChains, [...plan.filterHead, ...plan.filterTail]);
     this.#begin("nat", plan.natChains, [...plan.natHead, ...plan.natTail]);
     this.#ownRuleCount = 0;
-    this.#lacking.internal = this.#lacking.external = 0;
     for (const [owner, rules] of installed) this.put(owner, rules);
   }
 
@@ -204,11 +201,6 @@ export class InstalledRules extends Map<string, OwnerRules> {
   /** How many rules each table has. */
   get ruleCounts(): WrittenRules {
     return { filter: sumOf(this.#chains.filter), nat: sumOf(this.#chains.nat) + this.#ownRuleCount };
-  }
-
-  /** How many service ports have a Local policy and endpoints, but none on this node. */
-  get noLocalEndpoints(): { readonly internal: number; readonly external: number } {
-    return { ...this.#lacking };
   }
 
   #begin(table: ServiceTable, chains: readonly string[], rules: readonly Rule[]): void {
@@ -226,8 +218,6 @@ export class InstalledRules extends Map<string, OwnerRules> {
       for (const [chain, count] of countByChain(rules[table])) this.#add(table, chain, sign * count);
     }
     this.#ownRuleCount += sign * rules.ownRuleCount;
-    if (rules.lacksLocal.internal) this.#lacking.internal += sign;
-    if (rules.lacksLocal.external) this.#lacking.external += sign;
   }
 }
 

@@ -20,7 +20,6 @@ function planOf(port: number): ServicePortPlan {
     shared,
     ownChains: [SVC, SEP],
     ownRules: [jump(SVC, SEP), jump(SEP, "KUBE-MARK-MASQ"), dnat],
-    lacksLocal: { internal: false, external: port === 1 },
   };
 }
 
@@ -31,8 +30,6 @@ test("what is remembered of a plan is everything but the rules of its own chains
   assert.equal(rest.filter, `-A KUBE-NODEPORTS -j ${SVC}\n`);
   assert.deepEqual(declaredChains(rest.ownChains), [SVC, SEP]);
   assert.match(ownRules, /^-A KUBE-SVC-A -j KUBE-SEP-A\n-A KUBE-SEP-A -j KUBE-MARK-MASQ\n.* 10\.0\.0\.1:80\n$/);
-  assert.deepEqual(rest.lacksLocal, { internal: false, external: false });
-  assert.deepEqual(spell(planOf(1)).lacksLocal, { internal: false, external: true });
 });
 
 test("rules are counted by chain, and own chains by what is in them and what goes to them in nat", () => {

@@ -18,7 +18,6 @@ export interface OwnerRules {
   readonly ownRuleCount: number;
   /** How many rules are in its own chains, plus its rules that jump to them; undefined if unknown. */
   readonly ownUses: number | undefined;
-  readonly lacksLocal: ServicePortPlan["lacksLocal"];
 }
 
 /** An owner's rules to be written. */
@@ -27,21 +26,18 @@ export interface SpelledRules extends OwnerRules {
   readonly ownRules: string;
 }
 
-const NOTHING_LACKS = { internal: false, external: false };
-
 export const NO_RULES: SpelledRules = {
   filter: "",
   nat: "",
   ownChains: "",
   ownRuleCount: 0,
   ownUses: undefined,
-  lacksLocal: NOTHING_LACKS,
   ownRules: "",
 };
 
 /** Spells a plan as lines. @throws RangeError for names that cannot be written into a rule. */
 export function spell(plan: ServicePortPlan): SpelledRules {
-  const { shared, ownChains, ownRules, lacksLocal } = plan;
+  const { shared, ownChains, ownRules } = plan;
   const entriesOf = (table: ServiceTable) =>
     ruleLines(
       "append",
@@ -53,15 +49,13 @@ export function spell(plan: ServicePortPlan): SpelledRules {
     ownChains: chainLines(ownChains),
     ownRuleCount: ownRules.length,
     ownUses: usesOf(plan),
-    // Kept for each service port and nearly always the same, so one object is shared.
-    lacksLocal: lacksLocal.internal || lacksLocal.external ? lacksLocal : NOTHING_LACKS,
     ownRules: ruleLines("append", ownRules),
   };
 }
 
 /** What is kept after writing: without the rules of own chains, the largest part. */
-export function remembered({ filter, nat, ownChains, ownRuleCount, ownUses, lacksLocal }: SpelledRules): OwnerRules {
-  return { filter, nat, ownChains, ownRuleCount, ownUses, lacksLocal };
+export function remembered({ filter, nat, ownChains, ownRuleCount, ownUses }: SpelledRules): OwnerRules {
+  return { filter, nat, ownChains, ownRuleCount, ownUses };
 }
 
 function usesOf({ ownChains, ownRules, shared }: ServicePortPlan): number {

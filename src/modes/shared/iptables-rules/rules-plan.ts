@@ -58,6 +58,4 @@ export interface ServicePortPlan {
   readonly ownChains: readonly ChainName[];
   /** Rules of those chains. */
   readonly ownRules: readonly Rule[];
-  /** A Local policy with endpoints, but none on this node (metric `sync_proxy_rules_no_local_endpoints_total`). */
-  readonly lacksLocal: { readonly internal: boolean; readonly external: boolean };
 }
