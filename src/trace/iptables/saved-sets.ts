@@ -51,10 +51,11 @@ function newSet(type: string, options: readonly string[]): SavedSet {
 
 function addEntry(set: SavedSet | undefined, entry: string, options: readonly string[]): void {
   if (set === undefined) return;
-  const patterns = entry.split(",").map((part, index) => patternOf(set.dimensions[index], part, set.type));
-  const known = patterns.flatMap((pattern) => (pattern === undefined ? [] : [pattern]));
+  const parts = entry.split(",");
+  const patterns = parts.map((part, index) => patternsOf(set.dimensions[index], part, set.type));
+  const known = patterns.flatMap((one) => one ?? []);
   // An exception within a larger network takes precedence over it.
-  if (known.length !== set.dimensions.length || options.includes("nomatch")) {
+  if (parts.length !== set.dimensions.length || patterns.includes(undefined) || options.includes("nomatch")) {
     set.isUnclear = true;
     return;
   }
@@ -63,75 +64,71 @@ function addEntry(set: SavedSet | undefined, entry: string, options: readonly st
   else set.patterns.push(known);
 }
 
-function patternOf(dimension: string | undefined, text: string, type: string): Pattern | undefined {
-  if (dimension === "port") return portPattern(text, type);
+/** One for each of the fields that the dimension compares: see {@link fieldsOf}. */
+function patternsOf(dimension: string | undefined, text: string, type: string): readonly Pattern[] | undefined {
+  if (dimension === "port") return portPatterns(text, type);
   const cidr = parseCidr(text);
-  if (cidr !== undefined) return prefixRange(cidr);
+  if (cidr !== undefined) return [prefixRange(cidr)];
   const [first = "", last] = text.split("-");
   const [from, to] = [parseIpAddress(first), parseIpAddress(last ?? first)];
   if (from === undefined || to === undefined) return undefined;
-  if (last === undefined) return { kind: "exact", value: from };
+  if (last === undefined) return [{ kind: "exact", value: from }];
   const [low, high] = [orderOf(from), orderOf(to)];
-  return low === undefined || high === undefined ? undefined : { kind: "range", first: low, last: high };
+  return low === undefined || high === undefined ? undefined : [{ kind: "range", first: low, last: high }];
 }
 
+const isBitmap = (type: string) => type.startsWith("bitmap:");
+
 /** Bitmaps have only ports; hashes have a protocol with each port. */
-function portPattern(text: string, type: string): Pattern | undefined {
-  if (!type.startsWith("bitmap:")) {
-    const value = text.includes(":") ? text : `tcp:${text}`;
-    return /^[a-z0-9]+:\d+$/.test(value) ? { kind: "exact", value } : undefined;
+function portPatterns(text: string, type: string): readonly Pattern[] | undefined {
+  if (isBitmap(type)) {
+    const [from = "", to = from] = text.split("-");
+    return [{ kind: "range", first: BigInt(from), last: BigInt(to) }];
   }
-  const [from = "", to = from] = text.split("-");
-  return { kind: "range", first: BigInt(from), last: BigInt(to) };
+  const [whole, protocol = "tcp", port] = /^(?:([a-z0-9]+):)?(\d+)$/.exec(text) ?? [];
+  return whole === undefined
+    ? undefined
+    : [
+        { kind: "exact", value: protocol },
+        { kind: "exact", value: Number(port) },
+      ];
+}
+
+/** What the set compares, in order. */
+function fieldsOf({ dimensions, type }: SavedSet, directions: readonly ("src" | "dst")[]): readonly PacketField[] {
+  return dimensions.flatMap((dimension, index): PacketField[] => {
+    const isSource = directions[index] === "src";
+    if (dimension !== "port") return [isSource ? "source" : "destination"];
+    return [...(isBitmap(type) ? [] : ["protocol" as const]), isSource ? "sourcePort" : "destinationPort"];
+  });
 }
 
 function isIn(set: SavedSet | undefined, directions: readonly ("src" | "dst")[], packet: Packet): boolean | undefined {
   if (set === undefined) return undefined;
   if (set.family !== undefined && set.family !== packet.family) return false;
-  const isBitmap = set.type.startsWith("bitmap:");
-  const parts: (string | number)[] = [];
-  for (const [index, dimension] of set.dimensions.entries()) {
-    const isSource = directions[index] === "src";
-    if (dimension === "port") {
-      // A bitmap matches only ports of TCP and UDP (net/netfilter/ipset/ip_set_bitmap_port.c, ip_set_get_ip_port).
-      if (isBitmap && !BITMAP_PROTOCOLS.includes(packet.protocol)) return false;
-      // For ICMP, an entry would have a type in place of the port.
-      if (packet.protocol.startsWith("icmp")) return set.isUnclear ? undefined : false;
-      const port = isSource ? packet.sourcePort : packet.destinationPort;
-      if (port === undefined) return undefined;
-      parts.push(isBitmap ? port : `${packet.protocol}:${port}`);
-    } else parts.push(isSource ? packet.source : packet.destination);
+  if (set.dimensions.includes("port")) {
+    // A bitmap matches only ports of TCP and UDP (net/netfilter/ipset/ip_set_bitmap_port.c, ip_set_get_ip_port).
+    if (isBitmap(set.type) && !BITMAP_PROTOCOLS.includes(packet.protocol)) return false;
+    // For ICMP, an entry would have a type in place of the port.
+    if (packet.protocol.startsWith("icmp")) return set.isUnclear ? undefined : false;
   }
+  const fields = fieldsOf(set, directions);
+  const parts = fields.flatMap((field) => packet[field] ?? []);
+  if (parts.length < fields.length) return undefined;
   if (set.exact.has(keyText(parts))) return true;
   const found = set.patterns.some((patterns) => patterns.every((pattern, index) => fits(pattern, parts[index] ?? "")));
   return found || !set.isUnclear ? found : undefined;
 }
 
-const PROTOCOL_AND_PORT = /^([a-z0-9]+):(\d+)$/;
-
-/** A hash compares a port together with its protocol. */
 function questionsOf(
   set: SavedSet | undefined,
   directions: readonly ("src" | "dst")[],
 ): readonly Question[] | undefined {
   if (set === undefined || set.isUnclear) return undefined;
-  const isBitmap = set.type.startsWith("bitmap:");
-  const fields = set.dimensions.flatMap((dimension, index): PacketField[] => {
-    const isSource = directions[index] === "src";
-    if (dimension !== "port") return [isSource ? "source" : "destination"];
-    return [...(isBitmap ? [] : ["protocol" as const]), isSource ? "sourcePort" : "destinationPort"];
-  });
-  const split = (pattern: Pattern): Pattern[] => {
-    const match = pattern.kind === "exact" ? PROTOCOL_AND_PORT.exec(String(pattern.value)) : null;
-    if (match === null) return [pattern];
-    return [
-      { kind: "exact", value: match[1] ?? "" },
-      { kind: "exact", value: Number(match[2]) },
-    ];
-  };
   const exact = Array.from(set.exact, (key): Pattern[] => {
     return key.split(" . ").map((value) => ({ kind: "exact", value: /^\d+$/.test(value) ? Number(value) : value }));
   });
-  const keys = [...exact, ...set.patterns].map((patterns) => ({ patterns: patterns.flatMap(split), outcome: "" }));
-  return [...(isBitmap ? [whichOf("protocol", BITMAP_PROTOCOLS)] : []), fieldsQuestion(fields, keys)];
+  const keys = [...exact, ...set.patterns].map((patterns) => ({ patterns, outcome: "" }));
+  const ofBitmap = isBitmap(set.type) ? [whichOf("protocol", BITMAP_PROTOCOLS)] : [];
+  return [...ofBitmap, fieldsQuestion(fieldsOf(set, directions), keys)];
 }
