@@ -14,6 +14,7 @@ import { Listeners, subscribe } from "../netlink/subscription.ts";
 import { processOfThread } from "../process-of-thread.ts";
 import { ChainLog } from "./chain-log.ts";
 import type { ChainHistory, NftForeignChange, NftMark } from "./nftables.ts";
+import { type NftKind, operationOfType } from "./wire/batch.ts";
 import * as nft from "./wire/constants.ts";
 import type { NftablesClient } from "./wire/nftables-client.ts";
 import { generation as generationCodec } from "./wire/objects.ts";
@@ -268,23 +269,16 @@ interface Announcement {
 
 /** NFTA_TABLE_NAME, NFTA_CHAIN_TABLE, …: all have the same number. */
 const TABLE = 1;
-/** By message type: what changes, and the attribute with its name. */
-const SUBJECTS: ReadonlyMap<number, readonly [kind: Announcement["kind"], nameAttribute: number]> = new Map([
-  [nft.NFT_MSG_NEWTABLE, ["table", TABLE]],
-  [nft.NFT_MSG_DELTABLE, ["table", TABLE]],
-  [nft.NFT_MSG_NEWCHAIN, ["chain", 3]],
-  [nft.NFT_MSG_DELCHAIN, ["chain", 3]],
-  [nft.NFT_MSG_NEWRULE, ["chain", 2]],
-  [nft.NFT_MSG_DELRULE, ["chain", 2]],
-  [nft.NFT_MSG_NEWSET, ["set", 2]],
-  [nft.NFT_MSG_DELSET, ["set", 2]],
-  [nft.NFT_MSG_NEWSETELEM, ["set", 2]],
-  [nft.NFT_MSG_DELSETELEM, ["set", 2]],
-]);
+/** What changes, and the attribute with its name. */
+const SUBJECTS: Partial<Readonly<Record<NftKind, readonly [kind: Announcement["kind"], nameAttribute: number]>>> = {
+  ...{ table: ["table", TABLE], chain: ["chain", 3], rule: ["chain", 2] },
+  ...{ set: ["set", 2], elements: ["set", 2] },
+};
 
 /** Reads only what identifies the changed object. Throws `malformed`. */
 function announcedObject(reply: Reply): Announcement {
-  const [kind, nameAttribute] = SUBJECTS.get(reply.type & 0xff) ?? (["other", 0] as const);
+  const { verb, kind: changed = "counter" } = operationOfType(reply.type) ?? {};
+  const [kind, nameAttribute] = SUBJECTS[changed] ?? (["other", 0] as const);
   const { family, input, start, end } = nfnetlinkPayload(reply);
   let table: string | undefined;
   let name: string | undefined;
@@ -292,7 +286,6 @@ function announcedObject(reply: Reply): Announcement {
     if (type === TABLE) table = zstring.read(input, from, to);
     else if (type === nameAttribute) name = zstring.read(input, from, to);
   });
-  const message = reply.type & 0xff;
-  const isDefinition = message === nft.NFT_MSG_NEWCHAIN || message === nft.NFT_MSG_NEWSET;
+  const isDefinition = verb === "add" && (changed === "chain" || changed === "set");
   return { family, table, kind, name, isDefinition };
 }
