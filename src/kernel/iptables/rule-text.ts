@@ -87,13 +87,10 @@ function targetText(target: RuleTarget): string {
     case "jump":
       return ` -j ${target.chain}`;
     case "accept":
-      return " -j ACCEPT";
     case "drop":
-      return " -j DROP";
     case "reject":
-      return " -j REJECT";
     case "return":
-      return " -j RETURN";
+      return ` -j ${target.kind.toUpperCase()}`;
     case "mark":
       return ` -j MARK --${target.operation}-mark ${markText(target.value)}`;
     case "masquerade":

@@ -24,17 +24,15 @@ export function readRule(words: WordReader, line: number): { readonly expr: read
   return { expr };
 }
 
-type Reader = (words: WordReader) => unknown;
+/** Reads what follows the word that the statement begins with. */
+type Reader = (words: WordReader, word: string) => unknown;
 
-const alone =
-  (name: string): Reader =>
-  () => ({ [name]: null });
+const each = (words: string, read: Reader) => Object.fromEntries(words.split(" ").map((word) => [word, read]));
 
 /** By the word that they begin with. */
 const READERS: Readonly<Record<string, Reader>> = {
-  ...Object.fromEntries(["accept", "drop", "return", "continue", "notrack"].map((name) => [name, alone(name)])),
-  jump: (words) => ({ jump: { target: unquoted(words.next()) } }),
-  goto: (words) => ({ goto: { target: unquoted(words.next()) } }),
+  ...each("accept drop return continue notrack", (_words, verdict) => ({ [verdict]: null })),
+  ...each("jump goto", (words, verdict) => ({ [verdict]: { target: unquoted(words.next()) } })),
   counter: (words) => readNamed(words, "counter", RATES.counter),
   limit: (words) => readNamed(words, "limit", RATES.limit),
   quota: (words) => readNamed(words, "quota", RATES.quota),
@@ -42,17 +40,10 @@ const READERS: Readonly<Record<string, Reader>> = {
   synproxy: (words) => readNamed(words, "synproxy", readSynproxy),
   log: readLog,
   reject: readRefusal,
-  masquerade: (words) => ({ masquerade: readTranslation(words) }),
-  redirect: (words) => ({ redirect: readTranslation(words) }),
-  dnat: (words) => ({ dnat: readTranslation(words) }),
-  snat: (words) => ({ snat: readTranslation(words) }),
-  tproxy: (words) => ({ tproxy: readTranslation(words) }),
+  ...each("masquerade redirect dnat snat tproxy", (words, kind) => ({ [kind]: readTranslation(words) })),
   queue: readQueue,
-  dup: (words) => readCopy(words, "dup"),
-  fwd: (words) => readCopy(words, "fwd"),
-  add: (words) => readEntry(words, "add"),
-  update: (words) => readEntry(words, "update"),
-  delete: (words) => readEntry(words, "delete"),
+  ...each("dup fwd", readCopy),
+  ...each("add update delete", readEntry),
   meter: readMeter,
   flow: readFlow,
   reset: (words) => ({ reset: readExpression(words) }),
@@ -63,9 +54,7 @@ const READERS: Readonly<Record<string, Reader>> = {
 /** @returns undefined if only a remark follows. @throws ListingError */
 function readStatement(words: WordReader): unknown {
   const reader = READERS[words.peek() ?? ""];
-  if (reader === undefined) return readCondition(words);
-  words.next();
-  return reader(words);
+  return reader === undefined ? readCondition(words) : reader(words, words.next());
 }
 
 /** nft without iptables' libraries prints `# xt_comment` in the place of a match or target of iptables. */
@@ -108,7 +97,7 @@ function readCondition(words: WordReader): unknown {
 }
 
 /** A statement whose state is its own, or that of a named object. */
-function readNamed(words: WordReader, kind: string, readOwn: Reader): unknown {
+function readNamed(words: WordReader, kind: string, readOwn: (words: WordReader) => unknown): unknown {
   if (!words.takes("name")) return { [kind]: readOwn(words) };
   return { [kind]: readExpression(words) };
 }
