@@ -132,6 +132,8 @@ function match(left: Json, right: Json, op = "=="): Json {
   return { match: { op, left, right } };
 }
 
+const compared = (left: Json, right: Json, negate = false) => match(left, right, negate ? "!=" : "==");
+
 const MARK: Json = { meta: { key: "mark" } };
 const OPERATORS = { or: "|", xor: "^" } as const;
 
@@ -142,25 +144,19 @@ export function statementJson(statement: NftStatement, family: NftFamily): Json 
     case "ct-dnat":
       return match({ ct: { key: "status" } }, "dnat", "in");
     case "address":
-      return match(
-        fieldJson(statement.side, family),
-        addressesJson(statement.cidrs),
-        statement.negate === true ? "!=" : "==",
-      );
+      return compared(fieldJson(statement.side, family), addressesJson(statement.cidrs), statement.negate);
     case "fib-local":
       return match({ fib: { result: "type", flags: [statement.side] } }, "local");
-    case "in-interface":
-      return match(
-        { meta: { key: "iifname" } },
-        statement.isPrefix ? `${statement.name}*` : statement.name,
-        statement.negate === true ? "!=" : "==",
-      );
+    case "in-interface": {
+      const { name, isPrefix, negate } = statement;
+      return compared({ meta: { key: "iifname" } }, isPrefix ? `${name}*` : name, negate);
+    }
     case "mark-test":
       return match({ "&": [MARK, statement.mask] }, 0, "!=");
     case "l4proto":
       return match({ meta: { key: "l4proto" } }, statement.protocol);
     case "lookup":
-      return match(keyJson(statement.fields, family), `@${statement.set}`, statement.negate === true ? "!=" : "==");
+      return compared(keyJson(statement.fields, family), `@${statement.set}`, statement.negate);
     case "mark-set":
       return { mangle: { key: MARK, value: { [OPERATORS[statement.operation]]: [MARK, statement.value] } } };
     case "vmap":
