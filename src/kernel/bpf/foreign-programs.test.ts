@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { BpfError } from "./bpf-error.ts";
-import { foreignPrograms } from "./foreign-programs.ts";
+import { foreignPrograms as placedPrograms } from "./foreign-programs.ts";
 import { HOOKS } from "./hooks.ts";
 import { idsAt, kernelBpf, nameOfProgram } from "./kernel-bpf.ts";
 import { reasonToSkip, testCgroup } from "./testing/test-cgroup.ts";
 
+const foreignPrograms = (...given: Parameters<typeof placedPrograms>) =>
+  placedPrograms(...given).map(({ what }) => what);
 const DEVICES = new Map([[2, "eth0"]]);
 const NONE = { idsAt: () => [], netfilterPrograms: () => [], nameOfProgram: () => undefined };
 

@@ -2,6 +2,7 @@
 import { closeSync, constants, openSync, readFileSync } from "node:fs";
 import { attempt } from "../../logging/attempt.ts";
 import type { HookEntry } from "../netfilter-hooks.ts";
+import type { AtDevice } from "../route/devices.ts";
 import { BpfError } from "./bpf-error.ts";
 import { HOOKS } from "./hooks.ts";
 import { idsAt, nameOfProgram, netfilterPrograms } from "./kernel-bpf.ts";
@@ -18,8 +19,8 @@ const AT_CGROUP = [
 const OWN = "kpts_";
 /** What a kernel answers without the call, such hooks or, meanwhile, the device: then nothing is there. */
 const NOT_HERE = new Set(["ENOSYS", "EINVAL", "ENODEV"]);
-/** So many of a kind are named; where a CNI puts programs at every device, the rest is like them. */
-export const NAMED = 3;
+/** So many of a kind are named, but for those at devices. */
+const NAMED = 3;
 
 /** What is asked of the kernel; everything throws BpfError. */
 export interface ProgramQueries {
@@ -32,19 +33,24 @@ export interface ProgramQueries {
 /**
  * @param devices names by index. @param hooked what is at netfilter's hooks; undefined: this kernel does not list it.
  * @param cgroup the folder of the node's cgroup; undefined: it cannot be seen from here.
- * @returns in words: each program, and what could not be asked
+ * @returns each program, and what could not be asked
  */
 export function foreignPrograms(
   devices: ReadonlyMap<number, string>,
   hooked?: readonly HookEntry[],
   cgroup = nodeCgroup(),
   queries: ProgramQueries = { idsAt, netfilterPrograms, nameOfProgram },
-): readonly string[] {
-  const at = (target: number, hooks: readonly (readonly [string, number])[], place: (hook: string) => string) =>
-    hooks.flatMap(([hook, type]) => queries.idsAt(target, type).map((id) => ({ id, place: place(hook) })));
+): readonly AtDevice[] {
+  const at = (
+    target: number,
+    hooks: readonly (readonly [string, number])[],
+    place: (hook: string) => string,
+    device?: string,
+  ): readonly Found[] =>
+    hooks.flatMap(([hook, type]) => queries.idsAt(target, type).map((id) => ({ id, place: place(hook), device })));
   const found = [
     [...devices].flatMap(([index, name]) =>
-      asked("tcx programs (needs NET_ADMIN)", () => at(index, AT_DEVICE, (hook) => `${name} ${hook} (tcx)`)),
+      asked("tcx programs (needs NET_ADMIN)", () => at(index, AT_DEVICE, (hook) => `${name} ${hook} (tcx)`, name)),
     ),
     asked("programs of cgroups (needs NET_ADMIN)", () =>
       withFolder(cgroup, (fd) => at(fd, AT_CGROUP, (hook) => `the node's cgroup (${hook})`)),
@@ -56,16 +62,24 @@ export function foreignPrograms(
         queries.netfilterPrograms().map((id) => ({ id, place: "a netfilter hook of this or another namespace" })),
       ),
   ];
-  return found.flatMap((ofKind) => {
-    const words = ofKind.flatMap((one) => {
-      if (typeof one === "string") return [one];
+  return found.flatMap((ofKind: readonly (Found | string)[]) => {
+    const words = ofKind.flatMap((one): readonly AtDevice[] => {
+      if (typeof one === "string") return [{ what: one }];
       // Null: it is gone. Undefined: names need SYS_ADMIN.
       const name = attempt(() => queries.nameOfProgram(one.id) ?? null);
       if (name === null || name?.startsWith(OWN) === true) return [];
-      return [`program ${one.id}${name ? ` (${name})` : ""} at ${one.place}: its content is not read`];
+      const what = `program ${one.id}${name ? ` (${name})` : ""} at ${one.place}: its content is not read`;
+      return [{ what, device: one.device }];
     });
-    return [...new Set(words)].slice(0, NAMED);
+    const unique = [...new Map(words.map((one) => [one.what, one])).values()];
+    return unique.filter(({ device }, at) => device !== undefined || at < NAMED);
   });
+}
+
+interface Found {
+  readonly id: number;
+  readonly place: string;
+  readonly device?: string | undefined;
 }
 
 function asked<T>(what: string, ask: () => readonly T[]): readonly (T | string)[] {

@@ -65,27 +65,56 @@ export async function devicesBy(socket: Kernel) {
   }));
 }
 
-/** In words, what is at these devices. @param most so many are named. */
-export async function filtersAt(devices: readonly Device[], most: number): Promise<readonly string[]> {
+/** Something that packets meet beside all rules. */
+export interface AtDevice {
+  /** In words. */
+  readonly what: string;
+  /** @default none of one device alone */
+  readonly device?: string | undefined;
+}
+
+/** What is at these devices. */
+export async function filtersAt(devices: readonly Device[]): Promise<readonly AtDevice[]> {
   await using socket = NetlinkSocket.open(NETLINK_ROUTE);
-  return await filtersBy(socket, devices, most);
+  return await filtersBy(socket, devices);
 }
 
 /** {@link filtersAt} by a given socket. */
-export async function filtersBy(socket: Kernel, devices: readonly Device[], most: number): Promise<readonly string[]> {
+export async function filtersBy(socket: Kernel, devices: readonly Device[]): Promise<readonly AtDevice[]> {
   const names = new Map(devices.map(({ index, name }) => [index, name]));
-  const found = devices.flatMap(({ name, kind, xdp: ids }) => [
-    ...ids.map((id) => `XDP program ${id} at ${name}`),
-    ...(kind === "netkit" ? [`what netkit runs at ${name}`] : []),
+  const found: AtDevice[] = devices.flatMap(({ name, kind, xdp: ids }) => [
+    ...ids.map((id) => ({ what: `XDP program ${id} at ${name}`, device: name })),
+    ...(kind === "netkit" ? [{ what: `what netkit runs at ${name}`, device: name }] : []),
   ]);
   for (const { index, kind } of await dumpTraffic(socket, RTM_GETQDISC, 0, 0)) {
     for (const direction of FILTERED.get(kind) ?? []) {
-      if (found.length >= most) break;
       const [filter] = await dumpTraffic(socket, RTM_GETTFILTER, index, PARENTS[direction]);
-      if (filter !== undefined) found.push(`tc filter ${filter.kind} at ${names.get(index)} ${direction}`);
+      const device = names.get(index);
+      if (filter !== undefined) found.push({ what: `tc filter ${filter.kind} at ${device} ${direction}`, device });
     }
   }
-  return found.slice(0, most);
+  return found;
+}
+
+/** Devices that send by no other one. The others, such as VLANs and tunnels, may send by any. */
+const ON_THEIR_OWN: ReadonlySet<string | undefined> = new Set([
+  ...[undefined, "veth", "bridge", "dummy", "tun", "netkit", "ifb"],
+]);
+
+/** By which devices, as rules name them, packets come in that meet what is at one, and by which they go out. */
+export interface WaysPast {
+  readonly comesIn: readonly string[];
+  readonly goesOut: readonly string[];
+}
+
+/** @param name of the device where something is */
+export function waysPast(devices: readonly Device[], name: string): WaysPast {
+  const { master, portOf } = devices.find((one) => one.name === name) ?? {};
+  const riding = devices.filter(({ kind }) => name !== "lo" && !ON_THEIR_OWN.has(kind)).map((one) => one.name);
+  const isPort = portOf === "bridge";
+  // A bridge sends to any of its ports, and the port by which a packet comes in is known.
+  const comesIn = [name, ...riding, ...(master === undefined || isPort ? [] : [master])];
+  return { comesIn, goesOut: [...comesIn, ...(master === undefined ? [] : [master])] };
 }
 
 async function dumpTraffic(socket: Kernel, type: number, device: number, parent: number) {

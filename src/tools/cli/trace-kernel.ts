@@ -6,7 +6,7 @@ import { release } from "node:os";
 import { join } from "node:path";
 import type { KubeProxyConfig } from "../../contract/config/config.ts";
 import { nodeNameIn } from "../../contract/inspect/offline-node.ts";
-import { foreignPrograms, NAMED } from "../../kernel/bpf/foreign-programs.ts";
+import { foreignPrograms } from "../../kernel/bpf/foreign-programs.ts";
 import { legacyTables } from "../../kernel/iptables/legacy-tables.ts";
 import { parseKernelVersion } from "../../kernel/kernel-version.ts";
 import { netfilterHooks } from "../../kernel/netfilter-hooks.ts";
@@ -15,7 +15,7 @@ import { completedListing, nftablesGeneration } from "../../kernel/nftables/comp
 import { isObject, listOf, numberOf, textOf } from "../../kernel/nftables/json.ts";
 import type { ChainEvent } from "../../kernel/nftables/nftables.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
-import { devicesHere, filtersAt } from "../../kernel/route/devices.ts";
+import { devicesHere, filtersAt, waysPast } from "../../kernel/route/devices.ts";
 import { attempt } from "../../logging/attempt.ts";
 import { MODES } from "../../modes/registry.ts";
 import { cidrContains, familyOf, type IpAddress, type IpFamily, parseCidr, parseIpAddress } from "../../net/ip.ts";
@@ -243,13 +243,16 @@ export async function kernelHooks(): Promise<Dump | undefined> {
   }
 }
 
-/** Programs and filters at devices, which packets meet before and behind all rules: they are there, and what they do is not read. */
+/** Programs and filters, which packets meet before and behind all rules: they are there, and what they do is not read. */
 export async function programsAtDevices(hooks: Dump | undefined): Promise<readonly Dump[]> {
   const devices = await devicesHere();
-  const unread = (await filtersAt(devices, NAMED)).map((what) => `${what}: its content is not read`);
+  const filters = (await filtersAt(devices)).map((one) => ({ ...one, what: `${one.what}: its content is not read` }));
   const names = new Map(devices.map(({ index, name }) => [index, name]));
-  unread.push(...foreignPrograms(names, hooks?.kind === "hooks" ? hooks.entries : undefined));
-  return unread.map((what) => ({ kind: "unread", what }));
+  const programs = foreignPrograms(names, hooks?.kind === "hooks" ? hooks.entries : undefined);
+  return [...filters, ...programs].map(({ what, device }) => ({
+    ...{ kind: "unread", what },
+    ...(device !== undefined && { past: waysPast(devices, device) }),
+  }));
 }
 
 /** The routes of the table main, the longest prefix first. @param addresses of the node. @throws UsageError */

@@ -5,6 +5,7 @@ import { prefixPatterns, SPECIAL_RANGES } from "../../trace/facts.ts";
 import type { Packet } from "../../trace/packet.ts";
 import type { Question } from "../../trace/question.ts";
 import type { Pattern } from "../../trace/value.ts";
+import type { Ask } from "./asking.ts";
 import {
   classesOf,
   type PacketClass,
@@ -31,6 +32,8 @@ export interface Side {
   readonly hasSocketStage?: boolean;
   /** What any packet may meet, and the walk does not: nothing is equal then. @default nothing */
   readonly doubts?: readonly string[];
+  /** @throws UnprovableError for packets that come in where something is not read */
+  readonly enter?: (packet: Packet, asked: Ask) => void;
   /** What the proxy's rules do alone. @default no rule of a known program and no setting is beside them */
   readonly proxyPart?: Subject<Fate> | undefined;
   /** The rule that ends the packet's way. @param isOfProxy as {@link proxyPart} has it. @default false */
@@ -109,7 +112,14 @@ export function* proving(
   );
   const isBySlots = sides.some(({ hasSlots }) => hasSlots === true);
   const node = sides[1].proxyPart && withoutErrors(sides[1].fates);
-  const parts = [sides[0].fates, sides[1].proxyPart ?? sides[1].fates, ...(node === undefined ? [] : [node])];
+  // Before any other question: there are as many classes of these packets as devices, and no more.
+  const first: Subject<Fate> = {
+    fateOf(packet, asked) {
+      for (const { enter } of sides) enter?.(packet, asked);
+      return sides[0].fates.fateOf(packet, asked);
+    },
+  };
+  const parts = [first, sides[1].proxyPart ?? sides[1].fates, ...(node === undefined ? [] : [node])];
   // One packet may meet so many rules that memory is used up before the next.
   const subjects = parts.map((subject) => checked(subject, () => requireMemory(classes, services.size)));
   const byOthers = new Map<string, OtherFate>();

@@ -27,6 +27,7 @@ import { type IsOfOthers, isInProxyTable, isOfProxy, nodeComponents } from "./no
 import { endingSetting, meetingPolicy, type NodeSettings } from "./node-settings.ts";
 import type { Side } from "./proof.ts";
 import { specification } from "./specification.ts";
+import { unreadPlaces } from "./unread-places.ts";
 
 /** What else is known of the rules' node. */
 interface Beside {
@@ -64,6 +65,7 @@ export function rulesSide(
     name,
     addresses,
     ...(hasSockets && { ownSockets: sockets }),
+    enter: unreadPlaces(dumps).enter,
     doubts: [...gapsIn(dumps).map((gap) => `not all rules are known: ${gap}`), ...unwalkedIn(dumps, family)],
     hasSocketStage: dumps.some(
       (dump) => dump.kind === "chains" && dump.chains(facts, undefined).some(({ stage }) => stage === "socket"),
@@ -140,6 +142,7 @@ export function ruleFates(
   traced = programToProve(dumps, family, facts),
 ): Subject<Fate> & { ending(settings: NodeSettings): Subject<Fate> } {
   const [missing] = gapsIn(dumps);
+  const places = unreadPlaces(dumps);
   const isOfHns = dumps.some(({ kind }) => kind === "walker");
   /** The walk of the last packet: what decides beside the rules needs no second one. */
   let last: readonly [packet: Packet, root: TraceNode] | undefined;
@@ -163,7 +166,11 @@ export function ruleFates(
     }),
   };
 
-  function fateAt(root: TraceNode, packet: Packet, asked: Ask, wayOf: (end: End) => string): Fate {
+  function fateAt(root: TraceNode, packet: Packet, asked: Ask, readWay: (end: End) => string): Fate {
+    const wayOf = (end: End): string => {
+      places.leave(packet, end);
+      return readWay(end);
+    };
     let ways: ReadonlySet<string> | undefined;
     const fate = fateIn(root, (end) => byHash(wayWithNext(end), end.hashed));
     return joined(fate);

@@ -8,6 +8,7 @@ import type { HookEntry } from "../../kernel/netfilter-hooks.ts";
 import { isObject, type JsonObject, missingElements } from "../../kernel/nftables/json.ts";
 import { isListing, type Listing, readListing } from "../../kernel/nftables/listing/listing.ts";
 import type { ChainEvent } from "../../kernel/nftables/nftables.ts";
+import type { WaysPast } from "../../kernel/route/devices.ts";
 import { messageOf } from "../../logging/message-of.ts";
 import type { IpAddress, IpFamily } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
@@ -64,8 +65,8 @@ export type Dump =
   | { readonly kind: "hooks"; readonly entries: readonly HookEntry[] }
   /** What a daemon has seen of nftables' base chains. */
   | { readonly kind: "history"; readonly events: readonly ChainEvent[] }
-  /** Rules that are there and could not be read. @param what in words, with what to do */
-  | { readonly kind: "unread"; readonly what: string; readonly isOfRules?: true }
+  /** Rules that are there and could not be read. `what`: in words, with what to do; `past`: which packets meet it. @default any packet may */
+  | { readonly kind: "unread"; readonly what: string; readonly isOfRules?: true; readonly past?: WaysPast | undefined }
   /** Addresses to assign to a device: input of `ip -batch`. */
   | { readonly kind: "addresses"; readonly text: string };
 

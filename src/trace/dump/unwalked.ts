@@ -5,9 +5,11 @@ import { unreadHooks } from "./hooked.ts";
 import { savedAlone } from "./iptables-nft.ts";
 import { bodiesOf, type Dump, listedObjects } from "./recognise.ts";
 
-/** In words; empty if all rules that were given are walked. */
+/** In words; empty if all rules that were given are walked. What only packets of some devices meet is not among it. */
 export function unwalkedIn(dumps: readonly Dump[], family: IpFamily): string[] {
-  const unread = dumps.flatMap((dump) => (dump.kind === "unread" && !dump.isOfRules ? [dump.what] : []));
+  const unread = dumps.flatMap((dump) =>
+    dump.kind === "unread" && !dump.isOfRules && dump.past === undefined ? [dump.what] : [],
+  );
   return [...unread, ...unreadHooks(dumps, family), ...savedAlone(dumps, family), ...unwalkedChains(dumps)];
 }
 
