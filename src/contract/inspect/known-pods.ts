@@ -21,9 +21,9 @@ export function knownPods({ endpointSlices, pods = [] }: PodSources, known = new
   for (const { endpoints } of endpointSlices) {
     for (const { pod, address, nodeName } of endpoints) {
       if (pod === undefined) continue;
-      const before = known.get(pod);
-      if (before?.addresses.includes(address) === true) continue;
-      known.set(pod, { name: pod, nodeName, addresses: [...(before?.addresses ?? []), address] });
+      const { addresses = [], nodeName: place = "" } = known.get(pod) ?? {};
+      if (addresses.includes(address)) continue;
+      known.set(pod, { name: pod, nodeName: nodeName || place, addresses: [...addresses, address] });
     }
   }
   for (const { namespace, name, nodeName, addresses } of pods) {

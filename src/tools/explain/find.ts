@@ -132,9 +132,7 @@ function findAddress(cluster: ExplainedCluster, { address, port, protocol }: Soc
 }
 
 function isNodeAddress({ families, objects }: ExplainedCluster, address: ServicePort["clusterIP"]): boolean {
-  const isOwn = families.some(
-    ({ node, clients }) => node.hostAddresses.includes(address) || clients.otherNodes.includes(address),
-  );
+  const isOwn = families.some(({ node }) => node.hostAddresses.includes(address));
   return isOwn || nodeOfAddress(objects, address) !== undefined;
 }
 

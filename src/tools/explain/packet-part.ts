@@ -54,13 +54,14 @@ export function* partForPacket(node: OfflineNode, end: PacketEnd): Steps<Offline
     return port === undefined ? [] : { port, endpoints: endpoints.get(key) ?? NO_ENDPOINTS };
   });
   yield;
+  const own = new Set([end.destination, end.port]);
   const chosen = new Set<Served>();
   const next = new Set<IpAddress | number>();
   const remote = new Set<IpAddress>();
   const kinds = new Map<string, Kind>();
   const kindsOfAll: Kind[] = [];
   for (const [index, one] of all.entries()) {
-    const isFrontend = answersAt(one.port, end);
+    const isFrontend = isAtOneOf(one.port, own);
     if (isFrontend) {
       for (const { ip, port, isLocal } of one.endpoints) {
         next.add(ip).add(port);
@@ -97,11 +98,6 @@ export function* partForPacket(node: OfflineNode, end: PacketEnd): Steps<Offline
     if (index % STEP === STEP - 1) yield;
   }
   return { ...node, state: { services: part, endpoints: partEndpoints, endpointCount, localReadyCounts }, others };
-}
-
-function answersAt(port: ServicePort, end: PacketEnd): boolean {
-  const { nodePort, healthCheckNodePort } = port;
-  return nodePort === end.port || healthCheckNodePort === end.port || addressesOf(port).includes(end.destination);
 }
 
 function isAtOneOf(port: ServicePort, places: ReadonlySet<IpAddress | number>): boolean {

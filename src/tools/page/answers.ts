@@ -176,6 +176,16 @@ export interface TraceStep {
   readonly said: string | null;
 }
 
+/** A question without an answer; the message says what to do. */
+export class QuestionError extends Error {
+  override readonly name = "QuestionError";
+  readonly status: number;
+  constructor(message: string, status = 400) {
+    super(message);
+    this.status = status;
+  }
+}
+
 /** The body of every error, with what to do about it. */
 export interface ErrorAnswer {
   readonly error: string;

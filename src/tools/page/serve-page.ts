@@ -14,7 +14,7 @@ import type { OfflineNode } from "../../contract/inspect/offline-node.ts";
 import type { FlowReader } from "../../contract/tracked-connections.ts";
 import { nodePortIPs } from "../../model/node-port-addresses.ts";
 import { hostAddresses } from "../explain/host-addresses.ts";
-import { type ErrorAnswer, SILENT_HEADER, type StateAnswer } from "./answers.ts";
+import { type ErrorAnswer, QuestionError, SILENT_HEADER, type StateAnswer } from "./answers.ts";
 import { type Asset, readAssets } from "./assets.ts";
 import { guarded } from "./guard.ts";
 import { heldQuestions } from "./held.ts";
@@ -25,12 +25,6 @@ import { TrackingHistory } from "./tracking-history.ts";
 /** The page of this host's daemon. It samples connection tracking until the signal aborts. */
 export const loadPage: LoadPage = async (daemon, signal) =>
   pageHandler(daemon, await readAssets(), { tracking: new TrackingHistory(daemon.conntrack, signal), signal });
-
-interface Answer {
-  readonly status: number;
-  readonly body: unknown;
-  readonly headers?: Readonly<Record<string, string>>;
-}
 
 /** What the page needs from the host. */
 interface PageSources {
@@ -72,16 +66,19 @@ export function pageHandler(
     await sleep(Math.max(0, countedMs + COUNT_EVERY_MS - performance.now()), undefined, { signal });
     countedMs = performance.now();
   };
-  const questions: Readonly<Record<string, (query: URLSearchParams, signal: AbortSignal) => Promise<Answer>>> = {
+  const questions: Readonly<Record<string, (query: URLSearchParams, signal: AbortSignal) => Promise<unknown>>> = {
     "/api/front": async (_query, signal) => {
       const { frontAnswer } = await import("./front-answer.ts");
-      return { status: 200, body: { ...(await frontAnswer(daemon, viewOf, signal)), tracked: tracking?.points ?? [] } };
+      return { ...(await frontAnswer(daemon, viewOf, signal)), tracked: tracking?.points ?? [] };
     },
     "/api/services": (query, signal) => tableAnswer(daemon, query, signal),
     "/api/service": async (query, signal) => {
       const { serviceAnswer } = await import("./service-answer.ts");
       const key = query.get("key") ?? "";
-      if (!daemon.families.some(({ state }) => state.services.has(key))) return served(query, undefined);
+      served(
+        query,
+        daemon.families.find(({ state }) => state.services.has(key)),
+      );
       const traffic = query.has("traffic")
         ? (addTraffic ?? (await import("../explain/traffic.ts")).withTraffic)
         : undefined;
@@ -96,36 +93,34 @@ export function pageHandler(
       const words = wordsOf(query.get("search") ?? "").slice(0, MAX_WORDS);
       const { connectionsAnswer } = await import("./connections-answer.ts");
       await untilCounted(signal);
-      return { status: 200, body: await connectionsAnswer(daemon, words, signal, readFlows) };
+      return await connectionsAnswer(daemon, words, signal, readFlows);
     },
     "/api/trace": async (query, signal) => {
-      const { QuestionError, traceAnswer } = await import("./trace-answer.ts");
+      const { traceAnswer } = await import("./trace-answer.ts");
       const text = (name: string) => query.get(name) ?? "";
       const question = { from: text("from"), to: text("to"), port: text("port"), protocol: text("protocol") || "tcp" };
-      try {
-        const asked = { ...question, isVerbose: query.has("verbose") };
-        return { status: 200, body: await traceAnswer(daemon, asked, viewOf, signal) };
-      } catch (error) {
-        if (error instanceof QuestionError) return failure(400, error.message);
-        throw error;
-      }
+      return await traceAnswer(daemon, { ...question, isVerbose: query.has("verbose") }, viewOf, signal);
     },
   };
   const answerState = stateHandler(daemon, startedMs, tracking, stop);
   const asking = new Set<ServerResponse>();
   /** Answers in turn, unless the client hangs up first. */
-  async function answerInTurn(response: ServerResponse, question: (signal: AbortSignal) => Promise<Answer>) {
+  async function answerInTurn(response: ServerResponse, question: (signal: AbortSignal) => Promise<unknown>) {
     const gone = new AbortController();
-    asking.add(response);
-    response.once("close", () => {
-      asking.delete(response);
-      gone.abort();
-    });
     try {
-      return await turns.run(() => question(gone.signal), gone.signal);
+      if (asking.size >= MAX_QUESTIONS) throw new QuestionError("Too many requests are waiting for an answer.", 503);
+      asking.add(response);
+      response.once("close", () => {
+        asking.delete(response);
+        gone.abort();
+      });
+      const answer = await turns.run(() => question(gone.signal), gone.signal);
+      reply(response, 200, JSON_TYPE, JSON.stringify(answer));
     } catch (error) {
-      if (gone.signal.aborted) return undefined;
-      throw error;
+      if (gone.signal.aborted) return;
+      if (!(error instanceof QuestionError)) throw error;
+      if (error.status === 503) response.setHeader("Retry-After", "1");
+      reply(response, error.status, JSON_TYPE, JSON.stringify({ error: error.message } satisfies ErrorAnswer));
     }
   }
   return guarded(async (request, response) => {
@@ -135,14 +130,7 @@ export function pageHandler(
     if (asset !== undefined) reply(response, 200, asset.type, asset.bytes);
     else if (path === "/api/state") await answerState(request, response);
     else if (question === undefined) replyNotFound(response);
-    else {
-      const answer =
-        asking.size < MAX_QUESTIONS
-          ? await answerInTurn(response, (signal) => question(queryOf(request), signal))
-          : { ...failure(503, "Too many requests are waiting for an answer."), headers: { "Retry-After": "1" } };
-      if (answer === undefined) return;
-      reply(response, answer.status, JSON_TYPE, JSON.stringify(answer.body), answer.headers);
-    }
+    else await answerInTurn(response, (signal) => question(queryOf(request), signal));
   });
 }
 
@@ -177,27 +165,25 @@ function stateHandler(
   };
 }
 
-async function tableAnswer(daemon: LiveDaemon, query: URLSearchParams, signal: AbortSignal): Promise<Answer> {
+async function tableAnswer(daemon: LiveDaemon, query: URLSearchParams, signal: AbortSignal) {
   const words = wordsOf(query.get("search") ?? "");
-  if (words.length > MAX_WORDS) return failure(400, `Search for ${MAX_WORDS} words at most, not ${words.length}.`);
+  if (words.length > MAX_WORDS) throw new QuestionError(`Search for ${MAX_WORDS} words at most, not ${words.length}.`);
   const sort = query.get("sort") ?? "";
-  if (!isSortable(sort)) return failure(400, "Sort by name, type, addresses, pods or state; - before it: descending.");
+  if (!isSortable(sort))
+    throw new QuestionError("Sort by name, type, addresses, pods or state; - before it: descending.");
   const question = {
     ...{ words, sort },
     namespace: query.get("namespace") ?? "",
     offset: numberIn(query, "offset", 0),
     limit: Math.min(MAX_ROWS, numberIn(query, "limit", 100)),
   };
-  return { status: 200, body: await serviceTable(daemon, question, signal) };
+  return await serviceTable(daemon, question, signal);
 }
 
-function failure(status: number, error: string): Answer {
-  return { status, body: { error } satisfies ErrorAnswer };
-}
-
-function served(query: URLSearchParams, body: unknown): Answer {
-  if (body !== undefined) return { status: 200, body };
-  return failure(404, `This node serves no service port ${query.get("key") ?? ""}.`);
+/** @throws QuestionError if there is nothing */
+function served<Found>(query: URLSearchParams, found: Found | undefined): Found {
+  if (found !== undefined) return found;
+  throw new QuestionError(`This node serves no service port ${query.get("key") ?? ""}.`, 404);
 }
 
 /** Anything but a number counts as missing. */

@@ -31,7 +31,7 @@ import { loopbackNotes } from "../explain/loopback.ts";
 import { partForPacket } from "../explain/packet-part.ts";
 import { FEW_SERVICES, isPodOf, NoRulesError, plannedRules } from "../explain/planned-rules.ts";
 import { parseTarget, withKnownNames } from "../explain/target.ts";
-import type { TraceAnswer, TraceStep, TraceSteps } from "./answers.ts";
+import { QuestionError, type TraceAnswer, type TraceStep, type TraceSteps } from "./answers.ts";
 import { podsIn } from "./service-table.ts";
 
 /** The user's input. */
@@ -41,11 +41,6 @@ interface TraceQuestion {
   readonly port: string;
   readonly protocol: string;
   readonly isVerbose: boolean;
-}
-
-/** Part of the question is not usable; the message says what to do. */
-export class QuestionError extends Error {
-  override readonly name = "QuestionError";
 }
 
 /** More ends would take too long, and are more than anyone reads. */

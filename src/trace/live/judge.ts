@@ -79,21 +79,14 @@ function compareWays(kernel: Way, simulation: Way): Comparison {
 function isSameEnd(kernel: Pick<Way, "fate" | "packet">, simulation: Pick<Way, "fate" | "packet">): boolean {
   const [one, other] = [kernel.fate, simulation.fate];
   if (one.kind !== other.kind) return false;
-  switch (one.kind) {
-    case "dropped":
-    case "refused":
-      return "by" in other && one.by === other.by;
-    case "uncertain":
-      return true;
-    default: {
-      const { destination, destinationPort, source, isSourceKnown } = simulation.packet;
-      return (
-        destination === kernel.packet.destination &&
-        destinationPort === kernel.packet.destinationPort &&
-        (!isSourceKnown || source === kernel.packet.source)
-      );
-    }
-  }
+  if (one.kind === "uncertain") return true;
+  if ("by" in one) return "by" in other && one.by === other.by;
+  const { destination, destinationPort, source, isSourceKnown } = simulation.packet;
+  return (
+    destination === kernel.packet.destination &&
+    destinationPort === kernel.packet.destinationPort &&
+    (!isSourceKnown || source === kernel.packet.source)
+  );
 }
 
 /** Steps of the longest common subsequence are `both`. */

@@ -24,38 +24,31 @@ export interface Ownership {
   isShared(name: string): boolean;
 }
 
-/** Compares place by place; places that `found` does not cover are skipped. */
+/** Compares place by place; places that `found` does not cover are skipped, unless it should: then all in them is missing. */
 export function compareInventories(wanted: Inventory, found: Inventory, ownership: Ownership): Difference[] {
-  const differences: Difference[] = [];
-  for (const [key, holder] of wanted.holders) {
-    if (!found.places.has(holder.place)) continue;
+  const all = [...wanted.holders];
+  const covered = all.flatMap(([key, holder]) => {
+    if (!found.places.has(holder.place)) return [];
     const other = found.holders.get(key);
-    if (other === undefined) {
-      // A built-in chain that the kernel has not created yet, and in which we want no rules.
-      if (holder.isBuiltIn && holder.lines.length === 0) continue;
-      differences.push({ ...identity(holder), state: "missing", missing: holder.lines, extra: [] });
-      continue;
-    }
-    const difference = compareHolders(said(holder, found), other, ownership);
-    if (difference !== undefined) differences.push(difference);
-  }
-  for (const [key, holder] of found.holders) {
-    if (wanted.holders.has(key) || holder.isBuiltIn || !ownership.isOurs(holder)) continue;
+    return other === undefined ? lacking(holder) : (compareHolders(said(holder, found), other, ownership) ?? []);
+  });
+  const extra = [...found.holders].flatMap(([key, holder]): readonly Difference[] => {
+    if (wanted.holders.has(key) || holder.isBuiltIn || !ownership.isOurs(holder)) return [];
     // It belongs to a family that is not wanted.
-    if (isOfOtherFamily(holder.place, wanted)) continue;
-    differences.push({ ...identity(holder), state: "extra", missing: [], extra: holder.lines });
-  }
-  // Wanted tables that the dump does not have at all.
-  for (const place of wanted.places) {
-    if (found.places.has(place) || found.kind !== wanted.kind) continue;
-    // If the dump has tables of ours, a family that it lacks was left out on purpose.
-    if (isOfOtherFamily(place, found)) continue;
-    for (const holder of wanted.holders.values()) {
-      if (holder.place !== place || (holder.isBuiltIn && holder.lines.length === 0)) continue;
-      differences.push({ ...identity(holder), state: "missing", missing: holder.lines, extra: [] });
-    }
-  }
-  return differences;
+    if (isOfOtherFamily(holder.place, wanted)) return [];
+    return [{ ...identity(holder), state: "extra", missing: [], extra: holder.lines }];
+  });
+  // Wanted tables that the dump does not have at all. If it has tables of ours, a family that it lacks was left out on purpose.
+  const absent = all.flatMap(([, holder]) =>
+    found.places.has(holder.place) || isOfOtherFamily(holder.place, found) ? [] : lacking(holder),
+  );
+  return [...covered, ...extra, ...absent];
+}
+
+/** Nothing, for a built-in chain that the kernel has not created yet, and in which we want no rules. */
+function lacking(holder: Holder): readonly Difference[] {
+  if (holder.isBuiltIn && holder.lines.length === 0) return [];
+  return [{ ...identity(holder), state: "missing", missing: holder.lines, extra: [] }];
 }
 
 function said(holder: Holder, { unsaid }: Inventory): Holder {
