@@ -55,7 +55,9 @@ export function declaredFrontends(port: ServicePort): FrontendAddress[] {
 
 /** The addresses that a service port declares, beside those of the node. */
 export function addressesOf({ clusterIP, externalIPs, loadBalancerVIPs }: ServicePort): readonly IpAddress[] {
-  return [clusterIP, ...externalIPs, ...loadBalancerVIPs];
+  return externalIPs.length + loadBalancerVIPs.length === 0
+    ? [clusterIP]
+    : [clusterIP, ...externalIPs, ...loadBalancerVIPs];
 }
 
 /** The declared destinations without {@link ServicePort.lostFrontends}. */

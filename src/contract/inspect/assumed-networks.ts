@@ -23,15 +23,13 @@ type Known = Pick<ClusterRecords, "nodes" | "endpointSlices" | "services">;
  */
 export function withAssumedNetworks(objects: Known, config: KubeProxyConfig, families = IP_FAMILIES) {
   const ofNodes = objects.nodes.flatMap(({ podCIDRs }) => podCIDRs.flatMap((text) => parseCidr(text) ?? []));
-  const clusterCIDRs =
-    ofNodes.length > 0 ? [] : IP_FAMILIES.flatMap((family) => networkOfEndpoints(objects, family) ?? []);
-  const known = new Set([...ofNodes, ...clusterCIDRs].map(familyOf));
-  const served = new Set(
-    objects.services
-      .flatMap(({ clusterIPs }) => clusterIPs)
-      .flatMap((text) => parseIpAddress(text) ?? [])
-      .map(familyOf),
+  const ofServices = objects.services.flatMap(({ clusterIPs }) =>
+    clusterIPs.flatMap((text) => parseIpAddress(text) ?? []),
   );
+  const clusterCIDRs =
+    ofNodes.length > 0 ? [] : IP_FAMILIES.flatMap((family) => networkOfEndpoints(objects, ofServices, family) ?? []);
+  const known = new Set([...ofNodes, ...clusterCIDRs].map(familyOf));
+  const served = new Set(ofServices.map(familyOf));
   const missing = families.filter((family) => served.has(family) && !known.has(family));
   const shown = clusterCIDRs.filter((cidr) => families.includes(familyOf(cidr)));
   const words = [
@@ -58,10 +56,13 @@ const SIZES: Readonly<Record<IpFamily, { readonly longest: number; readonly shor
 };
 
 /** The smallest network of all pods that are endpoints; undefined if it also holds addresses of nodes or Services. */
-function networkOfEndpoints({ nodes, endpointSlices, services }: Known, family: IpFamily): Cidr | undefined {
+function networkOfEndpoints(
+  { nodes, endpointSlices }: Known,
+  ofServices: readonly IpAddress[],
+  family: IpFamily,
+): Cidr | undefined {
   const ofNodes = new Set(nodes.flatMap(nodeIPsOf));
-  const texts = services.flatMap(({ clusterIPs }) => clusterIPs);
-  const ofOthers: readonly IpAddress[] = [...ofNodes, ...texts.flatMap((text) => parseIpAddress(text) ?? [])];
+  const ofOthers = [...ofNodes, ...ofServices];
   let network: Cidr | undefined;
   let { longest: bits } = SIZES[family];
   for (const { endpoints } of endpointSlices) {

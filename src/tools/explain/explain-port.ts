@@ -123,10 +123,10 @@ function explainedFrontends(
 ): ExplainedFrontend[] {
   const { routing } = known;
   const { node, clients: facts, inspection } = here;
-  const owned = new Map(frontendsOf(port, routing).map((frontend) => [keyOf(port, frontend), frontend]));
+  const owned = new Map(frontendsOf(port, routing).map((frontend) => [frontendKey(port.protocol, frontend), frontend]));
   return declaredFrontends(port).map((declared): ExplainedFrontend => {
     const { kind, address, port: number } = declared;
-    const key = keyOf(port, declared);
+    const key = frontendKey(port.protocol, declared);
     const frontend = owned.get(key);
     const common = { kind, address: address ?? null, port: number, ...ofNodePort(here, port, declared, known) };
     if (frontend === undefined) {
@@ -135,14 +135,11 @@ function explainedFrontends(
       return { ...common, policy: isLocal ? "Local" : "Cluster", fate: "lost", owner, clients: [] };
     }
     const { policy, fate } = frontend;
-    const isTaken = (own: IpAddress) => here.ownerOf(keyOf(port, { address: own, port: number })) !== undefined;
+    const isTaken = (own: IpAddress) =>
+      here.ownerOf(frontendKey(port.protocol, { address: own, port: number })) !== undefined;
     const clients = encountersAt({ ...known, frontend, port, node, clients: facts, words: inspection.words, isTaken });
     return { ...common, policy, fate, owner: null, clients };
   });
-}
-
-function keyOf({ protocol }: ServicePort, frontend: Pick<FrontendAddress, "address" | "port">): string {
-  return frontendKey(protocol, frontend);
 }
 
 /** Where a node port answers. */

@@ -28,13 +28,6 @@ interface Served {
   readonly endpoints: readonly Endpoint[];
 }
 
-/** Service ports that differ only in names, addresses and numbers. */
-interface Kind {
-  readonly first: ServicePort;
-  /** The first {@link FEW_OF_A_KIND} of them. */
-  readonly members: Served[];
-}
-
 /** How many service ports one step handles. */
 const STEP = 250;
 const NO_ENDPOINTS: readonly Endpoint[] = [];
@@ -58,8 +51,9 @@ export function* partForPacket(node: OfflineNode, end: PacketEnd): Steps<Offline
   const chosen = new Set<Served>();
   const next = new Set<IpAddress | number>();
   const remote = new Set<IpAddress>();
-  const kinds = new Map<string, Kind>();
-  const kindsOfAll: Kind[] = [];
+  /** The first {@link FEW_OF_A_KIND} service ports that differ only in names, addresses and numbers; and for each port its own. */
+  const kinds = new Map<string, Served[]>();
+  const kindsOfAll: Served[][] = [];
   for (const [index, one] of all.entries()) {
     const isFrontend = isAtOneOf(one.port, own);
     if (isFrontend) {
@@ -70,16 +64,13 @@ export function* partForPacket(node: OfflineNode, end: PacketEnd): Steps<Offline
     }
     if (isFrontend || one.endpoints.some(({ ip }) => ip === end.destination)) chosen.add(one);
     const name = kindOf(one, node);
-    let kind = kinds.get(name);
-    if (kind === undefined) {
-      kind = { first: one.port, members: [] };
-      kinds.set(name, kind);
-    }
-    if (kind.members.length < FEW_OF_A_KIND) kind.members.push(one);
-    kindsOfAll.push(kind);
+    const members = kinds.get(name) ?? [];
+    if (members.length === 0) kinds.set(name, members);
+    if (members.length < FEW_OF_A_KIND) members.push(one);
+    kindsOfAll.push(members);
     if (index % STEP === STEP - 1) yield;
   }
-  for (const { members } of kinds.values()) {
+  for (const members of kinds.values()) {
     const isFew = end.showsEveryRule === true && members.length < FEW_OF_A_KIND;
     for (const one of isFew ? members : members.slice(0, 1)) chosen.add(one);
   }
@@ -89,7 +80,7 @@ export function* partForPacket(node: OfflineNode, end: PacketEnd): Steps<Offline
   for (const [index, one] of all.entries()) {
     const { port } = one;
     const { key, text } = port.name;
-    const like = kindsOfAll[index]?.first.name.key;
+    const like = kindsOfAll[index]?.[0]?.port.name.key;
     const saysLocal = one.endpoints.some(({ ip, isLocal }) => isLocal && remote.has(ip));
     if (like === undefined || chosen.has(one) || saysLocal || isAtOneOf(port, next)) {
       part.set(key, port);
@@ -120,14 +111,17 @@ function kindOf({ port, endpoints }: Served, { name, zone }: OfflineNode): strin
   const { cluster, local, hasAny } = categories;
   // The flat layout has chains for each number of cells.
   const cells = [cluster, local].map((some) => some && inCells(some).length).join(" ");
-  const decided = `${hasAny} ${hasInternal} ${hasExternal} ${usesExternal} ${cells}`;
   const { externalPolicyLocal, internalPolicyLocal, isExternallyAccessible, preservesDestination, endTCP, balancing } =
     port;
-  const policies = `${externalPolicyLocal} ${internalPolicyLocal} ${isExternallyAccessible} ${preservesDestination} ${endTCP} ${balancing}`;
   const { protocol, externalIPs, loadBalancerVIPs, nodePort, healthCheckNodePort } = port;
-  const frontends = `${externalIPs.length} ${loadBalancerVIPs.length} ${nodePort !== 0} ${healthCheckNodePort !== 0}`;
+  const is = flags(
+    ...[hasAny, hasInternal, hasExternal, usesExternal, nodePort !== 0, healthCheckNodePort !== 0],
+    ...[externalPolicyLocal, internalPolicyLocal, isExternallyAccessible, preservesDestination === true],
+  );
+  const frontends = `${externalIPs.length} ${loadBalancerVIPs.length}`;
   const affinity = `${port.sessionAffinity} ${port.stickyMaxAgeSeconds}`;
-  return `${protocol} ${decided} ${states} ${policies} ${frontends} ${affinity} ${port.loadBalancerSourceRanges.join()}${lossesOf(port)}`;
+  const chosen = `${endTCP ?? ""} ${balancing ?? ""}`;
+  return `${protocol} ${is} ${cells} ${states} ${frontends} ${chosen} ${affinity} ${port.loadBalancerSourceRanges.join()}${lossesOf(port)}`;
 }
 
 /** From 0 to 31. Called for every endpoint. */
@@ -137,11 +131,17 @@ function stateOf(endpoint: Endpoint): number {
   return (isLocal ? 1 : 0) | (isReady ? 2 : 0) | (isServing ? 4 : 0) | (isTerminating ? 8 : 0) | drained;
 }
 
+function flags(...all: readonly boolean[]): number {
+  let bits = 0;
+  for (const [index, one] of all.entries()) if (one) bits |= 1 << index;
+  return bits;
+}
+
 /** Which of its frontends belong to other service ports. A port that declares an address twice is a kind of its own. */
 function lossesOf(port: ServicePort): string {
   const { lostFrontends } = port;
   const addresses = addressesOf(port);
-  const own = new Set(addresses).size < addresses.length ? ` ${port.name.key}` : "";
+  const own = addresses.length > 1 && new Set(addresses).size < addresses.length ? ` ${port.name.key}` : "";
   if (lostFrontends === undefined) return own;
   const lost = declaredFrontends(port).map((one) => (lostFrontends.has(frontendKey(port.protocol, one)) ? "-" : "+"));
   return ` ${lost.join("")}${own}`;

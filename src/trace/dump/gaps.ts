@@ -85,10 +85,7 @@ export function lacksVirtualServers(dumps: readonly Dump[]): boolean {
 /** In the place of virtual servers that are not known: they may take any packet that enters or leaves the node. */
 export const UNKNOWN_SERVERS: Dump = {
   kind: "chains",
-  chains: () =>
-    [["input", 99] as const, ["output", -98] as const].map(
-      ([stage, priority]): BaseChain => unknownServers(stage, priority),
-    ),
+  chains: () => [unknownServers("input", 99), unknownServers("output", -98)],
 };
 
 function unknownServers(stage: Stage, priority: number): BaseChain {
