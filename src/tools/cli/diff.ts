@@ -83,19 +83,18 @@ Exit status: 0 without differences, 1 with some, 2 when the input cannot be used
 /** @param input what `-` reads. @param signal ends `--watch`. */
 export const diff = command(DIFF, async (given, output, input, signal?: AbortSignal) => {
   const options = await readDiffOptions(given);
-  const sides: ReadObjects[] = [];
-  for (const side of options.sides)
-    sides.push(await readObjects(side, output, input, { isOfKernel: options.mode === "kernel" }));
-  const [first, second] = sides;
-  const objectsFound = first?.configuration;
-  if (first === undefined) throw new UsageError("diff needs manifests");
-  if (second !== undefined) return await betweenObjects(first, second, options, output);
+  const [old, now] = given.positionals;
+  if (old !== undefined && now !== undefined) {
+    const before = await readObjects({ filename: [old] }, output, input);
+    return await betweenObjects(before, await readObjects({ filename: [now] }, output, input), options, output);
+  }
   const isThisHost = options.mode === "kernel";
-  const choices = await options.read(options.found ?? objectsFound);
-  const { config, note } = chosenNode(first.nodes, choices.config, { isThisHost, ...seenFromSlices(first) });
+  const objects = await readObjects(options.from, output, input, { isOfKernel: isThisHost });
+  const choices = await options.read(options.found ?? objects.configuration);
+  const { config, note } = chosenNode(objects.nodes, choices.config, { isThisHost, ...seenFromSlices(objects) });
   if (note !== undefined) output.err(safe(`${note}\n`));
   const own = { ...options, choices: { ...choices, config } };
-  return await againstKernel(first, own, output, input, signal);
+  return await againstKernel(objects, own, output, input, signal);
 });
 
 async function betweenObjects(
@@ -104,11 +103,11 @@ async function betweenObjects(
   options: DiffOptions,
   output: Output,
 ): Promise<number> {
-  const { isNodeGiven, form, showsRules } = options;
+  const { node = options["hostname-override"], form } = options;
   const choices = choicesAmong(after, options.choices);
   // A Node that comes or goes is only on one side.
   const chosen = () => chosenNode([...before.nodes, ...after.nodes], choices.config).config.hostnameOverride;
-  const nodes = isNodeGiven ? [chosen()] : undefined;
+  const nodes = node === undefined ? undefined : [chosen()];
   const compared = before.nodes.filter(({ name }) => after.nodes.some((one) => one.name === name)).length;
   const result = await diffObjects(before, after, {
     ...{ ...choices, nodes, warn: warner(output, false, choices.warnings) },
@@ -126,7 +125,7 @@ async function betweenObjects(
         ? `Nothing changes, for clients and in the rules${isWhole ? "" : ", as far as the documents can be used"}.\n`
         : painted(safe(objectsDiffText(result, nodes === undefined ? compared : 1)), output.terminal),
     );
-    if (!showsRules) return status;
+    if (!options.rules) return status;
     for (const { node, rules } of result.nodes) {
       output.out(painted(`${node}:\n${differencesText(rules, PLAN_WORDS)}`, output.terminal));
     }
@@ -145,7 +144,7 @@ async function againstKernel(
   const warn = warner(output, objects.lacksNodes, choices.warnings);
   // This host has more than its Node object says, or others.
   const ofHost = () => Promise.all(choices.families.map(hostAddresses)).catch(() => undefined);
-  const addresses = options.mode === "kernel" ? (await ofHost())?.flat() : await sysdumpAddresses(options.dumps);
+  const addresses = options.mode === "kernel" ? (await ofHost())?.flat() : await sysdumpAddresses(options.dump);
   const cluster = await explainedCluster(objects, choices.config, choices.families, warn, { addresses });
   const comparison = cluster.families[0]?.inspection.comparison;
   if (comparison === undefined) {
@@ -160,8 +159,8 @@ async function againstKernel(
     );
   const wanted = await planned(choices.config);
   const kinds = comparison.dumps.map(({ kind }) => kind);
-  const [family] = options.isFamilyGiven && choices.families.length === 1 ? choices.families : [];
-  const given = { dumps: options.dumps, mode: choices.config.mode, family };
+  const [family] = choices.families.length === 1 ? choices.families : [];
+  const given = { dumps: options.dump, mode: choices.config.mode, family };
   const standing = new Set(objects.standing?.ports.map(({ servicePort }) => servicePort.replace(/\/\w+$/, "")));
   const ofSockets = async () => {
     const { differences, unread } = await diffSockets(cluster);
@@ -181,7 +180,7 @@ async function againstKernel(
   };
   /** Another release whose rules these are. */
   const releaseOfRules = async () => {
-    if (options.isReleaseGiven || watchSeconds !== undefined) return undefined;
+    if (options.compatibility !== undefined || watchSeconds !== undefined) return undefined;
     for (const { name: compatibility } of RELEASES) {
       if (compatibility === releaseOf(choices.config).name) continue;
       const others = await planned({ ...choices.config, compatibility });
@@ -265,7 +264,7 @@ async function readDiffOptions({ values, positionals, form }: ReadLine<typeof DI
     throw new UsageError(
       "--all-nodes works with the kubectl plugin alone: kubectl kube-proxy diff --kernel --all-nodes",
     );
-  const { filename = [], dump = [], kernel, watch: watches, family = "both" } = values;
+  const { filename = [], dump = [], kernel, watch: watches } = values;
   const mode = kernel ? "kernel" : dump.length > 0 ? "dumps" : "objects";
   const hint = "See 'kube-proxy diff --help'.";
   if (kernel && dump.length > 0) throw new UsageError("--kernel and --dump exclude each other", hint);
@@ -287,25 +286,17 @@ async function readDiffOptions({ values, positionals, form }: ReadLine<typeof DI
   const sysdump = await contextOf(dump);
   const isElsewhere = filename.length > 0 || values.kubeconfig !== undefined || values.context !== undefined;
   const node = values.node ?? values["hostname-override"] ?? sysdump?.node;
-  const own = sysdump === undefined || isElsewhere ? values : sysdump.objects;
   const read = async (found: FoundConfiguration | undefined) => await readChoices({ ...values, node }, found);
   return {
-    mode,
+    ...{ ...values, dump, mode, form },
+    from: sysdump === undefined || isElsewhere ? values : sysdump.objects,
     /** From a sysdump. */
     found: sysdump?.configuration,
     /** Reads the configuration again, with the one found beside the objects. */
     read,
-    /** Two sets of manifests, or one. */
-    sides: mode === "objects" ? positionals.map((path) => ({ filename: [path] })) : [own],
-    dumps: dump,
     choices: await read(undefined),
-    isNodeGiven: (values.node ?? values["hostname-override"]) !== undefined,
-    isFamilyGiven: family !== "both",
-    isReleaseGiven: values.compatibility !== undefined,
     missing: readMissing(values.without),
-    showsRules: values.rules,
     /** Between two comparisons; undefined: compare once. */
     watchSeconds: watches ? seconds : undefined,
-    form,
   };
 }

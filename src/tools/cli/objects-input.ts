@@ -93,8 +93,9 @@ export async function readObjects(
   const isOfAll = choice["all-nodes"] === true;
   const nodesAmong = ({ nodes, endpointSlices }: ClusterRecords) =>
     isOfAll ? someNodes(nodes) : [nodeSeenFrom(nodes, endpointSlices, node) ?? []].flat();
-  const question = { kubeconfig, context, nodesAmong: isConfigured ? nodesAmong : undefined, ...interest };
-  const cluster = await readFromCluster(question, (message) => tell(`warning: ${forReaders(message)}`));
+  const cluster = await readFromCluster(choice, interest, isConfigured ? nodesAmong : undefined, (message) =>
+    tell(`warning: ${forReaders(message)}`),
+  );
   tellProblems(cluster, tell);
   const own = isConfigured ? await configurationHere(node, cluster.nodes, interest.socket) : undefined;
   const configuration = own ?? cluster.configuration;
@@ -160,14 +161,10 @@ const forReaders = (message: string): string =>
     .replace(": bind the ClusterRole system:node-proxier to this user", "")
     .replace(": check clientConnection.kubeconfig", "");
 
-interface ClusterQuestion extends ClusterInterest {
-  readonly kubeconfig: string | undefined;
-  readonly context: string | undefined;
-  readonly nodesAmong: ((cluster: ClusterRecords) => readonly string[]) | undefined;
-}
-
 async function readFromCluster(
-  { kubeconfig, context, pods = [], namespace, nodesAmong }: ClusterQuestion,
+  { kubeconfig, context }: ObjectsChoice,
+  { pods = [], namespace }: ClusterInterest,
+  nodesAmong: ((cluster: ClusterRecords) => readonly string[]) | undefined,
   warn: (message: string) => void,
 ): Promise<ReadObjects> {
   const { ApiError, ClientConfigError, loadClientConfig, readCluster } = await import(

@@ -113,12 +113,12 @@ export const trace = command(TRACE, async ({ values, positionals, form }, output
   const options = readOptions(values);
   const sysdump = await contextOf(options.dump ?? []);
   const objects = await objectsFor(options, sysdump, output, input);
-  const ends = objects === undefined ? undefined : resolvePods(options.ends, objects);
+  const stated = { ...options.ends, fromNode: undefined, notes: [] };
+  const ends = objects === undefined ? stated : resolvePods(options.ends, objects);
   if (options.live !== undefined) {
     const { liveTrace } = await import("./trace-live.ts");
-    const { from, to } = ends ?? options.ends;
-    const packet = { ...options, from, to };
-    const live = { ...options.live, target: parseTarget(to), packet, form };
+    const { from, to } = ends;
+    const live = { ...options.live, target: parseTarget(to), packet: { ...options, from, to }, form };
     if (signal !== undefined) return await liveTrace(live, output, signal);
     return await untilInterrupted((interruption) => liveTrace(live, output, interruption));
   }
@@ -136,7 +136,7 @@ type TraceOptions = ReturnType<typeof readOptions>;
 /** What was read from a cluster, and the packet's ends in it. */
 interface Surroundings {
   readonly objects: ReadObjects | undefined;
-  readonly ends: ResolvedEnds | undefined;
+  readonly ends: ResolvedEnds;
   /** From the dumps, if one of them is a sysdump. */
   readonly sysdump: SysdumpContext | undefined;
 }
@@ -172,7 +172,7 @@ async function traced(
   input: NodeJS.ReadableStream,
   warn: (message: string) => void,
 ): Promise<TraceReport> {
-  const { from, to, fromNode, notes } = ends ?? { ...options.ends, fromNode: undefined, notes: [] };
+  const { from, to, fromNode, notes } = ends;
   const target = parseTarget(to);
   const rules = await rulesFor(options, { objects, sysdump, target }, input, warn);
   const addresses = [...rules.addresses, ...options.local, ...deviceAddresses(rules.dumps)];
