@@ -330,7 +330,6 @@ export class IptablesBackend implements Backend {
   /** The kernel may have older rules for owners that it rejected. */
   #writtenChains(): WrittenChains {
     const { installed, failures: refused } = this.#rules;
-    if (refused.size === 0) return { ports: [...installed], shared: installed.chains };
     // A stale chain that could not be deleted has no rules in shared chains.
     const isUnsure = [...refused.keys()].some((owner) => staleChainOf(owner) === undefined);
     const ports = [...installed].filter(([owner]) => !refused.has(owner));

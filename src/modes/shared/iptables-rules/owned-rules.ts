@@ -5,15 +5,14 @@
 
 import type { SyncFailure } from "../../../contract/backend.ts";
 import { type Iptables, IptablesRestoreError, isAttributable } from "../../../kernel/iptables/iptables.ts";
-import type { Rule } from "../../../kernel/iptables/rule.ts";
 import type { Logger } from "../../../logging/logger.ts";
 import type { RestoreMetrics } from "../iptables-metrics.ts";
 import { RefusedPorts } from "../refused-ports.ts";
 import { bisectChanges, removalOf } from "./bisect-changes.ts";
 import { deltaPayload, type OwnerChange } from "./delta-payload.ts";
-import { countByChain, declaredChains, type OwnerRules, remembered } from "./owner-rules.ts";
+import { countByChain, declaredChains, lineCount, type OwnerRules, remembered } from "./owner-rules.ts";
 import { addWritten, send, staleChainOf, type WrittenRules } from "./payload.ts";
-import type { ServiceTable, StaticPlan } from "./rules-plan.ts";
+import { NOTHING_STATIC, type ServiceTable, type StaticPlan } from "./rules-plan.ts";
 import { applyFull, type DesiredPort, type FullTransaction, STATIC_RULES, type UnplannedPort } from "./transactions.ts";
 
 interface OwnedRulesOptions {
@@ -166,63 +165,50 @@ export class OwnedRules {
   }
 }
 
-const TABLES = ["filter", "nat"] as const;
-
 /** The rules in the kernel: static ones, those of every owner, and totals, which are updated incrementally. */
 export class InstalledRules extends Map<string, OwnerRules> {
-  readonly #chains = { filter: new Map<string, number>(), nat: new Map<string, number>() };
-  #ownRuleCount = 0;
+  #plan = NOTHING_STATIC;
+  #counts = { filter: 0, nat: 0 };
 
   /** @param rules undefined: none. */
   put(owner: string, rules: OwnerRules | undefined): void {
-    const old = this.get(owner);
-    if (old !== undefined) this.#count(old, -1);
+    this.#count(this.get(owner), -1);
+    this.#count(rules, 1);
     if (rules === undefined) this.delete(owner);
-    else {
-      this.set(owner, rules);
-      this.#count(rules, 1);
-    }
+    else this.set(owner, rules);
   }
 
   /** Replaces everything after a full sync. */
   replace(plan: StaticPlan, installed: Iterable<readonly [owner: string, rules: OwnerRules]>): void {
+    const { filterHead, filterTail, natHead, natTail } = plan;
     this.clear();
-    this.#begin("filter", plan.filterChains, [...plan.filterHead, ...plan.filterTail]);
-    this.#begin("nat", plan.natChains, [...plan.natHead, ...plan.natTail]);
-    this.#ownRuleCount = 0;
+    this.#plan = plan;
+    this.#counts = { filter: filterHead.length + filterTail.length, nat: natHead.length + natTail.length };
     for (const [owner, rules] of installed) this.put(owner, rules);
   }
 
-  /** How many rules each shared or fixed chain has. */
+  /** How many rules each shared or fixed chain has; each read counts them. */
   get chains(): Readonly<Record<ServiceTable, ReadonlyMap<string, number>>> {
-    return this.#chains;
+    return { filter: this.#chainsOf("filter"), nat: this.#chainsOf("nat") };
   }
 
   /** How many rules each table has. */
   get ruleCounts(): WrittenRules {
-    return { filter: sumOf(this.#chains.filter), nat: sumOf(this.#chains.nat) + this.#ownRuleCount };
+    return { ...this.#counts };
   }
 
-  #begin(table: ServiceTable, chains: readonly string[], rules: readonly Rule[]): void {
-    this.#chains[table].clear();
-    for (const chain of chains) this.#add(table, chain, 0);
-    for (const { chain } of rules) this.#add(table, chain, 1);
+  #chainsOf(table: ServiceTable): ReadonlyMap<string, number> {
+    const plan = this.#plan;
+    const counts = new Map<string, number>(plan[`${table}Chains`].map((chain) => [chain, 0]));
+    const add = (chain: string, count: number) => counts.set(chain, (counts.get(chain) ?? 0) + count);
+    for (const { chain } of [...plan[`${table}Head`], ...plan[`${table}Tail`]]) add(chain, 1);
+    for (const rules of this.values()) for (const [chain, count] of countByChain(rules[table])) add(chain, count);
+    return counts;
   }
 
-  #add(table: ServiceTable, chain: string, count: number): void {
-    this.#chains[table].set(chain, (this.#chains[table].get(chain) ?? 0) + count);
+  #count(rules: OwnerRules | undefined, sign: 1 | -1): void {
+    if (rules === undefined) return;
+    this.#counts.filter += sign * lineCount(rules.filter);
+    this.#counts.nat += sign * (lineCount(rules.nat) + rules.ownRuleCount);
   }
-
-  #count(rules: OwnerRules, sign: 1 | -1): void {
-    for (const table of TABLES) {
-      for (const [chain, count] of countByChain(rules[table])) this.#add(table, chain, sign * count);
-    }
-    this.#ownRuleCount += sign * rules.ownRuleCount;
-  }
-}
-
-function sumOf(counts: ReadonlyMap<string, number>): number {
-  let sum = 0;
-  for (const count of counts.values()) sum += count;
-  return sum;
 }
