@@ -23,10 +23,8 @@ interface BoundedRunnerOptions {
 }
 
 export class BoundedRunner {
-  readonly #periods: RunnerPeriods;
+  readonly #options: BoundedRunnerOptions;
   readonly #retryMs: number;
-  readonly #clock: Clock;
-  readonly #restMs: () => number;
   readonly #turns: SharedTurns;
   #isStarted = false;
   #isRequested = false;
@@ -46,10 +44,8 @@ export class BoundedRunner {
     if (maxMs < minMs) {
       throw new RangeError(`runner period maxMs (${maxMs}) is below minMs (${minMs}): raise maxMs or lower minMs`);
     }
-    this.#periods = { minMs, retryMs, maxMs };
+    this.#options = options;
     this.#retryMs = Math.min(retryMs, maxMs);
-    this.#clock = options.clock;
-    this.#restMs = options.restMs ?? (() => 0);
     this.#turns = new SharedTurns(options.work);
   }
 
@@ -74,7 +70,7 @@ export class BoundedRunner {
     this.#isRequested = false;
     this.#turns.take().then(onEnd, () => {
       if (wasRequested) this.request();
-      this.#nextMs = Math.min(this.#nextMs, this.#clock.monotonicMs() + this.#retryMs);
+      this.#nextMs = Math.min(this.#nextMs, this.#options.clock.monotonicMs() + this.#retryMs);
       this.#wake();
       onEnd();
     });
@@ -87,7 +83,8 @@ export class BoundedRunner {
   async run(signal: AbortSignal): Promise<void> {
     if (this.#isStarted) throw new Error("the runner's loop was started twice");
     this.#isStarted = true;
-    this.#nextMs = Math.min(this.#nextMs, this.#clock.monotonicMs() + this.#periods.maxMs);
+    const { periods } = this.#options;
+    this.#nextMs = Math.min(this.#nextMs, this.#options.clock.monotonicMs() + periods.maxMs);
     // One listener for all waits: under a stream of requests there are hundreds a second.
     const end = (): void => this.#endWait?.();
     signal.addEventListener("abort", end, { once: true });
@@ -95,14 +92,14 @@ export class BoundedRunner {
       await this.#untilDue(signal);
       if (signal.aborted) break;
       this.#isRequested = false;
-      let delayMs = this.#periods.maxMs;
+      let delayMs = periods.maxMs;
       try {
         await this.#turns.take();
       } catch {
         delayMs = this.#retryMs;
       }
-      this.#nextMs = this.#clock.monotonicMs() + delayMs;
-      if (!signal.aborted) await this.#wait(Math.max(this.#periods.minMs, this.#restMs()), false);
+      this.#nextMs = this.#options.clock.monotonicMs() + delayMs;
+      if (!signal.aborted) await this.#wait(Math.max(periods.minMs, this.#options.restMs?.() ?? 0), false);
     }
     signal.removeEventListener("abort", end);
     await this.#turns.idle();
@@ -110,7 +107,7 @@ export class BoundedRunner {
 
   async #untilDue(signal: AbortSignal): Promise<void> {
     while (!signal.aborted && !this.#isRequested) {
-      const leftMs = this.#nextMs - this.#clock.monotonicMs();
+      const leftMs = this.#nextMs - this.#options.clock.monotonicMs();
       if (leftMs <= 0) return;
       await this.#wait(leftMs, true);
     }
@@ -121,7 +118,7 @@ export class BoundedRunner {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#isWakeable = isWakeable;
     this.#endWait = resolve;
-    const timer = this.#clock.setTimer(delayMs, resolve);
+    const timer = this.#options.clock.setTimer(delayMs, resolve);
     await promise;
     this.#endWait = undefined;
     timer.cancel();

@@ -42,16 +42,14 @@ export interface EndpointsChangeTrackerOptions {
   readonly log: Logger;
 }
 
-interface PendingSlice {
-  readonly record: EndpointSliceRecord;
-  readonly isRemoval: boolean;
-}
+/** By slice name; undefined for a slice that is removed. */
+type PendingSlices = Map<string, EndpointSliceRecord | undefined>;
 
 // A list rather than a map of applied slices: nearly all of the tens of thousands of services have just one.
 interface ServiceSlices {
   /** Sorted by slice name. */
   applied: readonly ReadSlice[];
-  pending: Map<string, PendingSlice> | undefined;
+  pending: PendingSlices | undefined;
 }
 
 export class EndpointsChangeTracker {
@@ -101,10 +99,11 @@ export class EndpointsChangeTracker {
     }
     const service = flatText(slice.namespace, "/", slice.serviceName);
     const entry = this.#services.get(service) ?? { applied: [], pending: undefined };
-    if (!isNews(entry, slice, isRemoval)) return { accepted: true, changed: false };
+    const after = isRemoval ? undefined : slice;
+    if (isSameVersion(lastOf(entry, slice.name), after)) return { accepted: true, changed: false };
     this.#services.set(service, entry);
     entry.pending ??= new Map();
-    entry.pending.set(slice.name, { record: slice, isRemoval });
+    entry.pending.set(slice.name, after);
     this.#pendingServices.add(service);
     this.#noteTriggerTime(service, slice, isRemoval);
     return { accepted: true, changed: true };
@@ -159,12 +158,12 @@ export class EndpointsChangeTracker {
     return { updatedServices, changedPorts, conntrackCleanupRequired, lastChangeTriggerTimes };
   }
 
-  #fold(applied: readonly ReadSlice[], pending: ReadonlyMap<string, PendingSlice>): readonly ReadSlice[] {
+  #fold(applied: readonly ReadSlice[], pending: PendingSlices): readonly ReadSlice[] {
     const { nodeName, log } = this.#options;
     const reader: SliceReader = { nodeName, onProblem: (message, facts) => log.error(message, undefined, facts) };
     const folded = applied.filter(({ record }) => !pending.has(record.name));
-    for (const { record, isRemoval } of pending.values()) {
-      if (!isRemoval) folded.push(readSlice(record, reader, sliceNamed(applied, record.name)));
+    for (const record of pending.values()) {
+      if (record !== undefined) folded.push(readSlice(record, reader, sliceNamed(applied, record.name)));
     }
     // Sorted by name, so that the result for overlapping slices does not depend on the order of events.
     return exactList(folded.sort((a, b) => (a.record.name < b.record.name ? -1 : 1)));
@@ -187,12 +186,9 @@ export class EndpointsChangeTracker {
   }
 }
 
-/** Whether a slice differs from its pending state, or from the applied one if none is pending. */
-function isNews({ applied, pending }: ServiceSlices, slice: EndpointSliceRecord, isRemoval: boolean): boolean {
-  const waiting = pending?.get(slice.name);
-  if (waiting !== undefined) return waiting.isRemoval !== isRemoval || !equalSlices(waiting.record, slice);
-  const known = sliceNamed(applied, slice.name);
-  return known === undefined ? !isRemoval : isRemoval || !equalSlices(known.record, slice);
+/** The pending version of a slice, or the applied one if none is pending. */
+function lastOf({ applied, pending }: ServiceSlices, name: string): EndpointSliceRecord | undefined {
+  return pending?.has(name) ? pending.get(name) : sliceNamed(applied, name)?.record;
 }
 
 function sliceNamed(slices: readonly ReadSlice[], name: string): ReadSlice | undefined {
@@ -200,11 +196,11 @@ function sliceNamed(slices: readonly ReadSlice[], name: string): ReadSlice | und
 }
 
 /**
- * Whether two slices are the same version (endpoints.md §6.2 step 2). Resource version and element order count: a
- * metadata-only edit is a change, a resync is not.
+ * Whether two slices are the same version (endpoints.md §6.2 step 2), or there are none. Resource version and element
+ * order count: a metadata-only edit is a change, a resync is not.
  */
-function equalSlices(a: EndpointSliceRecord, b: EndpointSliceRecord): boolean {
-  return a === b || (a.resourceVersion === b.resourceVersion && JSON.stringify(a) === JSON.stringify(b));
+function isSameVersion(a: EndpointSliceRecord | undefined, b: EndpointSliceRecord | undefined): boolean {
+  return a === b || (a?.resourceVersion === b?.resourceVersion && JSON.stringify(a) === JSON.stringify(b));
 }
 
 /** Counts addresses: an endpoint on two ports counts once (endpoints.md §6.2). */

@@ -56,11 +56,11 @@ export interface ServiceRecord extends ObjectKey {
   readonly externalTrafficPolicy: "Cluster" | "Local";
   /** 0 if there is none. */
   readonly healthCheckNodePort: number;
-  /** Annotation `preserve-destination` is `true`; absent otherwise. */
+  /** Annotation `preserve-destination` is `true`, for Windows only; absent otherwise (reference windows.md §2.1). */
   readonly preservesDestination?: true;
   /** Annotation `kube-proxy-ts/end-tcp`, if valid. */
   readonly endTCP?: EndTcp;
-  /** Annotation `kube-proxy-ts/balancing`, or Cilium's, if it names a hash. */
+  /** Annotation `kube-proxy-ts/balancing`, or Cilium's, if it names a hash. Session affinity wins over it. */
   readonly balancing?: Hashing;
   /** Annotation `kube-proxy-ts/leave-unanswered`, if valid. */
   readonly leaveUnanswered?: boolean;

@@ -3,14 +3,14 @@
  */
 
 import { isDeepStrictEqual } from "../async/node-util.ts";
-import type { Hashing } from "../net/balancing.ts";
-import type { EndTcp } from "../net/flow.ts";
 import { type Cidr, type IpAddress, joinHostPort } from "../net/ip.ts";
 import type { Protocol } from "../net/protocol.ts";
+import type { ServiceRecord } from "./objects.ts";
 import type { ServicePortName } from "./service-port-name.ts";
 
-/** Immutable, and compared by content. */
-export interface ServicePort {
+/** Immutable, and compared by content. What is for TCP alone, other ports do not have from their Service. */
+export interface ServicePort
+  extends Pick<ServiceRecord, "sessionAffinity" | "preservesDestination" | "endTCP" | "balancing" | "leaveUnanswered"> {
   readonly name: ServicePortName;
   readonly clusterIP: IpAddress;
   readonly port: number;
@@ -22,7 +22,6 @@ export interface ServicePort {
   readonly loadBalancerVIPs: readonly IpAddress[];
   /** Empty means no restriction (also if any range was a zero prefix). */
   readonly loadBalancerSourceRanges: readonly Cidr[];
-  readonly sessionAffinity: "None" | "ClientIP";
   /** Seconds; 0 without affinity. */
   readonly stickyMaxAgeSeconds: number;
   readonly externalPolicyLocal: boolean;
@@ -31,14 +30,6 @@ export interface ServicePort {
   readonly healthCheckNodePort: number;
   /** Has a node port, a VIP, or a stored external IP of this family (ignoring the gate). */
   readonly isExternallyAccessible: boolean;
-  /** Annotation `preserve-destination` is `true`, for Windows only; absent otherwise (reference windows.md §2.1). */
-  readonly preservesDestination?: true;
-  /** The Service's setting for TCP connections to endpoints that are gone; absent if unset, and for other protocols. */
-  readonly endTCP?: EndTcp;
-  /** How endpoints of new connections are chosen; absent: at random. Session affinity wins over it. */
-  readonly balancing?: Hashing;
-  /** The Service's setting for endpoints that do not answer; absent if unset, and for other protocols than TCP. */
-  readonly leaveUnanswered?: boolean;
   /** Keys of frontends (`frontend.ts`) that another service port owns; absent if there are none, the usual case. */
   readonly lostFrontends?: ReadonlySet<string>;
 }

@@ -40,17 +40,7 @@ export interface Credentials {
 }
 
 /** The client's identity: the source of its credentials. */
-export interface Identity {
-  /** Fresh credentials. @throws ClientConfigError if they could never be read; Error if the signal aborts. */
-  current(signal?: AbortSignal): Promise<Credentials>;
-  /** The server returned 401: everything is read again before the next request. */
-  refused(): void;
-  /**
-   * Whether the content of a file has changed. Ignores plugins, which run before each attempt anyway.
-   * @param sent the refused credentials: another request may have read the files since. @default those last read
-   */
-  hasChanged(sent?: Credentials): Promise<boolean>;
-}
+export type Identity = ReturnType<typeof createIdentity>;
 
 export interface IdentityOptions {
   readonly config: ClientConfig;
@@ -62,7 +52,7 @@ export interface IdentityOptions {
 }
 
 /** Creates the identity; it reads nothing before the first `current()`. */
-export function createIdentity(options: IdentityOptions): Identity {
+export function createIdentity(options: IdentityOptions) {
   const { config, clock, log, observer, run } = options;
   const { authentication, clientCertificate: own } = config;
   const pem = <T>(material: Material, field: string, title: string, parse: (text: string) => T): RotatingText<T> => {
@@ -91,7 +81,8 @@ export function createIdentity(options: IdentityOptions): Identity {
   }
 
   return {
-    async current(signal) {
+    /** Fresh credentials. @throws ClientConfigError if they could never be read; Error if the signal aborts. */
+    async current(signal?: AbortSignal): Promise<Credentials> {
       const given = await program?.current(signal);
       const bearer = await token?.read();
       const chain = await certificate?.read();
@@ -107,10 +98,16 @@ export function createIdentity(options: IdentityOptions): Identity {
         files: [trusted, chain, ownKey, bearer].map((reading) => reading?.seen),
       };
     },
-    refused() {
+    /** The server returned 401: everything is read again before the next request. */
+    refused(): void {
       for (const part of [...texts, program]) part?.expire();
     },
-    async hasChanged(sent) {
+    /**
+     * Whether the content of a file has changed. Ignores plugins, which run before each attempt anyway.
+     *
+     * @param sent the refused credentials: another request may have read the files since. @default those last read
+     */
+    async hasChanged(sent?: Credentials): Promise<boolean> {
       const changed = await Promise.all(texts.map((text, index) => text?.hasChanged(sent?.files[index])));
       return changed.includes(true);
     },
