@@ -10,7 +10,7 @@ import { kernelSkip } from "../testkit/support/topology.ts";
 import { type Figures, numberOf } from "./table.ts";
 
 /** Lower these when there are fewer. */
-const MOST = { functions: 288, files: 60 } as const;
+const MOST = { functions: 287, files: 60 } as const;
 
 test("one EndpointSlice in the flat layout runs through no more functions and files than these", {
   skip: kernelSkip,
