@@ -56,13 +56,9 @@ export interface NftChainContent {
 }
 
 /** A set's content in the kernel, without elements that packets added (sets with `timeoutSeconds`). */
-export interface NftSetContent {
+export interface NftSetContent extends Pick<NftSet, "isMap" | "hasTargets" | "hasCounters"> {
   /** Undefined if the set has key types or properties that this program never uses. */
   readonly key: readonly NftKeyType[] | undefined;
-  readonly isMap: boolean;
-  /** See {@link NftSet}. */
-  readonly hasTargets?: true;
-  readonly hasCounters?: true;
   readonly timeoutSeconds: number | undefined;
   readonly elements: readonly NftElement[];
   /**
