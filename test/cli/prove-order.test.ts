@@ -77,5 +77,13 @@ describe("chains with the priority of the proxy's", { skip, timeout: stretched(2
     const traced = await runBeside(daemon, socket, ["trace", "--kernel", "--from", CLIENT, "--to", `${SERVICE}:80`]);
     assert.match(traced.stdout, /10\.180\.0\.250/, traced.stderr);
     assert.doesNotMatch(traced.stdout, /10\.180\.0\.1\b/, "only one order is walked");
+
+    const archive = join(daemon.folder, "dump.tar.gz");
+    const config = ["--config", join(daemon.folder, "config.json"), "--node", "node-a"];
+    const kept = await runBeside(daemon, socket, ["sysdump", "-o", archive, "-f", daemon.manifests, ...config]);
+    assert.equal(kept.status, 0, kept.stderr);
+    const proof = await runBeside(daemon, undefined, ["prove", "--family", "ipv4", "--dump", archive]);
+    assert.equal(proof.status, 1, proof.stdout + proof.stderr);
+    assert.ok(proof.stdout.includes(`${STRANGER}:99`), proof.stdout);
   });
 });

@@ -169,8 +169,13 @@ export class ProveFuzz {
     return { ...counts, unproved: [...doubts, ...unproved], wrong, foreign: done.join("\n") };
   }
 
-  #dumps(isOfKernel: boolean, family: IpFamily, foreign: ForeignRules, seed: number): Promise<Dump[]> {
-    return isOfKernel ? this.#kernel(family) : dumpsIn(this.#lab, family, foreign, seed, this.#extras);
+  async #dumps(isOfKernel: boolean, family: IpFamily, foreign: ForeignRules, seed: number): Promise<Dump[]> {
+    if (isOfKernel) return await this.#kernel(family);
+    const before = await this.#lab.chainHistory();
+    const dumps = await dumpsIn(this.#lab, family, foreign, seed, this.#extras);
+    // A sysdump has what a daemon has seen; a listing alone has not.
+    const isSysdump = before !== undefined && seed % 4 === 0;
+    return isSysdump ? [...dumps, ...historyIn(await this.#lab.chainHistory(), before.until)] : dumps;
   }
 
   async #kernel(family: IpFamily): Promise<Dump[]> {

@@ -55,9 +55,10 @@ export async function besideRulesHere(families: readonly IpFamily[]): Promise<Be
   return understood(await readBesideRules(families));
 }
 
-/** For a sysdump, as text. @throws UsageError */
-export async function besideRulesText(): Promise<string> {
-  return `${JSON.stringify(await readBesideRules(IP_FAMILIES), undefined, 1)}\n`;
+/** For a sysdump, as text. @param history what a daemon has seen meanwhile. @throws UsageError */
+export async function besideRulesText(history: readonly Dump[]): Promise<string> {
+  const { dumps, ...others } = await readBesideRules(IP_FAMILIES);
+  return `${JSON.stringify({ ...others, dumps: [...dumps, ...history] }, undefined, 1)}\n`;
 }
 
 /** @returns undefined for any other text */

@@ -105,7 +105,7 @@ function partsOf(
   return [
     ...settingsParts(values.config, values.kubeconfig),
     ...daemonFacts(socket, { metrics: values.metrics ?? places.metrics, healthz: values.healthz ?? places.healthz }),
-    ...hostFacts(),
+    ...hostFacts(socket),
     { name: "objects/cluster.json", read: async () => `${JSON.stringify(await objects(), undefined, 1)}\n` },
     { name: "objects-problems.txt", read: async () => problems.join("") },
     ...logParts(values.log ?? []),

@@ -113,11 +113,18 @@ export async function kernelDumps(family: IpFamily, shared: SharedReading = {}):
 }
 
 /** What the daemon of this network namespace has seen, if there is one. */
-async function historyHere(): Promise<unknown> {
-  if (!existsSync(DEFAULT_INSPECT_SOCKET)) return undefined;
-  const status = await askDaemon(DEFAULT_INSPECT_SOCKET, "/status").catch(() => undefined);
+async function historyHere(socket: string = DEFAULT_INSPECT_SOCKET): Promise<unknown> {
+  if (!existsSync(socket)) return undefined;
+  const status = await askDaemon(socket, "/status").catch(() => undefined);
   const isHere = isObject(status) && status.networkNamespace === attempt(() => readlinkSync("/proc/self/ns/net"));
   return isHere ? status.chainHistory : undefined;
+}
+
+/** The same from now on. @returns what asks again, for what was read in between */
+export async function historyFrom(socket: string): Promise<() => Promise<Dump[]>> {
+  const before = await historyHere(socket);
+  const generation = isObject(before) ? numberOf(before.until) : undefined;
+  return async () => (generation === undefined ? [] : historyIn(await historyHere(socket), generation));
 }
 
 /** @param history what a daemon has seen, as it was when the rules were read in this generation; perhaps of another version. */

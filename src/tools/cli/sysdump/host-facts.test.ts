@@ -11,7 +11,7 @@ inNetns(import.meta.url, { name: "hostfacts" }, () => {
     ip("link", "add", "down0", "type", "veth", "peer", "name", "down1");
     ip("address", "add", "10.96.0.10/32", "dev", "down0");
     ip("address", "add", "fd00:10:96::10/128", "dev", "down0");
-    const part = hostFacts().find(({ name }) => name === "rules/addresses.txt");
+    const part = hostFacts("").find(({ name }) => name === "rules/addresses.txt");
     const lines = (await part?.read())?.trim().split("\n") ?? [];
     for (const wanted of ["10.96.0.10/32 dev down0", "fd00:10:96::10/128 dev down0", "127.0.0.1/8 dev lo"]) {
       assert.ok(lines.includes(`addr add ${wanted}`), `${wanted} in ${lines.join("; ")}`);

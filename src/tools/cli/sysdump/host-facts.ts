@@ -3,6 +3,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { release, version } from "node:os";
 import { legacyTables } from "../../../kernel/iptables/legacy-tables.ts";
 import { IP_FAMILIES, type IpFamily } from "../../../net/ip.ts";
+import type { Dump } from "../../../trace/dump/recognise.ts";
 import { refusalText } from "../bounded-input.ts";
 import { toolText } from "../tool-text.ts";
 import { BESIDE_RULES, PartError, type SysdumpPart } from "./archive.ts";
@@ -42,20 +43,32 @@ const SYSCTLS: readonly string[] = [
 ];
 const NET_MODULE = /^(?:nf|nft|x|ip|ip6|ebt|br|sctp|dummy|bridge|overlay)/;
 
-/** Of this network namespace. */
-export function hostFacts(): readonly SysdumpPart[] {
+/** Of this network namespace. @param socket of the daemon. */
+export function hostFacts(socket: string): readonly SysdumpPart[] {
+  let asking: ReturnType<typeof historyFrom> | undefined;
+  const tool = async (command: readonly string[]): Promise<string> => {
+    asking ??= historyFrom(socket);
+    await asking;
+    return await toolText(command);
+  };
   return [
-    ...TOOLS.map(([name, ...command]): SysdumpPart => ({ name, read: () => toolText(command) })),
+    ...TOOLS.map(([name, ...command]): SysdumpPart => ({ name, read: () => tool(command) })),
     { name: "rules/iptables-legacy-save.txt", read: () => legacyRules("IPv4", "iptables") },
     { name: "rules/ip6tables-legacy-save.txt", read: () => legacyRules("IPv6", "ip6tables") },
     { name: "rules/addresses.txt", read: addressLines },
-    { name: BESIDE_RULES, read: besideRules },
+    { name: BESIDE_RULES, read: async () => await besideRules((await (await asking)?.()) ?? []) },
     { name: "host/sysctl.txt", read: sysctlLines },
     { name: "host/kernel.txt", read: async () => `${release()}\n${version()}\n` },
     { name: "host/os-release.txt", read: () => readFile("/etc/os-release", "utf8") },
     { name: "host/modules.txt", read: moduleLines },
     { name: "host/conntrack-statistics.txt", read: () => readFile("/proc/net/stat/nf_conntrack", "utf8") },
   ];
+}
+
+/** See trace-kernel.ts, which no other platform has. */
+async function historyFrom(socket: string): Promise<() => Promise<readonly Dump[]>> {
+  if (process.platform !== "linux") return async () => [];
+  return await (await import("../trace-kernel.ts")).historyFrom(socket);
 }
 
 /** Tables of iptables-legacy, which iptables-save of the nft back end leaves out. Nothing is asked where there are none: a look makes them. */
@@ -81,10 +94,10 @@ async function addressLines(): Promise<string> {
 }
 
 /** Hooks, programs, devices, routes and settings, which `prove` reads. */
-async function besideRules(): Promise<string> {
+async function besideRules(history: readonly Dump[]): Promise<string> {
   if (process.platform !== "linux") throw new PartError("there is no rtnetlink on this system");
   const { besideRulesText } = await import("../beside-rules.ts");
-  return await besideRulesText();
+  return await besideRulesText(history);
 }
 
 async function sysctlLines(): Promise<string> {
