@@ -2,14 +2,17 @@
 import { type IpAddress, joinHostPort } from "../net/ip.ts";
 import type { RelayProtocol } from "./relay.ts";
 
-/** Each has its own remedy: another port, another address, more rights, fewer descriptors. */
-export type ListenErrorCode =
-  | "port_in_use"
-  | "address_not_local"
-  | "not_permitted"
-  | "out_of_descriptors"
-  | "unsupported"
-  | "unknown";
+/** By code: each has its own remedy, such as another port, another address, more rights, fewer descriptors. */
+const REASONS = {
+  port_in_use: "the port is taken by another socket",
+  address_not_local: "the address is not on this host",
+  not_permitted: "no permission to use this port",
+  out_of_descriptors: "out of file descriptors",
+  unsupported: "the kernel has no support for this address family",
+  unknown: "the system refused",
+} as const;
+
+export type ListenErrorCode = keyof typeof REASONS;
 
 const CODES: Readonly<Record<string, ListenErrorCode>> = {
   EADDRINUSE: "port_in_use",
@@ -19,15 +22,6 @@ const CODES: Readonly<Record<string, ListenErrorCode>> = {
   EMFILE: "out_of_descriptors",
   ENFILE: "out_of_descriptors",
   EAFNOSUPPORT: "unsupported",
-};
-
-const REASONS: Readonly<Record<ListenErrorCode, string>> = {
-  port_in_use: "the port is taken by another socket",
-  address_not_local: "the address is not on this host",
-  not_permitted: "no permission to use this port",
-  out_of_descriptors: "out of file descriptors",
-  unsupported: "the kernel has no support for this address family",
-  unknown: "the system refused",
 };
 
 export interface ListenFacts {

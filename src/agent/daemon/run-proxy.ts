@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { hostname } from "node:os";
 import { systemClock } from "../../async/clock.ts";
 import type { KubeProxyConfig } from "../../contract/config/config.ts";
-import { type GateState, gatesOf } from "../../contract/config/feature-gates.ts";
+import { gatesOf } from "../../contract/config/feature-gates.ts";
 import type { ModeRuntime, OpenMode } from "../../contract/dataplane.ts";
 import type { ServiceHealthPorts } from "../../contract/observers.ts";
 import { type ConntrackTable, NO_CONNTRACK } from "../../kernel/conntrack/conntrack.ts";
@@ -25,7 +25,7 @@ import { ServiceHealth } from "../server/health/service-health.ts";
 import { ConnectionGate, serverLimits } from "../server/http/connection-gate.ts";
 import { fullReporter } from "../server/http/http-endpoint.ts";
 import { defineConntrackMetrics } from "../server/metrics/conntrack-metrics.ts";
-import { createMetrics, type FeatureState } from "../server/metrics/metrics.ts";
+import { createMetrics } from "../server/metrics/metrics.ts";
 import { shortestSyncPeriodMs } from "../settings/defaults.ts";
 import { watchConfigFile } from "../settings/watch-config-file.ts";
 import { DualStackDispatcher, type NodeSink } from "../sync/dual-stack.ts";
@@ -84,7 +84,7 @@ export async function runProxy(options: RunOptions, signal: AbortSignal): Promis
     const parts = { mode, gates, nodeName, kernel, health, metrics, journal, clock, events, log };
     const daemon: Daemon = { options, ...parts, limits: serverLimits(kernel.raiseFileLimit()), ended, fatal };
     metrics.setBuildInfo(buildInfo(options.version), { ...programIdentity(), mode: mode.name });
-    metrics.setFeatures(gates.list().map(featureState));
+    metrics.setFeatures(gates.list());
     // Started before the wait for the Node, which may never end: they show why.
     const sendingEvents = options.initOnly ? undefined : events.run(ended);
     const servers = options.initOnly ? undefined : await startServers(daemon);
@@ -388,10 +388,4 @@ async function serve(
 function startNote(mode: string): string {
   const { name, version } = programIdentity();
   return `Starting kube-proxy (${name} ${version}) in ${mode} mode`;
-}
-
-const STAGES = { Alpha: "ALPHA", Beta: "BETA", GA: "", Deprecated: "DEPRECATED" } as const;
-
-function featureState({ name, stage, enabled }: GateState): FeatureState {
-  return { name, stage: STAGES[stage], isEnabled: enabled };
 }

@@ -203,8 +203,8 @@ test("build info and feature gates are gauges with their labels", async () => {
   };
   metrics.setBuildInfo(release, program);
   metrics.setFeatures([
-    { name: "NFTablesProxyMode", stage: "", isEnabled: true },
-    { name: "NativeHistograms", stage: "ALPHA", isEnabled: false },
+    { name: "NFTablesProxyMode", stage: "GA", enabled: true },
+    { name: "NativeHistograms", stage: "Alpha", enabled: false },
   ]);
   const families = await scrape(metrics);
   const [build] = only(families, "kubernetes_build_info").samples;

@@ -3,6 +3,7 @@
  * server renders the text.
  */
 
+import type { GateState } from "../../../contract/config/feature-gates.ts";
 import type { SyncMetrics } from "../../../contract/observers.ts";
 import { BUILD_FACTS, type BuildInfo } from "../../../metrics/build-info.ts";
 import { createFamilies, type MetricFamilies } from "../../../metrics/metric-families.ts";
@@ -19,12 +20,8 @@ interface ProgramFacts {
   readonly mode: string;
 }
 
-export interface FeatureState {
-  readonly name: string;
-  /** Empty for a generally available feature. */
-  readonly stage: "" | "ALPHA" | "BETA" | "DEPRECATED";
-  readonly isEnabled: boolean;
-}
+/** Upstream's words; none for a generally available feature. */
+const STAGES = { Alpha: "ALPHA", Beta: "BETA", GA: "", Deprecated: "DEPRECATED" } as const;
 
 export interface ProxyMetrics {
   /** The object that the proxier of one family reports to. */
@@ -32,7 +29,7 @@ export interface ProxyMetrics {
   countHealthz(status: 200 | 503): void;
   countLivez(status: 200 | 503): void;
   setBuildInfo(info: BuildInfo, program: ProgramFacts): void;
-  setFeatures(features: Iterable<FeatureState>): void;
+  setFeatures(gates: Iterable<GateState>): void;
   /** For families that a layer or proxy mode defines for itself. */
   readonly families: MetricFamilies;
 }
@@ -99,8 +96,8 @@ export function createMetrics(families: MetricFamilies = createFamilies()): Prox
       programInfo.set({ version, commit, node, mode }, 1);
       buildInfo.set(info, 1);
     },
-    setFeatures(features) {
-      for (const { name, stage, isEnabled } of features) featureEnabled.set({ name, stage }, isEnabled ? 1 : 0);
+    setFeatures(gates) {
+      for (const { name, stage, enabled } of gates) featureEnabled.set({ name, stage: STAGES[stage] }, enabled ? 1 : 0);
     },
     families,
   };
