@@ -55,12 +55,14 @@ test("what another version has left goes, and what others have put there stays",
     pins.pin(other.createMap(FOREIGN_MAP), `${OWN}/${path}`);
   }
   pins.pin(other.attach(program, "connect4", CGROUP), `${OWN}/links/kpts_other_version`);
+  // Earlier versions named programs, too.
+  pins.pin(program, `${OWN}/v6/kpts_connect4`);
   const theirs = ["extra/m", "links/theirs", "v6/theirs", "theirs"].map((path) => `${OWN}/${path}`);
   for (const path of theirs) pins.pin(other.createMap(FOREIGN_MAP), path);
   other.end();
   const process = await serve();
   assert.deepEqual(errors(process), []);
-  const paths = node.machine.names.paths.filter((path) => /theirs|extra|kpts_other|v0|v1|more/.test(path));
+  const paths = node.machine.names.paths.filter((path) => /theirs|extra|kpts_other|v0|v1|v6.kpts|more/.test(path));
   assert.deepEqual(paths, [...theirs, `${OWN}/extra/`].sort());
   assert.deepEqual(
     attached(node).map(({ length }) => length),
