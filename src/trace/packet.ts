@@ -32,6 +32,9 @@ export interface ConnectionMark {
 export const ALL_BITS = 0xffff_ffff;
 export const UNKNOWN_MARK: ConnectionMark = { value: 0, known: 0 };
 
+/** Protocols with ports. Connections of others have something else in their place (nf_conntrack_tuple). */
+export const WITH_PORTS: readonly string[] = ["tcp", "udp", "sctp", "33", "136"];
+
 export interface Packet extends Flow {
   readonly family: IpFamily;
   /** In lower case: `tcp`, `udp`, `sctp`, `icmp`, `icmpv6`; others are numbers. */

@@ -3,7 +3,7 @@
  * all packets into classes by them (src/tools/prove/). It cannot do so at a step whose questions are unknown.
  */
 import type { Flow, Packet } from "./packet.ts";
-import type { Parts, Pattern } from "./value.ts";
+import type { Pattern, SomeParts } from "./value.ts";
 
 /** The fields that a sender can choose freely. */
 export const PACKET_FIELDS = [
@@ -34,7 +34,7 @@ export interface Question {
   readonly fields: readonly (ComparedField | undefined)[];
   readonly keys: readonly Key[];
   /** The packet's values; undefined if it has none, so that nothing is compared. */
-  values(packet: Packet): Parts | undefined;
+  values(packet: Packet): SomeParts | undefined;
   /** Index of the part that is a random number: the walk tries every value of it. */
   readonly drawnPart?: number | undefined;
 }

@@ -7,6 +7,9 @@ export type Scalar = string | number;
 /** More than one part is a concatenation. */
 export type Parts = readonly Scalar[];
 
+/** Undefined for parts that are not known. */
+export type SomeParts = readonly (Scalar | undefined)[];
+
 /** What one part is compared with. */
 export type Pattern =
   | { readonly kind: "exact"; readonly value: Scalar }

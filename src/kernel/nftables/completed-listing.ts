@@ -74,6 +74,7 @@ export function completed(objects: readonly unknown[], said: string, { dormant, 
     for (const name of strange) met.add(name);
     const expr = [
       ...strange.map((name) => ({ opaque: `the expression ${name}` })),
+      ...ofConnection(rule, outlines ?? []),
       ...withOptions(rule, outlines ?? [], sets),
     ];
     return [{ rule: { ...rule, expr } }];
@@ -82,6 +83,17 @@ export function completed(objects: readonly unknown[], said: string, { dormant, 
   const unread = [...new Set(others)].map((line) => `nft says: ${line}`);
   if (unlisted.size > 0) unread.push(`nft leaves out ${unlisted.size} of the kernel's rules`);
   return { objects: found, unread };
+}
+
+/** nft prints `ct protocol udp udp dport 53` without its beginning, and so as if only UDP met it: an ICMP error does, too. */
+function ofConnection({ expr }: JsonObject, outlines: readonly Outline[]): readonly unknown[] {
+  const text = JSON.stringify(expr);
+  const count = outlines.filter(({ name }) => name === "ct").length;
+  // nft 1.0.6 prints some statements as text.
+  if (count <= (text.match(/"ct":|(?<!")\bct \w/g) ?? []).length) return [];
+  const protocol = /"payload":\{"protocol":"(?!ip6?"|th")(\w+)"/.exec(text)?.[1];
+  const of = { match: { op: "==", left: { ct: { key: "protocol" } }, right: protocol } };
+  return [protocol === undefined ? { opaque: "the expression ct, which nft leaves out" } : of];
 }
 
 /** The statements of a rule, those of iptables with their options. */

@@ -9,7 +9,7 @@ import type { WalkObserver } from "../../trace/netfilter/observer.ts";
 import { newPacket, type Origin, type Packet } from "../../trace/packet.ts";
 import { PatternIndex } from "../../trace/pattern-index.ts";
 import { type ComparedField, type Key, PACKET_FIELDS, type PacketField, type Question } from "../../trace/question.ts";
-import { fits, type Parts, type Pattern } from "../../trace/value.ts";
+import { fits, type Pattern, type SomeParts } from "../../trace/value.ts";
 import { type Domain, Groups } from "./domain.ts";
 
 /** A rule depends on something by which packets cannot be divided into classes. */
@@ -224,7 +224,9 @@ class Narrowing {
     if (isSettled && (packet === this.example || question.fields.length === 1)) return;
     const parts = question.values(packet);
     if (parts === undefined) return;
-    const freeFields = question.fields.map((field) => this.#freeField(field, packet));
+    const freeFields = question.fields.map((field, at) =>
+      parts[at] === undefined ? undefined : this.#freeField(field, packet),
+    );
     if (freeFields.every((field) => field === undefined)) return;
     if (parts.length !== question.fields.length)
       throw new UnprovableError(`a comparison of ${parts.join(" . ")} with other parts is not understood`);
@@ -328,8 +330,9 @@ function groupsOf(question: Question, index: number, live: readonly Key[], other
 const indices = new WeakMap<Question, (PatternIndex<Key> | undefined)[]>();
 
 /** The keys whose part at this index fits the packet's value. */
-function keysAt(question: Question, live: readonly Key[], index: number, parts: Parts): readonly Key[] {
-  const value = parts[index] ?? "";
+function keysAt(question: Question, live: readonly Key[], index: number, parts: SomeParts): readonly Key[] {
+  const value = parts[index];
+  if (value === undefined) return live;
   const patternOf = ({ patterns }: Key) => patterns[index] ?? ANYTHING;
   if (live !== question.keys || live.length < INDEXED_LENGTH) return live.filter((key) => fits(patternOf(key), value));
   const known = indices.get(question) ?? [];

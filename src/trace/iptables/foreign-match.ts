@@ -5,7 +5,7 @@ import { type ForeignPart, foreignText } from "../../kernel/iptables/parser/loos
 import { parseCidr, parseIpAddress } from "../../net/ip.ts";
 import { PROTOCOL_NAMES, PROTOCOL_NUMBERS } from "../../net/protocol.ts";
 import { asked, GO_ON, lost, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
-import { type Flow, hasConnection, hasFlags, type Packet, tcpFlag } from "../packet.ts";
+import { type Flow, hasConnection, hasFlags, type Packet, tcpFlag, WITH_PORTS } from "../packet.ts";
 import { fieldsQuestion, ofOriginal, type PacketField, type Question, whichOf } from "../question.ts";
 import { fits, orderOf, type Pattern, prefixRange, type Scalar } from "../value.ts";
 
@@ -141,15 +141,18 @@ const JUDGES: Readonly<Record<string, Judge>> = {
   conntrack: {
     asks({ name, value }) {
       const field = ORIGINAL_FIELDS[name];
-      if (field !== undefined) return [ofOriginal(field, keysOf(value, betweenOf(field)))];
+      if (field !== undefined)
+        return [...(isPort(field) ? [OF_PORTS] : []), ofOriginal(field, keysOf(value, betweenOf(field)))];
       return name === "--ctproto" ? [whichOf("protocol", [...Object.keys(NUMBERS), value])] : [];
     },
     holds({ name, value, negated }, packet) {
       if (!hasConnection(packet)) return negated;
       const { protocol, original, state, isRefusal } = packet;
-      if (name === "--ctproto") return isRefusal ? undefined : [protocol, `${NUMBERS[protocol]}`].includes(value);
+      if (name === "--ctproto")
+        return isRefusal || state === "related" ? undefined : [protocol, `${NUMBERS[protocol]}`].includes(value);
       if (name === "--ctdir" && (state === "new" || isRefusal)) return value === (isRefusal ? "REPLY" : "ORIGINAL");
       const field = ORIGINAL_FIELDS[name];
+      if (field !== undefined && isPort(field) && !isRefusal && !WITH_PORTS.includes(protocol)) return undefined;
       // It may be another's connection.
       return field === undefined || (state === "related" && !isRefusal)
         ? undefined
@@ -160,7 +163,9 @@ const JUDGES: Readonly<Record<string, Judge>> = {
 
 const NUMBERS: Readonly<Record<string, number>> = { ...PROTOCOL_NUMBERS, icmp: 1, icmpv6: 58 };
 
-const betweenOf = (field: string) => (field.endsWith("Port") ? ":" : "-");
+const isPort = (field: string) => field.endsWith("Port");
+const betweenOf = (field: string) => (isPort(field) ? ":" : "-");
+const OF_PORTS = whichOf("protocol", WITH_PORTS);
 
 function portFields(option: string): readonly PacketField[] {
   if (/^--(?:s|source-)ports?$/.test(option)) return ["sourcePort"];

@@ -4,8 +4,8 @@
  */
 import { isLoopback } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
-import { hasConnection, newPacket, type Packet } from "../packet.ts";
-import type { ComparedField, Question } from "../question.ts";
+import { hasConnection, newPacket, type Packet, WITH_PORTS } from "../packet.ts";
+import { type ComparedField, type Question, whichOf } from "../question.ts";
 import type { WalkObserver } from "./observer.ts";
 import type { Fate, Outcome, WalkOptions } from "./tree.ts";
 
@@ -30,6 +30,7 @@ export function fatesOfRefusal(
     const because = "whether the refusal arrives depends on route_localnet of the interface by which it leaves";
     if (facts.addressType(sent.destination) !== "local") return only({ kind: "uncertain", because, by });
   }
+  observer?.asked(whichOf("protocol", WITH_PORTS), packet);
   const told = observer && { observer: observerOfAnswer(observer, packet) };
   const ends = Array.from(walkAnswer(sent, { ...given, ...told, record: "ends" }));
   const lost = ends.flatMap(({ fate }) => (fate.kind === "dropped" ? [fate] : []));
@@ -52,7 +53,9 @@ export function fatesOfRefusal(
 /** @param refused as the rule met it. @param text what the rule answers, as its tool prints it. */
 function answerTo(refused: Packet, text: string, facts: NodeFacts): Packet {
   const { family, source, sourcePort, destination, destinationPort } = refused;
-  const { connectionMark, isDestinationTranslated, isSourceTranslated, original } = refused;
+  const { connectionMark, isDestinationTranslated, isSourceTranslated } = refused;
+  const noPorts = { sourcePort: undefined, destinationPort: undefined };
+  const original = { ...refused.original, ...(WITH_PORTS.includes(refused.protocol) ? {} : noPorts) };
   const isReset = /reset/.test(text);
   const isOwn = facts.addressType(destination) === "local";
   const answer = newPacket({

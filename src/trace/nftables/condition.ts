@@ -7,7 +7,15 @@ import { hasFlags, tcpFlag } from "../packet.ts";
 import { type Key, whichOf } from "../question.ts";
 import { fits, orderOf, type Parts, type Pattern } from "../value.ts";
 import { type Names, patternOf } from "./constant.ts";
-import { compileExpression, drawn, type Found, keyQuestions, type Surroundings, setIn } from "./expression.ts";
+import {
+  compileExpression,
+  drawn,
+  type Found,
+  isExcluded,
+  keyQuestions,
+  type Surroundings,
+  setIn,
+} from "./expression.ts";
 import type { SetIndex } from "./named-set.ts";
 
 /** Whether a value fits the right side. A text is a question that has to be answered first. */
@@ -33,6 +41,7 @@ export function compileCondition({ op, left, right }: JsonObject, text: string, 
     switch (reading.kind) {
       case "maybe":
       case "unknown": {
+        if (isExcluded(reading, setIn(right, false, names, surroundings))) return op === "!=" ? GO_ON : NO_MATCH;
         const place = /^the interface that (it .* by)$/.exec(reading.what)?.[1];
         const name = textOf(right);
         if (reading.kind === "unknown" && reading.typeOf !== undefined && wanted === "local") {

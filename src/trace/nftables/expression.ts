@@ -10,9 +10,9 @@ import { ipBytes, ipFromBytes, parseCidr, parseIpAddress, prefixMask, splitCidr 
 import { jhash, slotOf } from "../../net/jhash.ts";
 import type { NodeFacts } from "../facts.ts";
 import { NO_MATCH, type Option, type StepResult } from "../netfilter/program.ts";
-import type { Packet } from "../packet.ts";
+import { type Packet, WITH_PORTS } from "../packet.ts";
 import { type ComparedField, type Key, type Question, whichOf } from "../question.ts";
-import { type Pattern, prefixRange } from "../value.ts";
+import { type Pattern, prefixRange, type Scalar, type SomeParts } from "../value.ts";
 import { NAMES, type Names, scalarOf } from "./constant.ts";
 import { SetIndex } from "./named-set.ts";
 import {
@@ -62,6 +62,8 @@ export interface Surroundings {
   readonly table: string;
   /** Its sets into which rules write. */
   readonly written: ReadonlySet<string>;
+  /** Whether the rule compares `ct protocol`. @default it does not */
+  readonly isOfConnection?: boolean;
   /** The version of the kernel. @default not known */
   readonly kernel?: KernelVersion | undefined;
   /** A named set or map of the table. */
@@ -116,12 +118,11 @@ export function compileExpression(json: unknown, surroundings: Surroundings): Ex
       if (!isKnown || body.tunnel !== undefined) {
         return unclear(() => ({ kind: "unknown", what: text }));
       }
-      const reader = (packet: Packet) => payload(packet, protocol, field, text);
+      const reader = (packet: Packet) => payload(packet, protocol, field, text, surroundings.isOfConnection);
       const compared = payloadField(protocol, field);
       const isOfIp = protocol === "ip" || protocol === "ip6";
       if (isOfIp && compared !== undefined) return read(reader, { fields: [compared], names: [NAMES[field]] });
-      // ICMP is the transport header without ports.
-      const asks = isOfIp ? [] : [whichOf("protocol", transport === undefined ? ["icmp", "icmpv6"] : [transport])];
+      const asks = transport === undefined ? [] : [whichOf("protocol", [transport])];
       return compared === undefined ? { ...unclear(reader), asks } : read(reader, { fields: [compared], asks });
     }
     case "meta": {
@@ -139,7 +140,8 @@ export function compileExpression(json: unknown, surroundings: Surroundings): Ex
       if (["state", "status", "direction", "mark"].includes(key)) return read(reader, { names: [NAMES[key]] });
       if (key === "protocol") return read(reader, { fields: ["protocol"], names: [NAMES[key]] });
       if (field === undefined) return unclear(reader);
-      return read(reader, { fields: [isReply ? OTHER_END[field] : `original ${field}`] });
+      const asks = field.endsWith("Port") ? [whichOf("protocol", WITH_PORTS)] : [];
+      return read(reader, { fields: [isReply ? OTHER_END[field] : `original ${field}`], asks });
     }
     case "fib": {
       const flags = listOf(body.flags);
@@ -184,15 +186,26 @@ function concatenation(items: readonly unknown[], surroundings: Surroundings, te
     ...(drawnPart < 0 ? {} : { drawnPart, hash: parts[drawnPart]?.hash }),
     ...(parts.every(({ fields }) => fields.length === 1) && { offset: parts[drawnPart]?.offset }),
     read(packet, drawn) {
-      const all: (string | number)[] = [];
+      const all: Scalar[] = [];
       for (const part of parts) {
         const reading = part.read(packet, drawn);
-        if (reading.kind !== "value") return reading;
+        if (reading.kind !== "value") return incomplete(parts, packet, drawn);
         all.push(...reading.parts);
       }
       return { kind: "value", parts: all };
     },
   };
+}
+
+/** What is known of a concatenation, one part of which has no value that is known. */
+function incomplete(parts: readonly Expression[], packet: Packet, drawn: number): Reading {
+  const readings = parts.map((part) => part.read(packet, drawn));
+  const open = readings.find((reading) => reading.kind === "unknown" || reading.kind === "maybe");
+  if (open === undefined || readings.some(({ kind }) => kind === "none")) return NONE;
+  const known = readings.flatMap((reading, at): SomeParts => {
+    return reading.kind === "value" ? reading.parts : (parts[at]?.fields ?? []).map(() => undefined);
+  });
+  return { ...open, parts: known };
 }
 
 function mapLookup(body: Readonly<Record<string, unknown>>, surroundings: Surroundings, text: string): Expression {
@@ -207,7 +220,7 @@ function mapLookup(body: Readonly<Record<string, unknown>>, surroundings: Surrou
     asks: keyQuestions(key, index?.keys),
     read(packet, drawn) {
       const reading = key.read(packet, drawn);
-      if (reading.kind !== "value") return reading;
+      if (reading.kind !== "value") return isExcluded(reading, index) ? NONE : reading;
       if (index === undefined) return { kind: "unknown", what: text };
       const found = index.lookup(reading.parts);
       if (found === undefined) {
@@ -217,6 +230,11 @@ function mapLookup(body: Readonly<Record<string, unknown>>, surroundings: Surrou
       return readingOf(found.data, text);
     },
   };
+}
+
+/** Whether what is known of a key is enough to know that a set does not have it. */
+export function isExcluded(reading: Reading, index: SetIndex | undefined): boolean {
+  return "parts" in reading && reading.kind !== "value" && index?.excludes(reading.parts ?? []) === true;
 }
 
 /** The drawn numbers for which a map has an element at this packet's key, in order. */
@@ -294,7 +312,7 @@ export function keyQuestions(
       : keys.map((key) => ({ ...key, patterns: key.patterns.map((one, at) => widened(one, bits[at])) })),
     values(packet) {
       const reading = expression.read(packet, 0);
-      return reading.kind === "value" ? reading.parts : undefined;
+      return reading.kind === "none" ? undefined : reading.parts;
     },
     drawnPart: draw === undefined ? undefined : (expression.drawnPart ?? 0),
   };

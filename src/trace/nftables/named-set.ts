@@ -4,7 +4,7 @@ import { elementOf, partsOf, textOf } from "../../kernel/nftables/json.ts";
 import type { Entry } from "../netfilter/program.ts";
 import { PatternIndex } from "../pattern-index.ts";
 import type { Key } from "../question.ts";
-import { fits, keyText, type Parts, type Pattern } from "../value.ts";
+import { fits, keyText, type Parts, type Pattern, type Scalar, type SomeParts } from "../value.ts";
 import { type Names, patternOf } from "./constant.ts";
 
 export interface Found {
@@ -128,6 +128,13 @@ export class SetIndex {
   /** Whether it may have a key that is not listed. */
   mayHave(key: Parts): boolean {
     return this.isFilledByPackets && this.canAdd(key);
+  }
+
+  /** Whether no element has the parts that are known. */
+  excludes(parts: SomeParts): boolean {
+    if (this.isUnclear || this.#catchAll !== undefined || this.isFilledByPackets) return false;
+    const mayFit = (pattern: Pattern, part: Scalar | undefined) => part === undefined || fits(pattern, part);
+    return !this.#keys.some(({ patterns }) => patterns.every((pattern, at) => mayFit(pattern, parts[at])));
   }
 
   /** The numbers that a part has in its elements whose other parts are these; undefined if not all have exact keys. */

@@ -1,18 +1,18 @@
 /** Reads a value from a packet, its connection or routing. Names are libnftables' (libnftables-json(5)). */
 import type { IpAddress } from "../../net/ip.ts";
 import type { NodeFacts } from "../facts.ts";
-import { ALL_BITS, type Flow, hasConnection, knowsTranslation, type Packet, seenState } from "../packet.ts";
+import { ALL_BITS, type Flow, hasConnection, knowsTranslation, type Packet, seenState, WITH_PORTS } from "../packet.ts";
 import type { PacketField } from "../question.ts";
-import type { Parts } from "../value.ts";
+import type { Parts, SomeParts } from "../value.ts";
 
 export type Reading =
   | { readonly kind: "value"; readonly parts: Parts }
   /** The packet has no such field, or the map no such key: the rule ends. */
   | { readonly kind: "none" }
   /** It has a value, which is not known. */
-  | { readonly kind: "unknown"; readonly what: string; readonly typeOf?: IpAddress }
+  | { readonly kind: "unknown"; readonly what: string; readonly typeOf?: IpAddress; readonly parts?: SomeParts }
   /** A map that packets fill may have the key. */
-  | { readonly kind: "maybe"; readonly what: string };
+  | { readonly kind: "maybe"; readonly what: string; readonly parts?: SomeParts };
 
 export const NONE: Reading = { kind: "none" };
 
@@ -59,15 +59,18 @@ export const TRANSPORTS: Readonly<Record<string, string>> = {
   ...{ igmp: "2", dccp: "33", gre: "47", esp: "50", ah: "51", comp: "108", udplite: "136" },
 };
 
-export function payload(packet: Packet, protocol: string, name: string, text: string): Reading {
+/** @param isOfConnection whether the rule has compared `ct protocol`, so that it asks for no protocol of the packet's own. */
+export function payload(packet: Packet, protocol: string, name: string, text: string, isOfConnection = false): Reading {
   const field = payloadField(protocol, name);
+  const unclear: Reading = { kind: "unknown", what: text };
+  const isError = packet.isRefusal || seenState(packet) === "related";
   if (protocol === "ip" || protocol === "ip6") {
     if ((protocol === "ip") !== (packet.family === "IPv4")) return NONE;
-  } else {
-    // `th` is any transport header.
-    if (protocol !== "th" && TRANSPORTS[protocol] !== packet.protocol) return NONE;
-    // ICMP has other fields in the place of ports, which match no set of ports.
-    if (packet.protocol.startsWith("icmp") && (name === "dport" || name === "sport")) return NONE;
+  } else if (protocol !== "th" && TRANSPORTS[protocol] !== packet.protocol) {
+    return isOfConnection && isError ? unclear : NONE;
+  } else if (packet.protocol.startsWith("icmp") && field !== undefined) {
+    // In the place of ports, ICMP has its type, code and checksum.
+    return isError || packet[field] === undefined ? unclear : fieldOf(packet, field);
   }
   return field === undefined ? { kind: "unknown", what: text } : fieldOf(packet, field);
 }
@@ -121,6 +124,9 @@ export function connection(packet: Packet, key: string, text: string, isReply: b
   // It may be another's connection. Of a refusal, it is the refused packet's.
   const isKnown = packet.isRefusal ? !isReply : state !== "related";
   if (!isKnown && (field !== undefined || key === "direction")) return { kind: "unknown", what: text };
+  // Others have something else there: ICMP its identifier and its type.
+  if (!packet.isRefusal && field?.endsWith("Port") && !WITH_PORTS.includes(packet.protocol))
+    return { kind: "unknown", what: text };
   if (field !== undefined) return isReply ? fieldOf(packet, OTHER_END[field], field) : fieldOf(packet.original, field);
   switch (key) {
     case "state":
@@ -133,8 +139,8 @@ export function connection(packet: Packet, key: string, text: string, isReply: b
     case "direction":
       return value(packet.isRefusal ? "reply" : "original");
     case "protocol":
-      // Of a refusal it is the refused packet's.
-      return packet.isRefusal ? { kind: "unknown", what: text } : value(packet.protocol);
+      // Of a refusal, or of another's error, it is that of the packet it tells of.
+      return packet.isRefusal || state === "related" ? { kind: "unknown", what: text } : value(packet.protocol);
     case "mark": {
       const { value: mark, known } = packet.connectionMark;
       return known === ALL_BITS ? value(mark) : { kind: "unknown", what: text };

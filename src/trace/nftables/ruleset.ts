@@ -184,8 +184,11 @@ function compileChain(name: string, rules: readonly JsonObject[], surroundings: 
 }
 
 /** @param settled the field that is compared before the rule is looked at. */
-function compileRule(json: JsonObject, surroundings: RuleSurroundings, settled: PacketField | undefined): Rule {
+function compileRule(json: JsonObject, around: RuleSurroundings, settled: PacketField | undefined): Rule {
   const statements = listOf(json.expr);
+  const compared = statements.map((one) => named(named(one).fields.left));
+  const isOfConnection = compared.some(({ name, fields }) => name === "ct" && fields.key === "protocol");
+  const surroundings: RuleSurroundings = { ...around, isOfConnection };
   const comment = textOf(json.comment);
   return {
     get text() {

@@ -30,6 +30,7 @@ import {
   drawn,
   type Expression,
   type Found,
+  isExcluded,
   keyQuestions,
   occupiedIn,
   type Surroundings,
@@ -195,6 +196,7 @@ function verdictMap(body: JsonObject, text: string, surroundings: Surroundings):
     asks: keyQuestions(key, map?.keys),
     run: (packet) =>
       drawn(indexed, packet, (reading): StepResult => {
+        if (isExcluded(reading, map)) return NO_MATCH;
         if (reading.kind !== "value") return lost(`${text}: ${reading.what} is not known`);
         if (map === undefined) return lost(`${text}: the map is not known`);
         const found = map.lookup(reading.parts);
