@@ -47,19 +47,22 @@ export class NetlinkError extends Error {
   }
 }
 
-/** Names that `os.constants` lacks. */
-const EXTRA_ERRNO = new Map([
-  [85, "ERESTART"],
-  [524, "ENOTSUPP"],
+/** Some numbers have two names (EAGAIN and EWOULDBLOCK, EOPNOTSUPP and ENOTSUP): the kernel's spelling wins. */
+const NOT_OF_KERNEL: ReadonlySet<string> = new Set(["EWOULDBLOCK", "ENOTSUP"]);
+const ERRNO_NAMES: ReadonlyMap<number, string> = new Map([
+  ...Object.entries(constants.errno).flatMap(([name, value]) =>
+    NOT_OF_KERNEL.has(name) ? [] : [[value, name] as const],
+  ),
+  // Names that `os.constants` lacks.
+  ...([
+    [85, "ERESTART"],
+    [524, "ENOTSUPP"],
+  ] as const),
 ]);
 
 /** The name of a positive errno: 2 → `ENOENT`; `E<number>` if it has none. */
 export function errnoName(errno: number): `E${string}` {
-  for (const [name, value] of Object.entries(constants.errno)) {
-    // Some numbers have two names (EAGAIN and EWOULDBLOCK, EOPNOTSUPP and ENOTSUP): the kernel's spelling wins.
-    if (value === errno && name !== "EWOULDBLOCK" && name !== "ENOTSUP") return toErrnoName(name);
-  }
-  return toErrnoName(EXTRA_ERRNO.get(errno) ?? `E${errno}`);
+  return toErrnoName(ERRNO_NAMES.get(errno) ?? `E${errno}`);
 }
 
 function toErrnoName(name: string): `E${string}` {
