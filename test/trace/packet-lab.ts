@@ -197,7 +197,10 @@ export class PacketLab {
     beside?.before();
     if (rules.kind === "netlink") {
       const { operations, table } = rules.plan;
-      await this.#ruleset.open({ family: table.family, table: table.name }).transact(operations);
+      const own = this.#ruleset.open({ family: table.family, table: table.name });
+      // As a daemon does: what it adds is known to be new.
+      if (this.#chainHistory !== undefined) await own.read();
+      await own.transact(operations);
     } else if (rules.kind === "iptables-restore") {
       const file = join(this.#folder, "rules");
       writeFileSync(file, rules.text);
@@ -237,10 +240,12 @@ export class PacketLab {
 
   /** Follows base chains from now on, as a daemon does. */
   watchChains(): void {
-    const table = this.#ruleset.open({ family: "ip", table: "kube-proxy" });
-    const watch = () => table.watch(() => {}, this.#stop.signal);
-    inNetworkNamespace(this.#node.path, watch).catch(() => {});
-    this.#chainHistory = table.chainHistory;
+    for (const family of ["ip", "ip6"] as const) {
+      const table = this.#ruleset.open({ family, table: "kube-proxy" });
+      const watch = () => table.watch(() => {}, this.#stop.signal);
+      inNetworkNamespace(this.#node.path, watch).catch(() => {});
+      this.#chainHistory = table.chainHistory;
+    }
   }
 
   /** What was seen of them. */
