@@ -70,6 +70,8 @@ export function payload(packet: Packet, protocol: string, name: string, text: st
     return isOfConnection && isError ? unclear : NONE;
   } else if (packet.protocol.startsWith("icmp") && field !== undefined) {
     // In the place of ports, ICMP has its type, code and checksum.
+    // Those of a refusal are taken for no port that a rule names: its checksum has one value of 65,536.
+    if (packet.isRefusal) return NONE;
     return isError || packet[field] === undefined ? unclear : fieldOf(packet, field);
   }
   return field === undefined ? { kind: "unknown", what: text } : fieldOf(packet, field);
