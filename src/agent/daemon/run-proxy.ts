@@ -272,7 +272,6 @@ async function createProxier(
     nodePortAddresses: addresses,
     log,
   });
-  health.setMode(family, backend);
   const known = await listenAddresses(addresses, kernel.localAddresses, log);
   const serviceHealth = new ServiceHealth({
     family,
@@ -285,7 +284,6 @@ async function createProxier(
       log.error("Failed to start healthcheck", error, { node: nodeName, service, port });
       events.record(serviceHealthFailure(nodeName, service, port, error));
     },
-    onFailures: (failures) => health.setPortFailures(family, failures),
   });
   const proxier = new Proxier({
     nodeName,
@@ -303,12 +301,12 @@ async function createProxier(
     allowExternalIPs: daemon.gates.isEnabled("AllowServiceExternalIPs"),
     clock,
     log: daemon.log,
-    onFailures: (failures) => health.setFailures(family, failures),
     onConflict: (conflict) => events.record(frontendConflict(nodeName, conflict)),
     onCostlyService: (costly) => events.record(costlyService(nodeName, costly)),
     ...(journal && { journal }),
     ending: endingOf(config, kernel),
   });
+  health.setMode(family, backend, () => [...proxier.failures, ...serviceHealth.failures]);
   const onChange = (ips: readonly IpAddress[], isNew: boolean): void => {
     serviceHealth.setAddresses(ips).catch((error: unknown) => log.error("Error syncing healthcheck services", error));
     if (isNew) proxier.onNodeAddresses();

@@ -24,12 +24,8 @@ class RecordingProxier implements ProxierSink {
     this.#add(`${kind} slice ${object.addressType}`);
   }
 
-  onServicesSynced(): void {
-    this.#add("services synced");
-  }
-
-  onEndpointSlicesSynced(): void {
-    this.#add("slices synced");
+  onSynced(kind: "services" | "endpointSlices"): void {
+    this.#add(kind === "services" ? "services synced" : "slices synced");
   }
 
   onZone(zone: string | undefined): void {

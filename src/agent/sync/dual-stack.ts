@@ -23,8 +23,7 @@ export interface ProxierSink {
   readonly family: IpFamily;
   onService(event: ObjectEvent<ServiceRecord>): void;
   onEndpointSlice(event: ObjectEvent<EndpointSliceRecord>): void;
-  onServicesSynced(): void;
-  onEndpointSlicesSynced(): void;
+  onSynced(kind: "services" | "endpointSlices"): void;
   onZone(zone: string | undefined): void;
   onServiceCIDRs(cidrs: readonly string[]): void;
   onOtherNodes(otherNodes: ReadonlyMap<IpAddress, string>): void;
@@ -72,9 +71,7 @@ export class DualStackDispatcher implements ObjectSink {
         this.#tellIgnored(event);
         for (const proxier of this.#proxiers) proxier.onService(event);
       },
-      onSynced: () => {
-        for (const proxier of this.#proxiers) proxier.onServicesSynced();
-      },
+      onSynced: () => this.#tellSynced("services"),
     },
     endpointSlices: {
       // Slices of a family without a proxier are ignored.
@@ -87,9 +84,7 @@ export class DualStackDispatcher implements ObjectSink {
         }
         if (addressType === "FQDN" && event.kind !== "delete") this.#tellUnsupported(event.object);
       },
-      onSynced: () => {
-        for (const proxier of this.#proxiers) proxier.onEndpointSlicesSynced();
-      },
+      onSynced: () => this.#tellSynced("endpointSlices"),
     },
     // The first event already gives the zone.
     nodes: { onEvent: (event) => this.#onNode(event), onSynced() {} },
@@ -131,6 +126,10 @@ export class DualStackDispatcher implements ObjectSink {
       if (this.#synced.has(kind)) this.#kinds[kind].onSynced();
     }
     this.#held.clear();
+  }
+
+  #tellSynced(kind: "services" | "endpointSlices"): void {
+    for (const proxier of this.#proxiers) proxier.onSynced(kind);
   }
 
   #tellIgnored(event: ObjectEvent<ServiceRecord>): void {

@@ -34,11 +34,6 @@ export interface ProxierOptions {
   readonly allowExternalIPs: boolean;
   readonly clock: Clock;
   readonly log: Logger;
-  /**
-   * Called with what the kernel rejected, after every sync that left such parts or could program nothing, and once with
-   * an empty list when all are resolved.
-   */
-  readonly onFailures?: (failures: readonly SyncFailure[]) => void;
   /** Called for every frontend that a service port lost to another one. */
   readonly onConflict?: (conflict: ConflictSummary) => void;
   /** Called for a Service that took long to program. */

@@ -122,8 +122,8 @@ it("loses no change, with any events, sync durations and failures together", asy
         if (what === "start") {
           loopStartMs = clock.monotonicMs();
           void proxier.run(bench.stop.signal);
-        } else if (what === "services synced") proxier.onServicesSynced();
-        else proxier.onEndpointSlicesSynced();
+        } else if (what === "services synced") proxier.onSynced("services");
+        else proxier.onSynced("endpointSlices");
       };
       const take = async (next: Step): Promise<void> => {
         switch (next.kind) {

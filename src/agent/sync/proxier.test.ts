@@ -12,11 +12,11 @@ describe("proxier: which event causes which sync (endpoints.md §6.3)", () => {
     const bench = new ProxierBench();
     void bench.proxier.run(bench.stop.signal);
     addService(bench, "a");
-    bench.proxier.onServicesSynced();
+    bench.proxier.onSynced("services");
     await bench.clock.advance(5000);
     assert.deepEqual(bench.backend.calls, []);
     assert.equal(bench.metrics.calls.filter((call) => call.includes(" sync ")).length, 0);
-    bench.proxier.onEndpointSlicesSynced();
+    bench.proxier.onSynced("endpointSlices");
     await bench.clock.settle();
     assert.deepEqual(bench.backend.calls, [
       { startMs: 5000, isFullSync: true, changedPorts: ["ns/a:p/TCP"], zone: undefined, serviceCIDRs: [] },
@@ -281,7 +281,7 @@ describe("proxier: the end", () => {
     await loop;
     assert.equal(bench.proxier.status.isSyncing, false);
     addService(bench, "b");
-    bench.proxier.onServicesSynced();
+    bench.proxier.onSynced("services");
     await bench.clock.advance(3_600_000);
     assert.equal(bench.backend.calls.length, 2);
     assert.equal(bench.clock.timerCount, 0);

@@ -52,8 +52,8 @@ export class Proxier {
   readonly #turns = new Mutex();
   readonly #staleFlows: StaleFlows;
   readonly #goneConnections: GoneConnections | undefined;
-  #hasServices = false;
-  #hasEndpointSlices = false;
+  /** The kinds whose initial objects have all been received. */
+  readonly #synced = new Set<"services" | "endpointSlices">();
   #zone: string | undefined;
   #serviceCIDRs: readonly string[] = [];
   #otherNodes: ReadonlyMap<IpAddress, string> = new Map();
@@ -108,13 +108,18 @@ export class Proxier {
     return this.#serviceCIDRs;
   }
 
+  /** See {@link ProxierStatus.failures}. */
+  get failures(): readonly SyncFailure[] {
+    return this.#report.failures;
+  }
+
   get status(): ProxierStatus {
     return {
       isInitialised: this.#isInitialised,
       isSyncing: this.#runner.isRunning,
       needsFullSync: this.#pending.isFull,
       isFailing: this.#report.isFailing,
-      failures: this.#report.failures,
+      failures: this.failures,
       remarks: this.#options.backend.remarks ?? [],
       ...(this.#refusedPorts.size > 0 && { refused: Array.from(this.#refusedPorts, (key) => this.#refusedPort(key)) }),
     };
@@ -122,7 +127,7 @@ export class Proxier {
 
   #refusedPort(servicePort: string): StandingPort {
     const isIts = ({ subject }: SyncFailure) => isAmong(new Set([subject]), servicePort);
-    const { reason = "" } = this.#report.failures.find(isIts) ?? {};
+    const { reason = "" } = this.failures.find(isIts) ?? {};
     return { servicePort, family: this.family, reason, inForce: this.#inForce.get(servicePort) };
   }
 
@@ -144,15 +149,9 @@ export class Proxier {
     this.sync();
   }
 
-  /** All initial Services have been received. */
-  onServicesSynced(): void {
-    this.#hasServices = true;
-    if (this.#isInitialised) this.#runner.runNow();
-  }
-
-  /** All initial EndpointSlices have been received. */
-  onEndpointSlicesSynced(): void {
-    this.#hasEndpointSlices = true;
+  /** All initial objects of the kind have been received. */
+  onSynced(kind: "services" | "endpointSlices"): void {
+    this.#synced.add(kind);
     if (this.#isInitialised) this.#runner.runNow();
   }
 
@@ -230,7 +229,7 @@ export class Proxier {
   }
 
   get #isInitialised(): boolean {
-    return this.#hasServices && this.#hasEndpointSlices;
+    return this.#synced.size === 2;
   }
 
   async #watch(signal: AbortSignal): Promise<void> {

@@ -125,7 +125,7 @@ export class SyncReport {
     unfinished: ReadonlySet<string>,
     state: Pick<ProxyState, "services" | "endpoints">,
   ): void {
-    const { backend, clock, health, log, metrics, onFailures } = this.#options;
+    const { backend, clock, health, log, metrics } = this.#options;
     const isComplete = failures.length === 0;
     this.#observeLatencies(triggerTimesMs, failures, unfinished);
     this.#countLacking(ports, state);
@@ -140,9 +140,7 @@ export class SyncReport {
       if (this.#isOvertaken) health.queuedUpdate(backend.family);
       metrics.setLastSync(clock.now() / 1000);
     }
-    const hadFailures = this.#failures.length > 0;
     this.#failures = failures;
-    if (!isComplete || hadFailures) onFailures?.(failures);
   }
 
   #countLacking(ports: ReadonlySet<string>, { services, endpoints }: Pick<ProxyState, "services" | "endpoints">): void {
@@ -189,14 +187,11 @@ export class SyncReport {
   }
 
   failed(error: unknown, services: Services): void {
-    const { backend, health, onFailures } = this.#options;
+    const { backend, health } = this.#options;
     this.#isFailing = true;
     const isPartial = error instanceof IncompleteSyncError;
-    if (!isPartial) {
-      // Nothing could be programmed, or the outcome is unknown: that concerns everything, not one part.
-      this.#failures = [{ subject: `${backend.mode} rules`, reason: messageOf(error) }];
-      onFailures?.(this.#failures);
-    }
+    // Nothing could be programmed, or the outcome is unknown: that concerns everything, not one part.
+    if (!isPartial) this.#failures = [{ subject: `${backend.mode} rules`, reason: messageOf(error) }];
     // Failed syncs that were not queued must show, too, or health would stay good forever.
     if (!isPartial || !isServing(this.#failures, services)) health.queuedUpdate(backend.family);
   }

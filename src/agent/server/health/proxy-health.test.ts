@@ -122,29 +122,26 @@ test("an ineligible node answers 503 on healthz and says that the proxy itself i
 
 test("refused parts are named after everything else, per family, until they are gone", () => {
   const { health } = setUp();
-  const refused = [{ subject: "ns/svc:port", reason: 'line 3: "bad"' }];
-  health.setFailures("IPv6", refused);
-  health.setFailures("IPv4", [{ subject: "stale chain KUBE-SEP-X", reason: "busy" }]);
+  let refused = [{ subject: "ns/svc:port", reason: 'line 3: "bad"' }];
+  let stale = [{ subject: "stale chain KUBE-SEP-X", reason: "busy" }];
+  health.setMode("IPv6", {}, () => refused);
+  health.setMode("IPv4", {}, () => stale);
   assert.ok(
     healthAnswer(health.verdict(), false).body.endsWith(
       ',"failures":[{"ipFamily":"IPv4","subject":"stale chain KUBE-SEP-X","reason":"busy"},{"ipFamily":"IPv6","subject":"ns/svc:port","reason":"line 3: \\"bad\\""}]}',
     ),
   );
-  health.setFailures("IPv6", []);
-  health.setFailures("IPv4", []);
+  refused = [];
+  stale = [];
   assert.doesNotMatch(healthAnswer(health.verdict(), false).body, /failures/);
 });
 
-test("a health-check port that is taken is named beside the rules that are refused, until it can be had", () => {
+test("a health-check port that is taken changes no verdict", () => {
   const { health } = setUp();
-  health.setPortFailures("IPv6", [{ subject: "health-check port 31234 of ns/s", reason: "EADDRINUSE" }]);
-  health.setFailures("IPv6", []);
-  assert.deepEqual(health.verdict().failures, [
-    { ipFamily: "IPv6", subject: "health-check port 31234 of ns/s", reason: "EADDRINUSE" },
-  ]);
+  const taken = { subject: "health-check port 31234 of ns/s", reason: "EADDRINUSE" };
+  health.setMode("IPv6", {}, () => [taken]);
+  assert.deepEqual(health.verdict().failures, [{ ipFamily: "IPv6", ...taken }]);
   assert.equal(health.isHealthy(), true);
-  health.setPortFailures("IPv6", []);
-  assert.deepEqual(health.verdict().failures, []);
 });
 
 test("a resource that cannot be watched is named until it can, and changes no verdict", () => {
@@ -183,13 +180,13 @@ test("what a mode does in a lesser way is told and changes no status; all that i
   healthAnswer(health.verdict(), false);
   health.setMode("IPv4", { remarks, degraded: [] });
   assert.doesNotMatch(healthAnswer(health.verdict(), false).body, /degraded|remarks/);
-  health.setMode("IPv4", {
+  const mode = {
     remarks,
     get degraded() {
       return degraded;
     },
-  });
-  health.setFailures("IPv4", [{ subject: "ns/svc:port", reason: "bad" }]);
+  };
+  health.setMode("IPv4", mode, () => [{ subject: "ns/svc:port", reason: "bad" }]);
   const { status, body } = healthAnswer(health.verdict(), false);
   assert.equal(status, 200);
   assert.ok(

@@ -69,9 +69,8 @@ class FamilyState {
   lastUpdatedMs: number | undefined;
   /** Monotonic time of the oldest request that no sync has satisfied. */
   oldestPendingMs: number | undefined;
-  failures: readonly StandingFailure[] = [];
-  portFailures: readonly StandingFailure[] = [];
   mode = NOT_AT_WORK;
+  failures: () => readonly SyncFailure[] = () => [];
 }
 
 export class ProxyHealth implements HealthReporter {
@@ -116,19 +115,9 @@ export class ProxyHealth implements HealthReporter {
     this.#isNodeEligible = !node.isBeingDeleted && !node.taintKeys.includes(TO_BE_DELETED_TAINT);
   }
 
-  /** Replaces the known rejections of one family; an empty list when all is in the kernel. */
-  setFailures(family: IpFamily, failures: readonly SyncFailure[]): void {
-    this.#states[family].failures = ofFamily(family, failures);
-  }
-
-  /** Replaces the list of one family's health-check ports that cannot be opened. */
-  setPortFailures(family: IpFamily, failures: readonly SyncFailure[]): void {
-    this.#states[family].portFailures = ofFamily(family, failures);
-  }
-
-  /** Sets the mode of a family; each verdict asks it. */
-  setMode(family: IpFamily, mode: SelfReport): void {
-    this.#states[family].mode = mode;
+  /** A family is served. Each verdict asks the mode, and for what the kernel rejects and the ports that cannot be opened. */
+  setMode(family: IpFamily, mode: SelfReport, failures: () => readonly SyncFailure[] = () => []): void {
+    Object.assign(this.#states[family], { mode, failures });
   }
 
   /**
@@ -208,7 +197,7 @@ export class ProxyHealth implements HealthReporter {
       silentMs: this.#heardMs.size === 0 ? undefined : Math.round(monotonicMs - Math.min(...this.#heardMs.values())),
       failures: [
         ...(this.#waiting === undefined ? [] : [{ subject: "start", reason: this.#waiting.reason }]),
-        ...IP_FAMILIES.flatMap((family) => [...this.#states[family].failures, ...this.#states[family].portFailures]),
+        ...IP_FAMILIES.flatMap((family) => ofFamily(family, this.#states[family].failures())),
         ...Array.from(this.#clusterFailures, ([subject, reason]) => ({ subject, reason })),
         ...(isReached ? [] : found),
       ],

@@ -23,8 +23,8 @@ describe("readyz: the rules are in the kernel", () => {
     void bench.proxier.run(bench.stop.signal);
     await bench.clock.advance(5_000);
     assert.equal(health.isReady(), false);
-    bench.proxier.onServicesSynced();
-    bench.proxier.onEndpointSlicesSynced();
+    bench.proxier.onSynced("services");
+    bench.proxier.onSynced("endpointSlices");
     await bench.clock.settle();
     assert.equal(health.isReady(), true);
   });

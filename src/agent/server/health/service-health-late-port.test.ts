@@ -47,7 +47,6 @@ test("a port that another process held opens soon after it is free, with its end
   const port = await freePort();
   const clock = new FakeClock();
   const told: string[] = [];
-  const standing = Promise.withResolvers<void>();
   const health = new ServiceHealth({
     family: "IPv4",
     addresses: "all",
@@ -55,7 +54,6 @@ test("a port that another process held opens soon after it is free, with its end
     clock,
     log: memoryLog(),
     onListenFailure: (service) => told.push(service),
-    onFailures: (failures) => failures.length === 0 && standing.resolve(),
   });
   t.after(() => health.close());
   // A daemon that is being replaced and has not ended yet.
@@ -72,7 +70,7 @@ test("a port that another process held opens soon after it is free, with its end
   holder.close();
   await once(holder, "close");
   await clock.advance(5_000);
-  await standing.promise;
+  while (health.failures.length > 0) await new Promise((resolve) => setImmediate(resolve));
   const answer = await ask(port, "/");
   assert.deepEqual([answer.status, JSON.parse(answer.text).localEndpoints], [200, 2]);
   await health.close();

@@ -3,8 +3,6 @@ import { spawn } from "node:child_process";
 import { Agent } from "node:http";
 import { connect, createServer } from "node:net";
 import { afterEach, beforeEach, test } from "node:test";
-import type { SyncFailure } from "../../../contract/backend.ts";
-import type { ServiceHealthPorts } from "../../../contract/observers.ts";
 import { signalChild } from "../../../kernel/child-process.ts";
 import { parseIpAddress } from "../../../net/ip.ts";
 import { ask, freePort } from "../testing/http-client.ts";
@@ -14,7 +12,7 @@ import { ServiceHealth, type ServiceHealthOptions } from "./service-health.ts";
 /** Shorter than the limit of idle connections, so that a close that forgets them fails here. */
 const CLOSE_LIMIT = { timeout: 30_000 };
 
-let managers: ServiceHealthPorts[] = [];
+let managers: ServiceHealth[] = [];
 let isProxyHealthy = true;
 
 beforeEach(() => {
@@ -26,7 +24,7 @@ afterEach(async () => {
   await Promise.all(managers.map((manager) => manager.close()));
 });
 
-function manager(options: Partial<ServiceHealthOptions> = {}): ServiceHealthPorts {
+function manager(options: Partial<ServiceHealthOptions> = {}): ServiceHealth {
   const made = new ServiceHealth({
     family: "IPv4",
     addresses: "all",
@@ -142,11 +140,9 @@ test("listeners follow the addresses, and one that could not be had is tried aga
   const address = (text: string) => parseIpAddress(text) ?? assert.fail();
   const [one, two, absent] = [address("127.0.0.2"), address("127.0.0.3"), address("192.0.2.77")];
   const failures: string[] = [];
-  const standing: (readonly SyncFailure[])[] = [];
   const health = manager({
     addresses: [one],
     onListenFailure: (service) => failures.push(service),
-    onFailures: (now) => standing.push(now),
   });
   await health.syncServices(ports({ "ns/s": port }));
   health.syncEndpoints(ports({ "ns/s": 1 }));
@@ -155,9 +151,9 @@ test("listeners follow the addresses, and one that could not be had is tried aga
   await health.setAddresses([two, absent]);
   assert.equal(await isRefused(port, one), true);
   assert.equal((await ask(port, "/", { host: two })).status, 200);
-  assert.deepEqual([failures, standing.at(-1)?.length], [["ns/s"], 1]);
+  assert.deepEqual([failures, health.failures.length], [["ns/s"], 1]);
   await health.setAddresses([two]);
-  assert.deepEqual(standing.at(-1), []);
+  assert.deepEqual(health.failures, []);
 });
 
 test("an address that cannot be had keeps no other from being followed", async () => {
@@ -180,9 +176,7 @@ test("when one address cannot be had the service has none, it is told, and the n
   const blocker = createServer();
   await new Promise<void>((resolve) => blocker.listen({ host: "127.0.0.3", port }, resolve));
   const failures: string[] = [];
-  const standing: (readonly SyncFailure[])[] = [];
   const health = manager({
-    onFailures: (now) => standing.push(now),
     addresses: ["127.0.0.2", "127.0.0.3"].map((text) => parseIpAddress(text) ?? assert.fail()),
     onListenFailure: (service, failedPort, error) => failures.push(`${service} ${failedPort} ${error.message}`),
   });
@@ -190,7 +184,7 @@ test("when one address cannot be had the service has none, it is told, and the n
   await health.syncServices(ports({ "ns/s": port, "ns/other": other }));
   assert.equal(failures.length, 1);
   assert.deepEqual(
-    standing.at(-1)?.map(({ subject }) => subject),
+    health.failures.map(({ subject }) => subject),
     [`health-check port ${port} of ns/s`],
   );
   assert.match(failures[0] ?? "", new RegExp(`^ns/s ${port} listen EADDRINUSE`));
@@ -200,7 +194,7 @@ test("when one address cannot be had the service has none, it is told, and the n
   await health.syncServices(ports({ "ns/s": port, "ns/other": other }));
   assert.equal((await ask(port, "/", { host: "127.0.0.2" })).status, 503);
   assert.equal(failures.length, 1);
-  assert.deepEqual(standing.at(-1), []);
+  assert.deepEqual(health.failures, []);
 });
 
 test("of changed services alone the ports are opened and closed, and what failed is tried again; nothing else is looked at", async () => {
@@ -212,10 +206,11 @@ test("of changed services alone the ports are opened and closed, and what failed
   ]);
   const blocker = createServer();
   const standing: number[] = [];
-  const health = manager({ onFailures: (now) => standing.push(now.length), onListenFailure() {} });
+  const health = manager({ onListenFailure() {} });
   const sync = async (...changed: string[]): Promise<void> => {
     await health.syncServices(live, new Set(changed));
     health.syncEndpoints(counts, new Set(changed));
+    standing.push(health.failures.length);
   };
   await sync("ns/a");
   assert.equal((await ask(first, "/")).status, 200);

@@ -35,8 +35,6 @@ export interface ServiceHealthOptions {
   readonly log: Logger;
   /** Called for each service whose port could not be opened, to log it: at each sync, and when the reason has changed. */
   onListenFailure(service: string, port: number, error: Error): void;
-  /** Called after each attempt with the ports that are not open; an empty list if all are. */
-  onFailures?(failures: readonly SyncFailure[]): void;
 }
 
 /** The body for a service's state: indented with tabs, no newline at the end. */
@@ -189,6 +187,11 @@ export class ServiceHealth implements ServiceHealthPorts {
     });
   }
 
+  /** The ports that cannot be opened. */
+  get failures(): readonly SyncFailure[] {
+    return [...this.#failed.values()];
+  }
+
   /** Whether none of these services has a port, open or wanted, and no service has failed: nearly always. */
   #areWithoutPorts(services: ReadonlySet<string>, ports: ReadonlyMap<string, number>): boolean {
     // Ports that are being opened have no entry yet.
@@ -219,7 +222,6 @@ export class ServiceHealth implements ServiceHealthPorts {
       const port = ports.get(service);
       if (port !== undefined) await this.#bringUp(service, port, isRetry);
     }
-    this.#options.onFailures?.([...this.#failed.values()]);
     if (this.#failed.size === 0 || this.#isClosed) return;
     this.#retry = this.#clock.setTimer(
       RETRY_MS,

@@ -1,6 +1,5 @@
 /** A test bench for a proxier: everything around it is fake, time included. */
 import "../../../async/testing/test-yielder.ts";
-import type { SyncFailure } from "../../../contract/backend.ts";
 import type { ConflictSummary } from "../../../model/owned-services.ts";
 import { SyncJournal } from "../journal/sync-journal.ts";
 import type { CostlyService } from "../portions.ts";
@@ -25,7 +24,6 @@ export class ProxierBench {
   readonly conntrack = new FakeConntrack();
   readonly log = new RecordingLogger();
   readonly conflicts: ConflictSummary[] = [];
-  readonly failures: (readonly SyncFailure[])[] = [];
   readonly costly: CostlyService[] = [];
   readonly journal = new SyncJournal();
   readonly stop = new AbortController();
@@ -43,7 +41,6 @@ export class ProxierBench {
       allowExternalIPs: true,
       clock: this.clock,
       log: this.log,
-      onFailures: (failures) => this.failures.push(failures),
       onConflict: (conflict) => this.conflicts.push(conflict),
       onCostlyService: (costly) => this.costly.push(costly),
       journal: this.journal,
@@ -54,8 +51,8 @@ export class ProxierBench {
   /** Starts the loop and reports both resources as complete; returns after the first sync. */
   async start(): Promise<{ readonly loop: Promise<void> }> {
     const loop = this.proxier.run(this.stop.signal);
-    this.proxier.onServicesSynced();
-    this.proxier.onEndpointSlicesSynced();
+    this.proxier.onSynced("services");
+    this.proxier.onSynced("endpointSlices");
     await this.clock.settle();
     return { loop };
   }
