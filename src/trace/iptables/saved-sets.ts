@@ -1,8 +1,8 @@
-/** IP sets from the output of `ipset save`. */
-import { type IpFamily, parseCidr, parseIpAddress } from "../../net/ip.ts";
+/** IP sets from the output of `ipset save`: their entries are read as elements of a set of nftables. */
+import { type IpFamily, parseIpAddress } from "../../net/ip.ts";
+import { SetIndex } from "../nftables/named-set.ts";
 import type { Packet } from "../packet.ts";
 import { fieldsQuestion, type PacketField, type Question, whichOf } from "../question.ts";
-import { fits, keyText, orderOf, type Pattern, prefixRange } from "../value.ts";
 import type { IpSets } from "./surroundings.ts";
 
 interface SavedSet {
@@ -11,14 +11,16 @@ interface SavedSet {
   readonly dimensions: readonly string[];
   /** Undefined for sets without a family. */
   readonly family: IpFamily | undefined;
-  readonly exact: Set<string>;
-  readonly patterns: (readonly Pattern[])[];
-  /** Whether it has entries that are not understood. */
-  isUnclear: boolean;
+  /** As JSON of nft has them. */
+  readonly elements: unknown[];
+  /** Of the elements, from the first packet on. */
+  readonly index: SetIndex;
 }
 
 const BITMAP_PROTOCOLS = ["tcp", "udp"];
 const UNDERSTOOD = new Set(["ip", "net", "port"]);
+/** An element that is not understood. */
+const UNCLEAR = undefined;
 
 /** Reads the output of `ipset save`. @param isChanged whether packets have changed a set since. @default none has changed */
 export function readIpSets(texts: readonly string[], isChanged: (name: string) => boolean = () => false): IpSets {
@@ -26,7 +28,7 @@ export function readIpSets(texts: readonly string[], isChanged: (name: string) =
   for (const text of texts) {
     for (const line of text.split("\n")) {
       const [word, name = "", subject = "", ...rest] = line.trim().split(" ");
-      if (word === "create") sets.set(name, newSet(subject, rest));
+      if (word === "create") sets.set(name, newSet(name, subject, rest));
       else if (word === "add") addEntry(sets.get(name), subject, rest);
     }
   }
@@ -36,62 +38,49 @@ export function readIpSets(texts: readonly string[], isChanged: (name: string) =
   };
 }
 
-function newSet(type: string, options: readonly string[]): SavedSet {
+function newSet(name: string, type: string, options: readonly string[]): SavedSet {
   const dimensions = type.slice(type.indexOf(":") + 1).split(",");
   const family = options[options.indexOf("family") + 1];
+  const elements = dimensions.every((dimension) => UNDERSTOOD.has(dimension)) ? [] : [UNCLEAR];
   return {
     type,
     dimensions,
     family: family === "inet6" ? "IPv6" : family === "inet" ? "IPv4" : undefined,
-    exact: new Set(),
-    patterns: [],
-    isUnclear: !dimensions.every((dimension) => UNDERSTOOD.has(dimension)),
+    elements,
+    index: new SetIndex(name, false, elements, []),
   };
 }
 
 function addEntry(set: SavedSet | undefined, entry: string, options: readonly string[]): void {
   if (set === undefined) return;
+  const { dimensions, type, elements } = set;
   const parts = entry.split(",");
-  const patterns = parts.map((part, index) => patternsOf(set.dimensions[index], part, set.type));
-  const known = patterns.flatMap((one) => one ?? []);
   // An exception within a larger network takes precedence over it.
-  if (parts.length !== set.dimensions.length || patterns.includes(undefined) || options.includes("nomatch")) {
-    set.isUnclear = true;
-    return;
-  }
-  const exact = known.flatMap((pattern) => (pattern.kind === "exact" ? [pattern.value] : []));
-  if (exact.length === known.length) set.exact.add(keyText(exact));
-  else set.patterns.push(known);
+  const isUnclear = parts.length !== dimensions.length || options.includes("nomatch");
+  const concat = parts.flatMap((part, index) =>
+    dimensions[index] === "port" ? portParts(part, type) : addressPart(part),
+  );
+  elements.push(isUnclear ? UNCLEAR : { concat });
 }
 
-/** One for each of the fields that the dimension compares: see {@link fieldsOf}. */
-function patternsOf(dimension: string | undefined, text: string, type: string): readonly Pattern[] | undefined {
-  if (dimension === "port") return portPatterns(text, type);
-  const cidr = parseCidr(text);
-  if (cidr !== undefined) return [prefixRange(cidr)];
-  const [first = "", last] = text.split("-");
-  const [from, to] = [parseIpAddress(first), parseIpAddress(last ?? first)];
-  if (from === undefined || to === undefined) return undefined;
-  if (last === undefined) return [{ kind: "exact", value: from }];
-  const [low, high] = [orderOf(from), orderOf(to)];
-  return low === undefined || high === undefined ? undefined : [{ kind: "range", first: low, last: high }];
+/** Undefined if it is not understood. */
+function addressPart(text: string): unknown {
+  const [addr, len] = text.split("/");
+  if (len !== undefined) return { prefix: { addr, len } };
+  const [first, ...last] = text.split("-").map(parseIpAddress);
+  return last.length === 0 ? first : { range: [first, ...last] };
 }
 
 const isBitmap = (type: string) => type.startsWith("bitmap:");
 
 /** Bitmaps have only ports; hashes have a protocol with each port. */
-function portPatterns(text: string, type: string): readonly Pattern[] | undefined {
+function portParts(text: string, type: string): readonly unknown[] {
   if (isBitmap(type)) {
-    const [from = "", to = from] = text.split("-");
-    return [{ kind: "range", first: BigInt(from), last: BigInt(to) }];
+    const [from, to = from] = text.split("-").map(Number);
+    return [{ range: [from, to] }];
   }
   const [whole, protocol = "tcp", port] = /^(?:([a-z0-9]+):)?(\d+)$/.exec(text) ?? [];
-  return whole === undefined
-    ? undefined
-    : [
-        { kind: "exact", value: protocol },
-        { kind: "exact", value: Number(port) },
-      ];
+  return whole === undefined ? [UNCLEAR] : [protocol, Number(port)];
 }
 
 /** What the set compares, in order. */
@@ -110,25 +99,21 @@ function isIn(set: SavedSet | undefined, directions: readonly ("src" | "dst")[],
     // A bitmap matches only ports of TCP and UDP (net/netfilter/ipset/ip_set_bitmap_port.c, ip_set_get_ip_port).
     if (isBitmap(set.type) && !BITMAP_PROTOCOLS.includes(packet.protocol)) return false;
     // For ICMP, an entry would have a type in place of the port.
-    if (packet.protocol.startsWith("icmp")) return set.isUnclear ? undefined : false;
+    if (packet.protocol.startsWith("icmp")) return set.index.isUnclear ? undefined : false;
   }
   const fields = fieldsOf(set, directions);
   const parts = fields.flatMap((field) => packet[field] ?? []);
   if (parts.length < fields.length) return undefined;
-  if (set.exact.has(keyText(parts))) return true;
-  const found = set.patterns.some((patterns) => patterns.every((pattern, index) => fits(pattern, parts[index] ?? "")));
-  return found || !set.isUnclear ? found : undefined;
+  const isFound = set.index.lookup(parts) !== undefined;
+  return isFound || !set.index.isUnclear ? isFound : undefined;
 }
 
 function questionsOf(
   set: SavedSet | undefined,
   directions: readonly ("src" | "dst")[],
 ): readonly Question[] | undefined {
-  if (set === undefined || set.isUnclear) return undefined;
-  const exact = Array.from(set.exact, (key): Pattern[] => {
-    return key.split(" . ").map((value) => ({ kind: "exact", value: /^\d+$/.test(value) ? Number(value) : value }));
-  });
-  const keys = [...exact, ...set.patterns].map((patterns) => ({ patterns, outcome: "" }));
+  const keys = set?.index.keys;
+  if (set === undefined || keys === undefined) return undefined;
   const ofBitmap = isBitmap(set.type) ? [whichOf("protocol", BITMAP_PROTOCOLS)] : [];
   return [...ofBitmap, fieldsQuestion(fieldsOf(set, directions), keys)];
 }
