@@ -67,10 +67,8 @@ function keyOf(field: PacketField, value: string | number, rest: string): RuleKe
   return { field, value, rest: same, isVerdict: (text) => VERDICT.test(text) };
 }
 
-/** The steps of an indexed rule: that it is a candidate says that the field has the value. */
-export function withSettled(steps: readonly Step[], field: PacketField | undefined): readonly Step[] {
+/** The index of the step that compares the field. */
+export function comparingStep(steps: readonly Step[], field: PacketField | undefined): number {
   const comparing = field && COMPARING[field];
-  const at = comparing === undefined ? -1 : steps.findIndex(({ text }) => comparing.test(text));
-  const isOther = ({ fields }: { readonly fields: readonly unknown[] }) => fields.length !== 1 || fields[0] !== field;
-  return steps.map((step, index) => (index === at ? { ...step, asks: step.asks?.filter(isOther) } : step));
+  return steps.findIndex(({ text }) => comparing?.test(text));
 }

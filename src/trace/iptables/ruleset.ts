@@ -6,12 +6,12 @@ import { type ChainTexts, NOWHERE, type TableTexts } from "../../kernel/iptables
 import { attempt } from "../../logging/attempt.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { type BaseChain, type Chain, type Hook, lost, type Rule, type Step } from "../netfilter/program.ts";
-import { INDEXED_LENGTH, RuleIndex } from "../netfilter/rule-index.ts";
+import { indexedChain, withSettled } from "../netfilter/rule-index.ts";
 import type { PacketField } from "../question.ts";
 import { basicSteps } from "./basic-match.ts";
 import { foreignStep } from "./foreign-match.ts";
 import { matchStep } from "./match.ts";
-import { keysOf, withSettled } from "./rule-key.ts";
+import { comparingStep, keysOf } from "./rule-key.ts";
 import type { Surroundings } from "./surroundings.ts";
 import { type RuleContext, targetStep } from "./target.ts";
 
@@ -76,31 +76,13 @@ export function iptablesChains(
 }
 
 function compileChain(name: string, { rules }: ChainTexts, context: RuleContext): Chain {
-  const compiled: Rule[] = [];
-  const isShort = rules.length < INDEXED_LENGTH;
-  let built: RuleIndex | undefined;
-  const indexed = (): RuleIndex => {
-    built ??= new RuleIndex(rules.length, keysOf(rules));
-    return built;
-  };
-  return {
+  return indexedChain({
     name,
     length: rules.length,
-    ruleAt(at) {
-      const known = compiled[at];
-      const text = known === undefined ? rules.at(at) : undefined;
-      if (text === undefined) return known;
-      compiled[at] = compileRule(text, context, isShort ? undefined : indexed().settledAt(at));
-      return compiled[at];
-    },
-    asks: (at) => (isShort ? [] : indexed().asksAt(at)),
-    firstCandidate(at, packet) {
-      if (!isShort) return indexed().next(at, packet);
-      let next = at;
-      while (next < rules.length && rules.destinationAt?.(next) === NOWHERE) next += 1;
-      return next;
-    },
-  };
+    keysAt: keysOf(rules),
+    isNever: (index) => rules.destinationAt?.(index) === NOWHERE,
+    compile: (index, settled) => compileRule(rules.at(index) ?? "", context, settled),
+  });
 }
 
 /** @param settled the field that is compared before the rule is looked at. */
@@ -117,7 +99,7 @@ function compileRule(text: string, context: RuleContext, settled: PacketField | 
     text,
     comment,
     isIdle: action === undefined && !WRITES.test(withoutQuoted(text)),
-    steps: withSettled(steps, settled),
+    steps: withSettled(steps, comparingStep(steps, settled), settled),
   };
 }
 

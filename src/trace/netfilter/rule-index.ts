@@ -5,6 +5,7 @@
 import type { Packet } from "../packet.ts";
 import { fieldsQuestion, type Key, type PacketField, type Question } from "../question.ts";
 import { orderOf, type Pattern, prefixRange, type Scalar } from "../value.ts";
+import type { Chain, Rule, Step } from "./program.ts";
 
 type Prefix = Parameters<typeof prefixRange>[0];
 
@@ -26,7 +27,7 @@ export const NEVER = "never";
 export type KeysOfRule = readonly RuleKey[] | typeof NEVER;
 
 /** Shorter runs of rules are not indexed. */
-export const INDEXED_LENGTH = 16;
+const INDEXED_LENGTH = 16;
 /** If so many rules do what one of them does, they are indexed by any field; fewer only by destination. */
 const SHARED = 4;
 /** So many rules are, if each does something else, too. */
@@ -34,47 +35,66 @@ const MANY = 1_000;
 /** As many rules may share one value before another field tells them apart. */
 const MANY_OF_ONE = 64;
 
-export class RuleIndex {
-  readonly #stretches: Stretch[] = [];
+interface RulesOfChain {
+  readonly name: string;
+  readonly length: number;
+  keysAt(index: number): KeysOfRule;
+  /** Whether a rule of a short chain matches no packet. @default none is known */
+  isNever?(index: number): boolean;
+  /** @param settled the field that is compared before the rule is looked at. */
+  compile(index: number, settled: PacketField | undefined): Rule;
+}
 
-  constructor(length: number, keysAt: (index: number) => KeysOfRule) {
-    const rules = Array.from({ length }, (_, index) => keysAt(index));
-    const first = (keys: KeysOfRule) => (keys === NEVER ? undefined : keys[0]?.value);
-    const counts = new Map<Scalar | undefined, number>();
-    for (const keys of rules) counts.set(first(keys), (counts.get(first(keys)) ?? 0) + 1);
-    let open: Stretch | undefined;
-    for (const [index, keys] of [...rules, []].entries()) {
-      const isShared = (counts.get(first(keys)) ?? 0) > MANY_OF_ONE;
-      const key = keys === NEVER ? NEVER : ((isShared ? keys[1] : undefined) ?? keys[0]);
-      if (key !== undefined) {
-        open ??= new Stretch(index);
-        open.add(key);
-      } else if (open !== undefined) {
-        if (open.isUseful) this.#stretches.push(open);
-        open = undefined;
-      }
+/** A chain whose rules are compiled when a packet meets them, and indexed if they are many. */
+export function indexedChain({ name, length, keysAt, isNever, compile }: RulesOfChain): Chain {
+  const compiled: Rule[] = [];
+  let stretches: readonly Stretch[] | undefined;
+  const stretchAt = (index: number): Stretch | undefined => {
+    stretches ??= length < INDEXED_LENGTH ? [] : stretchesOf(length, keysAt);
+    const stretch = stretches[after(stretches, index + 1, ({ end }) => end)];
+    return stretch !== undefined && stretch.start <= index ? stretch : undefined;
+  };
+  return {
+    name,
+    length,
+    ruleAt(index) {
+      if (index < length) compiled[index] ??= compile(index, stretchAt(index)?.fieldAt(index));
+      return compiled[index];
+    },
+    asks: (from) => stretchAt(from)?.asks ?? [],
+    firstCandidate(from, packet) {
+      let next = stretchAt(from)?.next(from, packet) ?? from;
+      while (next < length && isNever?.(next) === true) next += 1;
+      return next;
+    },
+  };
+}
+
+/** The steps of an indexed rule: that it is a candidate says what the one at this place asks of the field. */
+export function withSettled(steps: readonly Step[], at: number | undefined, field: PacketField | undefined) {
+  const isOther = ({ fields }: Question) => fields.length !== 1 || fields[0] !== field;
+  return steps.map((step, index) => (index === at ? { ...step, asks: step.asks?.filter(isOther) } : step));
+}
+
+function stretchesOf(length: number, keysAt: (index: number) => KeysOfRule): readonly Stretch[] {
+  const rules = Array.from({ length }, (_, index) => keysAt(index));
+  const first = (keys: KeysOfRule) => (keys === NEVER ? undefined : keys[0]?.value);
+  const counts = new Map<Scalar | undefined, number>();
+  for (const keys of rules) counts.set(first(keys), (counts.get(first(keys)) ?? 0) + 1);
+  const stretches: Stretch[] = [];
+  let open: Stretch | undefined;
+  for (const [index, keys] of [...rules, []].entries()) {
+    const isShared = (counts.get(first(keys)) ?? 0) > MANY_OF_ONE;
+    const key = keys === NEVER ? NEVER : ((isShared ? keys[1] : undefined) ?? keys[0]);
+    if (key !== undefined) {
+      open ??= new Stretch(index);
+      open.add(key);
+    } else if (open !== undefined) {
+      if (open.isUseful) stretches.push(open);
+      open = undefined;
     }
   }
-
-  /** The field that every packet has, for which the rule is a candidate, as the rule requires it. */
-  settledAt(index: number): PacketField | undefined {
-    return this.#stretchAt(index)?.fieldAt(index);
-  }
-
-  /** What {@link next} depends on. */
-  asksAt(from: number): readonly Question[] {
-    return this.#stretchAt(from)?.asks ?? [];
-  }
-
-  /** The first rule from this one on that can match; the number of rules if there is none. */
-  next(from: number, packet: Packet): number {
-    return this.#stretchAt(from)?.next(from, packet) ?? from;
-  }
-
-  #stretchAt(index: number): Stretch | undefined {
-    const stretch = this.#stretches[after(this.#stretches, index + 1, ({ end }) => end)];
-    return stretch !== undefined && stretch.start <= index ? stretch : undefined;
-  }
+  return stretches;
 }
 
 /** Rules that require one field to have one value, or to be within prefixes of one length. */
@@ -154,10 +174,12 @@ class Stretch {
     return number;
   }
 
+  /** The field that every packet has, for which the rule is a candidate, as the rule requires it. */
   fieldAt(index: number): PacketField | undefined {
     return this.#fields[index - this.start];
   }
 
+  /** What {@link next} depends on. */
   get asks(): readonly Question[] {
     if (this.#asks === undefined) {
       const byField = Map.groupBy(this.#kinds.values(), ({ field }) => field);
@@ -175,6 +197,7 @@ class Stretch {
     return { patterns: [pattern], outcome: rules.map((index) => this.#effects[index - this.start]).join() };
   }
 
+  /** The first rule from this one on that can match; the end if there is none. */
   next(from: number, packet: Packet): number {
     let found = this.end;
     for (const { field, open, all, byValue } of this.#kinds.values()) {

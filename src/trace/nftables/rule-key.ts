@@ -1,7 +1,6 @@
 /** What a rule of nftables requires of one field: an address, a port or a device that it compares with one value. */
 import { type JsonObject, listOf, named, textOf } from "../../kernel/nftables/json.ts";
 import { parseCidr } from "../../net/ip.ts";
-import type { Step } from "../netfilter/program.ts";
 import type { RuleKey } from "../netfilter/rule-index.ts";
 import type { PacketField } from "../question.ts";
 import { patternOf } from "./constant.ts";
@@ -52,11 +51,4 @@ function fieldOf(left: unknown): PacketField | undefined {
   const protocol = textOf(fields.protocol) ?? "";
   if (name !== "payload" || fields.tunnel !== undefined || !PROTOCOLS.has(protocol)) return undefined;
   return payloadField(protocol, textOf(fields.field) ?? "");
-}
-
-/** The steps of an indexed rule: that it is a candidate says that the field has the value. */
-export function withSettled(rule: JsonObject, steps: readonly Step[], field: PacketField | undefined): readonly Step[] {
-  const comparing = field && keysIn(rule).find((key) => key.field === field)?.at;
-  const isOther = ({ fields }: { readonly fields: readonly unknown[] }) => fields.length !== 1 || fields[0] !== field;
-  return steps.map((step, at) => (at === comparing ? { ...step, asks: step.asks?.filter(isOther) } : step));
 }

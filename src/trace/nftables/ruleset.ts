@@ -8,13 +8,13 @@ import type { NodeFacts } from "../facts.ts";
 import { extensionSteps } from "../iptables/ruleset.ts";
 import { type IpSets, type Surroundings as IptablesSurroundings, UNKNOWN_LISTS } from "../iptables/surroundings.ts";
 import { type BaseChain, type Chain, type Entry, HOOKS, type Hook, type Rule } from "../netfilter/program.ts";
-import { INDEXED_LENGTH, RuleIndex } from "../netfilter/rule-index.ts";
+import { indexedChain, withSettled } from "../netfilter/rule-index.ts";
 import type { PacketField } from "../question.ts";
 import { limitAddedKeys } from "./added-keys.ts";
 import { NAMES } from "./constant.ts";
 import type { Surroundings } from "./expression.ts";
 import { SetIndex } from "./named-set.ts";
-import { keysIn, withSettled } from "./rule-key.ts";
+import { keysIn } from "./rule-key.ts";
 import { areIdle, compileStatement, hasRate } from "./statement.ts";
 
 interface NftRulesetOptions {
@@ -137,7 +137,12 @@ function baseChainsOf({ label, sets, chains, onlyIf }: OpenTable, options: NftRu
     ...{ setNamed: (name) => sets.get(name), iptables: { ...iptables, facts } },
   };
   const compiled = new Map<string, Chain>();
-  for (const [name, { rules }] of chains) compiled.set(name, compileChain(name, rules, surroundings));
+  for (const [name, { rules }] of chains) {
+    const ruleAt = (index: number) => rules[index] ?? {};
+    const keysAt = (index: number) => keysIn(ruleAt(index));
+    const compile = (index: number, settled?: PacketField) => compileRule(ruleAt(index), surroundings, settled);
+    compiled.set(name, indexedChain({ name, length: rules.length, keysAt, compile }));
+  }
   const found: BaseChain[] = [];
   for (const [name, { head }] of chains) {
     const stage = HOOKS.find((known): known is Hook => known === head.hook);
@@ -159,30 +164,6 @@ function baseChainsOf({ label, sets, chains, onlyIf }: OpenTable, options: NftRu
   return found;
 }
 
-function compileChain(name: string, rules: readonly JsonObject[], surroundings: RuleSurroundings): Chain {
-  const compiled: Rule[] = [];
-  const isShort = rules.length < INDEXED_LENGTH;
-  let built: RuleIndex | undefined;
-  const indexed = (): RuleIndex => {
-    built ??= new RuleIndex(rules.length, (index) => keysIn(rules[index] ?? {}));
-    return built;
-  };
-  return {
-    name,
-    length: rules.length,
-    ruleAt(index) {
-      const json = rules[index];
-      if (json === undefined) return undefined;
-      compiled[index] ??= compileRule(json, surroundings, isShort ? undefined : indexed().settledAt(index));
-      return compiled[index];
-    },
-    ...(!isShort && {
-      asks: (from) => indexed().asksAt(from),
-      firstCandidate: (from, packet) => indexed().next(from, packet),
-    }),
-  };
-}
-
 /** @param settled the field that is compared before the rule is looked at. */
 function compileRule(json: JsonObject, around: RuleSurroundings, settled: PacketField | undefined): Rule {
   const statements = listOf(json.expr);
@@ -197,7 +178,6 @@ function compileRule(json: JsonObject, around: RuleSurroundings, settled: Packet
     comment,
     isIdle: areIdle(statements),
     steps: withSettled(
-      json,
       statements.flatMap((statement) => {
         const { name, fields } = named(statement);
         const options = name === "xt" ? textOf(fields.options) : undefined;
@@ -205,6 +185,7 @@ function compileRule(json: JsonObject, around: RuleSurroundings, settled: Packet
           ? compileStatement(statement, surroundings)
           : extensionSteps(options, { family: surroundings.family, surroundings: surroundings.iptables });
       }),
+      settled && keysIn(json).find(({ field }) => field === settled)?.at,
       settled,
     ),
   };
