@@ -52,17 +52,24 @@ export function fieldsQuestion(fields: readonly PacketField[], keys: readonly Ke
   };
 }
 
-/** Asks which of these keys the connection's field before any translation matches. */
-export function ofOriginal(field: keyof Flow, keys: readonly Key[]): Question {
+/** Asks which of these patterns a field fits. */
+export function within(field: PacketField, patterns: readonly Pattern[]): Question {
+  return fieldsQuestion([field], keysWith(patterns));
+}
+
+/** Asks which of these patterns the connection's field before any translation fits. */
+export function ofOriginal(field: keyof Flow, patterns: readonly Pattern[]): Question {
   return {
     fields: [`original ${field}`],
-    keys,
+    keys: keysWith(patterns),
     values({ original }) {
       const value = original[field];
       return value === undefined ? undefined : [value];
     },
   };
 }
+
+const keysWith = (patterns: readonly Pattern[]) => patterns.map((one): Key => ({ patterns: [one], outcome: "" }));
 
 /** Asks which of these values a field has, if any. */
 export function whichOf(field: PacketField, values: readonly (string | number)[]): Question {

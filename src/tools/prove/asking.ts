@@ -3,7 +3,7 @@ import type { IpFamily } from "../../net/ip.ts";
 import { prefixPatterns } from "../../trace/facts.ts";
 import type { WalkObserver } from "../../trace/netfilter/observer.ts";
 import type { Packet } from "../../trace/packet.ts";
-import { fieldsQuestion, type PacketField, type Question } from "../../trace/question.ts";
+import type { Question } from "../../trace/question.ts";
 import { fits, type Pattern } from "../../trace/value.ts";
 import type { Fate } from "./fate.ts";
 
@@ -18,13 +18,6 @@ export function only(way: string): Fate {
 
 export function exactly(values: readonly (string | number)[]): Pattern[] {
   return values.map((value) => ({ kind: "exact", value }));
-}
-
-export function within(field: PacketField, ranges: readonly Pattern[]): Question {
-  return fieldsQuestion(
-    [field],
-    ranges.map((range) => ({ patterns: [range], outcome: "" })),
-  );
 }
 
 /** Reports the question, and says whether the packet matches one of its keys. */

@@ -5,7 +5,7 @@
 import { cidrContains, type IpAddress, type IpFamily, parseCidr, splitCidr } from "../../net/ip.ts";
 import { prefixPatterns } from "../../trace/facts.ts";
 import type { Packet } from "../../trace/packet.ts";
-import { fieldsQuestion, type PacketField, type Question, whichOf } from "../../trace/question.ts";
+import { fieldsQuestion, type PacketField, type Question, whichOf, within } from "../../trace/question.ts";
 import type { Ask } from "./asking.ts";
 import { UnprovableError } from "./classes.ts";
 
@@ -136,8 +136,7 @@ function meets({ source, destination, device, mark }: SetRule, sent: Sent, ask: 
   function isWithin(cidr: string | undefined, address: IpAddress, field: PacketField): boolean {
     if (cidr === undefined) return true;
     const prefix = parseCidr(cidr);
-    const patterns = prefixPatterns(cidr, packet.family);
-    ask(fieldsQuestion([field], [{ patterns, outcome: "" }]), packet);
+    ask(within(field, prefixPatterns(cidr, packet.family)), packet);
     return prefix !== undefined && cidrContains(prefix, address);
   }
 }

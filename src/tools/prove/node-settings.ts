@@ -5,7 +5,7 @@
 import { cidrContains, type IpAddress, isLoopback, parseCidr } from "../../net/ip.ts";
 import { prefixPatterns } from "../../trace/facts.ts";
 import type { Packet } from "../../trace/packet.ts";
-import { fieldsQuestion, whichOf } from "../../trace/question.ts";
+import { fieldsQuestion, whichOf, within } from "../../trace/question.ts";
 import { type Ask, exactly, loopbackOf } from "./asking.ts";
 import { UnprovableError } from "./classes.ts";
 import type { IpRules } from "./ip-rules.ts";
@@ -79,8 +79,7 @@ const CONNTRACK_MAX = "net/netfilter/nf_conntrack_max";
 function ofLoopback(settings: NodeSettings, asked: Packet, after: Packet, ask: Ask): string | undefined {
   const out = after.outInterface;
   if (asked.family !== "IPv4" || out === undefined || out === "lo") return undefined;
-  const patterns = loopbackOf("IPv4");
-  ask(fieldsQuestion(["source"], [{ patterns, outcome: "" }]), asked);
+  ask(within("source", loopbackOf("IPv4")), asked);
   if (!isLoopback(asked.source)) return undefined;
   const [one, all] = [conf("ipv4", out, "route_localnet"), conf("ipv4", "all", "route_localnet")];
   return settings.read(one) === 0 && settings.read(all) === 0 ? set(one, 0, 1) : undefined;
@@ -155,8 +154,7 @@ function ofForwarding(settings: NodeSettings, asked: Packet, after: Packet, ask:
   ask(whichOf("source", [after.destination]), asked);
   if (asked.source !== after.destination) return undefined;
   // The bridge itself sends it on, by the port that it came in by.
-  const keys = exactly(settings.withoutHairpin).map((port) => ({ patterns: [port], outcome: "" }));
-  ask(fieldsQuestion(["bridgePort"], keys), asked);
+  ask(within("bridgePort", exactly(settings.withoutHairpin)), asked);
   const { bridgePort: port = "" } = asked;
   return settings.withoutHairpin.includes(port)
     ? `${port}, which sends nothing back to its pod (bridge link set dev ${port} hairpin on)`

@@ -4,7 +4,8 @@
  */
 import type { Deviation } from "../../contract/deviations.ts";
 import type { Packet } from "../../trace/packet.ts";
-import { type Ask, exactly, holds, only, within } from "./asking.ts";
+import { within } from "../../trace/question.ts";
+import { type Ask, exactly, holds, only } from "./asking.ts";
 import { type Fate, REFUSED, UNTOUCHED, wayTo } from "./fate.ts";
 import { externalPolicyOf, type Frontend, localOf, type SpecifiedNode, usable } from "./stated-services.ts";
 

@@ -13,9 +13,9 @@ import type { LocalTrafficDetector } from "../../model/local-traffic-detector.ts
 import { familyOf, type IpAddress, joinHostPort } from "../../net/ip.ts";
 import { prefixPatterns } from "../../trace/facts.ts";
 import type { Packet } from "../../trace/packet.ts";
-import { fieldsQuestion, type Question, whichOf } from "../../trace/question.ts";
+import { fieldsQuestion, type Question, whichOf, within } from "../../trace/question.ts";
 import { fits, type Pattern } from "../../trace/value.ts";
-import { type Ask, exactly, holds, loopbackOf, only, within } from "./asking.ts";
+import { type Ask, exactly, holds, loopbackOf, only } from "./asking.ts";
 import { chosenFate } from "./chosen-fate.ts";
 import type { Subject } from "./classes.ts";
 import { DROPPED, type Fate, RANGE_UNKNOWN, REFUSED, UNSAID, UNTOUCHED, wayTo } from "./fate.ts";

@@ -2,8 +2,8 @@
 import { declaredFrontends } from "../../model/frontend.ts";
 import type { ServicePort } from "../../model/service-port.ts";
 import type { IpAddress } from "../../net/ip.ts";
-import { fieldsQuestion } from "../../trace/question.ts";
-import { exactly, holds, only, within } from "./asking.ts";
+import { fieldsQuestion, within } from "../../trace/question.ts";
+import { exactly, holds, only } from "./asking.ts";
 import type { Subject } from "./classes.ts";
 import type { Fate } from "./fate.ts";
 import type { Side } from "./proof.ts";

@@ -4,7 +4,7 @@ import type { AddressMatch, InterfaceMatch, KernelRule } from "../../kernel/ipta
 import { splitCidr } from "../../net/ip.ts";
 import { asked, GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
 import type { Packet } from "../packet.ts";
-import { fieldsQuestion, whichOf } from "../question.ts";
+import { whichOf, within } from "../question.ts";
 import { fits, type Pattern, prefixRange } from "../value.ts";
 
 /** The conditions, in the order in which the tools print them. */
@@ -33,7 +33,7 @@ function addressStep(option: "-s" | "-d", { cidr, negated }: AddressMatch): Step
   const of = (packet: Packet) => (option === "-s" ? packet.source : packet.destination);
   return {
     text: `${sign(negated)}${option} ${cidr}`,
-    asks: [fieldsQuestion([option === "-s" ? "source" : "destination"], [{ patterns: [range], outcome: "" }])],
+    asks: [within(option === "-s" ? "source" : "destination", [range])],
     run(packet) {
       const value = of(packet);
       return answer(isHost ? value === address : fits(range, value), negated);
@@ -51,7 +51,7 @@ function interfaceStep(option: "-i" | "-o", { name, negated }: InterfaceMatch): 
   return {
     text: `${sign(negated)}${option} ${name}`,
     // The outgoing interface follows from the destination, which the walk reports when it routes.
-    asks: option === "-o" ? [] : [fieldsQuestion(["inInterface"], [{ patterns: [pattern], outcome: "" }])],
+    asks: option === "-o" ? [] : [within("inInterface", [pattern])],
     run(packet) {
       const value = of(packet);
       if (value === undefined) return asked(`it ${verb} by ${name}`, negated);

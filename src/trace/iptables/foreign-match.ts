@@ -6,7 +6,7 @@ import { parseCidr, parseIpAddress } from "../../net/ip.ts";
 import { PROTOCOL_NAMES, PROTOCOL_NUMBERS } from "../../net/protocol.ts";
 import { asked, GO_ON, lost, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
 import { type Flow, hasConnection, hasFlags, type Packet, tcpFlag, WITH_PORTS } from "../packet.ts";
-import { fieldsQuestion, ofOriginal, type PacketField, type Question, whichOf } from "../question.ts";
+import { ofOriginal, type PacketField, type Question, whichOf, within } from "../question.ts";
 import { fits, orderOf, type Pattern, prefixRange, type Scalar } from "../value.ts";
 
 interface Option {
@@ -90,7 +90,7 @@ const ORIGINAL_FIELDS: Readonly<Record<string, keyof Flow>> = {
 
 const JUDGES: Readonly<Record<string, Judge>> = {
   multiport: {
-    asks: ({ name, value }) => portFields(name).map((field) => fieldsQuestion([field], keysOf(value, ":"))),
+    asks: ({ name, value }) => portFields(name).map((field) => within(field, patternsOf(value, ":"))),
     holds: ({ name, value }, packet) =>
       isOneIn(
         portFields(name).map((field) => packet[field]),
@@ -99,7 +99,7 @@ const JUDGES: Readonly<Record<string, Judge>> = {
       ),
   },
   iprange: {
-    asks: ({ name, value }) => [fieldsQuestion([rangeField(name)], keysOf(value, "-"))],
+    asks: ({ name, value }) => [within(rangeField(name), patternsOf(value, "-"))],
     holds: ({ name, value }, packet) => isOneIn([packet[rangeField(name)]], value, "-"),
   },
   connmark: {
@@ -142,7 +142,7 @@ const JUDGES: Readonly<Record<string, Judge>> = {
     asks({ name, value }) {
       const field = ORIGINAL_FIELDS[name];
       if (field !== undefined)
-        return [...(isPort(field) ? [OF_PORTS] : []), ofOriginal(field, keysOf(value, betweenOf(field)))];
+        return [...(isPort(field) ? [OF_PORTS] : []), ofOriginal(field, patternsOf(value, betweenOf(field)))];
       return name === "--ctproto" ? [whichOf("protocol", [...Object.keys(NUMBERS), value])] : [];
     },
     holds({ name, value, negated }, packet) {
@@ -174,11 +174,7 @@ function portFields(option: string): readonly PacketField[] {
 
 const rangeField = (option: string): PacketField => (option === "--src-range" ? "source" : "destination");
 
-const keysOf = (text: string, between: string) =>
-  text
-    .split(",")
-    .flatMap((one) => patternOf(one, between) ?? [])
-    .map((pattern) => ({ patterns: [pattern], outcome: "" }));
+const patternsOf = (text: string, between: string) => text.split(",").flatMap((one) => patternOf(one, between) ?? []);
 
 /** Whether one of the values is in one of the ranges; undefined if not known. */
 function isOneIn(values: readonly (Scalar | undefined)[], text: string, between: string): boolean | undefined {

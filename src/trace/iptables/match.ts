@@ -12,7 +12,7 @@ import { protocolNameOfNumber } from "../../net/protocol.ts";
 import { isLocalQuestion } from "../facts.ts";
 import { asked, GO_ON, NO_MATCH, type Step, type StepResult } from "../netfilter/program.ts";
 import { knowsTranslation, type Packet, seenState } from "../packet.ts";
-import { fieldsQuestion, type Question, whichOf } from "../question.ts";
+import { type Question, whichOf, within } from "../question.ts";
 import type { Pattern } from "../value.ts";
 import { answer } from "./basic-match.ts";
 import { ipSetName, recentListName, type Surroundings } from "./surroundings.ts";
@@ -185,7 +185,7 @@ function portsJudge({ source, destination, kind }: KernelMatch<"tcp" | "udp" | "
   const portQuestion = (field: "sourcePort" | "destinationPort", range: PortRange | undefined): Question[] => {
     if (range === undefined) return [];
     const pattern: Pattern = { kind: "range", first: BigInt(range.from), last: BigInt(range.to) };
-    return [fieldsQuestion([field], [{ patterns: [pattern], outcome: "" }])];
+    return [within(field, [pattern])];
   };
   return {
     asks: [

@@ -6,7 +6,8 @@ import { TRACE_TABLE } from "../../kernel/nftables/tracing/trace-table.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { type BaseChain, type Program, type Rule, type Stage, usualRefusal } from "../netfilter/program.ts";
 import type { Fate, TraceEvent } from "../netfilter/tree.ts";
-import { type ConnectionState, newPacket, ofKnownConnection, type Packet } from "../packet.ts";
+import { NAMES } from "../nftables/constant.ts";
+import { CONNECTION_STATES, type ConnectionState, newPacket, ofKnownConnection, type Packet } from "../packet.ts";
 import type { ObservedPacket, ObservedVisit } from "./observed.ts";
 import type { Way } from "./way.ts";
 
@@ -48,13 +49,6 @@ const VERDICTS: Readonly<Record<number, string>> = {
   [NF_QUEUE]: "queue",
 };
 const FAMILY_NAMES: Readonly<Record<number, string>> = { 1: "inet", [NFPROTO_IPV4]: "ip", [NFPROTO_IPV6]: "ip6" };
-const CONNECTION_STATES: readonly (readonly [bit: number, name: ConnectionState])[] = [
-  [0x02, "established"],
-  [0x04, "related"],
-  [0x08, "new"],
-  [0x40, "untracked"],
-  [0x01, "invalid"],
-];
 const SENT_BY_NODE = "";
 
 /** @param program the rules that the packet met. @returns undefined if the packet's headers cannot be read. */
@@ -115,7 +109,7 @@ function moved(
 /** The connection-tracking state, if the kernel reports it; otherwise inferred from the packet. */
 function stateOf({ visits }: ObservedPacket, { protocol }: ObservedFlow): ConnectionState {
   const bits = visits.find(({ connection }) => connection !== undefined)?.connection?.state;
-  if (bits !== undefined) return CONNECTION_STATES.find(([bit]) => (bits & bit) !== 0)?.[1] ?? "invalid";
+  if (bits !== undefined) return CONNECTION_STATES.find((name) => name === NAMES.state?.[bits]) ?? "invalid";
   const [first] = visits;
   if (protocol === "tcp") return first !== undefined && isOpeningSegment(first.headers) ? "new" : "established";
   return "new";

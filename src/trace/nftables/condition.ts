@@ -175,19 +175,11 @@ function isIn(index: SetIndex | undefined, name: string): Test {
   };
 }
 
-const COMPARISONS = {
-  "<": (a: bigint, b: bigint) => a < b,
-  ">": (a: bigint, b: bigint) => a > b,
-  "<=": (a: bigint, b: bigint) => a <= b,
-  ">=": (a: bigint, b: bigint) => a >= b,
-} as const;
-
-function compared(op: keyof typeof COMPARISONS, right: unknown): Test {
-  const pattern = patternOf(right);
-  const limit = pattern?.kind === "exact" ? orderOf(pattern.value) : undefined;
-  return ([value]) => {
-    const order = value === undefined ? undefined : orderOf(value);
-    if (limit === undefined || order === undefined) return `${value} is ${op} ${JSON.stringify(right)}`;
-    return COMPARISONS[op](order, limit);
-  };
+function compared(op: string, right: unknown): Test {
+  const limit = patternOf(right);
+  const range = limit?.kind === "exact" ? comparedWith(op, limit) : undefined;
+  return ([value]) =>
+    range?.kind === "range" && value !== undefined && orderOf(value) !== undefined
+      ? fits(range, value)
+      : `${value} is ${op} ${JSON.stringify(right)}`;
 }
