@@ -3,6 +3,7 @@
  * §13.2, applied to the connection tracking table. `model/stale-flows.ts` decides what is stale.
  */
 
+import { SharedTurns } from "../../async/bounded-runner.ts";
 import type { Clock } from "../../async/clock.ts";
 import type { Mutex } from "../../async/mutex.ts";
 import { giveTurn, isTurnDue } from "../../async/turns.ts";
@@ -107,8 +108,7 @@ const ENDING_FLOWS = "ending UDP flows to endpoints that are gone";
 export class StaleFlows {
   readonly #options: StaleFlowsOptions;
   #gone: ReadonlySet<string> = new Set();
-  #isDue = false;
-  #looking: Promise<void> | undefined;
+  readonly #looks = new SharedTurns(() => this.#look());
   #isRefused = false;
 
   constructor(options: StaleFlowsOptions) {
@@ -117,31 +117,26 @@ export class StaleFlows {
 
   /** Settles when no look is running; never rejects. */
   get settled(): Promise<void> {
-    return this.#looking ?? Promise.resolve();
+    return this.#looks.idle();
   }
 
   /** Call when rules are in the kernel. @param gone frontends without an owner. */
   look(gone: ReadonlySet<string>): void {
     this.#gone = union(this.#gone, gone);
-    this.#isDue = true;
-    this.#looking ??= this.#run();
+    void this.#looks.take();
   }
 
-  async #run(): Promise<void> {
+  async #look(): Promise<void> {
     const { clock, signal } = this.#options;
-    while (this.#isDue && !signal.aborted) {
-      const gone = this.#gone;
-      this.#gone = new Set();
-      this.#isDue = false;
-      const rest = await this.#clean(gone);
-      if (rest === "none") continue;
-      this.#gone = union(this.#gone, gone);
-      if (rest === "later") continue;
-      this.#isDue = true;
-      await clock.sleep(RETRY_MS, signal);
-    }
-    // Synchronously with the last check of `#isDue`.
-    this.#looking = undefined;
+    if (signal.aborted) return;
+    const gone = this.#gone;
+    this.#gone = new Set();
+    const rest = await this.#clean(gone);
+    if (rest === "none") return;
+    this.#gone = union(this.#gone, gone);
+    if (rest === "later") return;
+    await clock.sleep(RETRY_MS, signal);
+    void this.#looks.take();
   }
 
   /** @returns when to look for what may be left; `later`: with the next change. */
