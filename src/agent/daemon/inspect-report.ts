@@ -1,6 +1,6 @@
 /** What a running daemon reports over its inspect socket: a status summary and its service table. */
 
-import type { Backend, LedConnections } from "../../contract/backend.ts";
+import type { Backend } from "../../contract/backend.ts";
 import type { KubeProxyConfig } from "../../contract/config/config.ts";
 import type { ConntrackTable, LedFlow } from "../../kernel/conntrack/conntrack.ts";
 import type { ConntrackStatistics } from "../../kernel/conntrack/statistics.ts";
@@ -23,12 +23,8 @@ export interface InspectedFamily {
   readonly family: string;
   readonly state: ProxyState;
   readonly status: ProxierStatus;
-  /** Connections to each endpoint of a service port, if the daemon itself carries them. @default it does not */
-  readonly openConnections?: ((key: string) => ReadonlyMap<string, number>) | undefined;
-  /** See {@link Backend.led}. */
-  readonly led?: LedConnections | undefined;
-  /** See {@link Backend.chainHistory}. */
-  readonly chainHistory?: Backend["chainHistory"] | undefined;
+  /** What only the mode knows. @default nothing */
+  readonly backend?: Pick<Backend, "openConnections" | "led" | "chainHistory">;
 }
 
 /** An endpoint that this node leaves out. */
@@ -181,7 +177,7 @@ export function* serviceLines(
   { node, zone, families }: InspectedDaemon,
   service: string | undefined,
 ): Generator<ServiceLine, void> {
-  for (const { family, state, openConnections } of families) {
+  for (const { family, state, backend } of families) {
     for (const key of [...state.services.keys()].sort()) {
       const port = state.services.get(key);
       if (port === undefined || (service !== undefined && port.name.service !== service)) continue;
@@ -189,7 +185,7 @@ export function* serviceLines(
       const routing = routeServicePort(port, all, { nodeName: node, zone: zone() });
       const { cluster, local } = routing.categories;
       const used = { cluster: cluster && new Set(cluster), local: local && new Set(local) };
-      const open = openConnections?.(key);
+      const open = backend?.openConnections?.(key);
       const shareIn = (set: ReadonlySet<(typeof all)[number]> | undefined, endpoint: (typeof all)[number]) =>
         set === undefined ? null : set.has(endpoint) ? 1 / set.size : 0;
       yield {
@@ -226,6 +222,6 @@ function portData({ port, endpoints }: RoutedPort): object {
 /** The answer to `/connections`: those that connection tracking does not know, or knows only in part. Rejects if the kernel does. */
 export async function ledFlows({ families }: InspectedDaemon): Promise<readonly LedFlow[]> {
   const flows: LedFlow[] = [];
-  for (const { led } of families) await led?.read((flow) => void flows.push(flow));
+  for (const { backend } of families) await backend?.led?.read((flow) => void flows.push(flow));
   return flows;
 }

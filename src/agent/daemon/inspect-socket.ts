@@ -138,7 +138,7 @@ async function wholeStatus(
   // Lets others see whether they have the same rules and connections.
   const networkNamespace = attempt(() => readlinkSync("/proc/self/ns/net"));
   // The families have one ruleset.
-  const chainHistory = await daemon.families[0]?.chainHistory?.().catch(() => undefined);
+  const chainHistory = await daemon.families[0]?.backend?.chainHistory?.().catch(() => undefined);
   const status = { ...statusReport(daemon), networkNamespace, chainHistory };
   if (tracking === undefined) return status;
   return { ...status, connectionTracking: { ...tracking, notes: statisticsNotes(tracking) } };

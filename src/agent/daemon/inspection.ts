@@ -1,5 +1,6 @@
 /** How a running daemon reports to people: over its socket to commands, and to browsers as a page. */
 
+import { sharedReading } from "../../async/shared-reading.ts";
 import type { Backend } from "../../contract/backend.ts";
 import type { ConntrackTable } from "../../kernel/conntrack/conntrack.ts";
 import { joinHostPort } from "../../net/ip.ts";
@@ -38,14 +39,7 @@ export async function serveInspection(
   const live = liveDaemon(daemon, journal, setup, proxiers, conntrack);
   const total = Math.min(PAGE_CONNECTIONS, limits.health.total);
   const pageLimits = { total, perPeer: Math.ceil(total / 2) };
-  let loaded: Promise<HttpHandler> | undefined;
-  const page = (): Promise<HttpHandler> => {
-    loaded ??= options.loadPage(live, signal).catch((error: unknown) => {
-      loaded = undefined;
-      throw error;
-    });
-    return loaded;
-  };
+  const page = sharedReading(() => options.loadPage(live, signal), Number.POSITIVE_INFINITY, clock);
   const { inspectSocket, inspectBindAddress: address } = options;
   const serving = address === "" ? undefined : servePage(address, page, { limits: pageLimits, log, clock, signal });
   await Promise.all([
@@ -101,9 +95,7 @@ function liveDaemon(
         return proxier.status;
       },
       serviceCIDRs: () => proxier.serviceCIDRs,
-      openConnections: backend.openConnections?.bind(backend),
-      led: backend.led,
-      chainHistory: backend.chainHistory?.bind(backend),
+      backend,
       ...facts,
     })),
     verdict: () => health.verdict(),

@@ -236,22 +236,18 @@ async function createProxiers(
   const healthGate = new ConnectionGate({ ...limits.serviceHealth, onFull });
   const proxiers: ServedFamily[] = [];
   for (const family of setup.families) {
-    proxiers.push(await createProxier(daemon, setup, family, { conntrack, healthGate, openMode }));
+    proxiers.push(await createProxier(daemon, setup, family, conntrack, healthGate, openMode));
   }
   return proxiers;
-}
-
-interface SharedParts {
-  readonly conntrack: ConntrackTable;
-  readonly healthGate: ConnectionGate;
-  readonly openMode: OpenMode;
 }
 
 async function createProxier(
   daemon: Daemon,
   setup: NodeSetup,
   family: IpFamily,
-  { conntrack, healthGate, openMode }: SharedParts,
+  conntrack: ConntrackTable,
+  gate: ConnectionGate,
+  openMode: OpenMode,
 ): Promise<ServedFamily> {
   const { health, metrics, clock, nodeName, kernel, events, journal } = daemon;
   const { config, isMinSyncPeriodSet } = daemon.options;
@@ -276,7 +272,7 @@ async function createProxier(
   const serviceHealth = new ServiceHealth({
     family,
     addresses: known,
-    gate: healthGate,
+    gate,
     clock,
     isProxyHealthy: () => config.healthzBindAddress === "" || health.isHealthy(),
     log,

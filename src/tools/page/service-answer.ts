@@ -83,7 +83,7 @@ const placesOf = (port: ServicePort) => declaredFrontends(port).map(({ address, 
 
 /** The daemon knows better than the kernel which connections it relays itself. */
 function withCarried(explanation: PortExplanation, { families }: LiveDaemon, key: string): PortExplanation {
-  const open = families.find(({ family }) => family === explanation.family)?.openConnections?.(key);
+  const open = families.find(({ family }) => family === explanation.family)?.backend?.openConnections?.(key);
   if (open === undefined) return explanation;
   const endpoints = explanation.endpoints.map((one) => ({ ...one, open: open.get(one.address) ?? 0 }));
   return { ...explanation, endpoints };
