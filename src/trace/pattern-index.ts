@@ -38,14 +38,21 @@ export class PatternIndex<T> {
     const found = [...exact, ...this.#others.filter(({ pattern }) => fits(pattern, value)).map(({ item }) => item)];
     const order = this.#ranges.length === 0 ? undefined : orderOf(value);
     if (order === undefined) return found;
-    let [low, high] = [0, this.#ranges.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if ((this.#ranges[middle]?.first ?? 0n) <= order) low = middle + 1;
-      else high = middle;
-    }
-    for (let range = this.#ranges[--low]; range !== undefined && range.most >= order; range = this.#ranges[--low])
+    let at = firstFrom(this.#ranges, 0, ({ first }) => first > order);
+    for (let range = this.#ranges[--at]; range !== undefined && range.most >= order; range = this.#ranges[--at])
       if (range.last >= order) found.push(range.item);
     return found;
   }
+}
+
+/** The index of the first item from this one on for which it holds, as it does for all behind. */
+export function firstFrom<T>(items: readonly T[], from: number, holds: (item: T) => boolean): number {
+  let [low, high] = [from, items.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const item = items[middle];
+    if (item !== undefined && !holds(item)) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }

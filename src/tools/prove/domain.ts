@@ -1,5 +1,6 @@
 /** Sets of values of one packet field: ranges of numbers or addresses, or names. All are immutable. */
 import { type IpAddress, ipFromBytes } from "../../net/ip.ts";
+import { firstFrom } from "../../trace/pattern-index.ts";
 import { fits, orderOf, type Pattern, type Scalar } from "../../trace/value.ts";
 
 export interface Domain {
@@ -157,18 +158,6 @@ const EMPTY: Range = [0n, -1n];
 
 function common([first, last]: Range, [from, to]: Range): Range {
   return [first > from ? first : from, last < to ? last : to];
-}
-
-/** The index of the first item from this one on for which it holds, as it does for all behind. */
-function firstFrom<T>(items: readonly T[], from: number, holds: (item: T) => boolean): number {
-  let [low, high] = [from, items.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    const item = items[middle];
-    if (item !== undefined && !holds(item)) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
 
 function listAt<K, V>(map: Map<K, V[]>, key: K): V[] {

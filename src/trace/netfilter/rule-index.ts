@@ -3,6 +3,7 @@
  * a handful can match a given packet. A question does not separate values whose rules do the same.
  */
 import type { Packet } from "../packet.ts";
+import { firstFrom } from "../pattern-index.ts";
 import { fieldsQuestion, type Key, type PacketField, type Question } from "../question.ts";
 import { orderOf, type Pattern, prefixRange, type Scalar } from "../value.ts";
 import type { Chain, Rule, Step } from "./program.ts";
@@ -51,7 +52,7 @@ export function indexedChain({ name, length, keysAt, isNever, compile }: RulesOf
   let stretches: readonly Stretch[] | undefined;
   const stretchAt = (index: number): Stretch | undefined => {
     stretches ??= length < INDEXED_LENGTH ? [] : stretchesOf(length, keysAt);
-    const stretch = stretches[after(stretches, index + 1, ({ end }) => end)];
+    const stretch = stretches[firstFrom(stretches, 0, ({ end }) => end > index)];
     return stretch !== undefined && stretch.start <= index ? stretch : undefined;
   };
   return {
@@ -208,7 +209,7 @@ class Stretch {
         const at = open === undefined ? value : (orderOf(value) ?? 0n) >> BigInt(open);
         rules = byValue.get(at)?.rules ?? [];
       }
-      found = Math.min(found, rules[after(rules, from)] ?? found);
+      found = Math.min(found, rules[firstFrom(rules, 0, (at) => at >= from)] ?? found);
     }
     return found;
   }
@@ -216,15 +217,3 @@ class Stretch {
 
 /** Runs of rules by these fields alone are indexed however different they are: a node has many of them. */
 const ALWAYS_INDEXED = new Set(["destination", "destinationPort"]);
-
-/** The index of the first of ascending items that is at least `from`. */
-function after<T = number>(items: readonly T[], from: number, of: (item: T) => number = Number): number {
-  let [low, high] = [0, items.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    const item = items[middle];
-    if (item !== undefined && of(item) < from) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
