@@ -30,7 +30,6 @@ export function fatesOfRefusal(
     const because = "whether the refusal arrives depends on route_localnet of the interface by which it leaves";
     if (facts.addressType(sent.destination) !== "local") return only({ kind: "uncertain", because, by });
   }
-  observer?.asked(whichOf("protocol", WITH_PORTS), packet);
   const told = observer && { observer: observerOfAnswer(observer, packet) };
   const ends = Array.from(walkAnswer(sent, { ...given, ...told, record: "ends" }));
   const lost = ends.flatMap(({ fate }) => (fate.kind === "dropped" ? [fate] : []));
@@ -78,6 +77,8 @@ const OPPOSITE: Readonly<Record<string, ComparedField>> = {
   ...{ source: "destination", destination: "source", sourcePort: "destinationPort", destinationPort: "sourcePort" },
 };
 
+const OF_PORTS = whichOf("protocol", WITH_PORTS);
+
 /** Reports what the way of an answer depends on as what it means for the packet that was refused. */
 function observerOfAnswer(observer: WalkObserver, refused: Packet): WalkObserver {
   return {
@@ -93,6 +94,8 @@ function observerOfAnswer(observer: WalkObserver, refused: Packet): WalkObserver
         }),
         values: () => question.values(answer),
       };
+      // Whether the refused packet's connection has ports, only where a rule asks for them.
+      if (question.fields.some((field) => /^original .*Port$/.test(field ?? ""))) observer.asked(OF_PORTS, refused);
       observer.asked(mirrored, refused, chain);
     },
     unclear: (what) => observer.unclear(what),
