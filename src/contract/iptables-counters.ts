@@ -34,7 +34,7 @@ export async function fillFromIptables(
   return ["Rules count connections since they were written: those of a Service are written again when it changes."];
 }
 
-const RULE = /^\[(\d+):\d+\] -A (\S+) (.*)$/;
+const RULES = /^\[(\d+):\d+\] -A (\S+) (.*)$/gm;
 const DESTINATION = /-d ([\da-f.:]+)\/(?:32|128) -p (\w+) .*--dport (\d+) .*-j /;
 const NODE_PORT = /-p (\w+) .*--dport (\d+) .*-j /;
 const REFUSAL = / -j (REJECT|DROP)\b/;
@@ -55,9 +55,7 @@ function fillFromSaved(
     }
     for (const endpoint of endpoints) if (chainOf) chains.set(chainOf(name, endpoint), endpoint.count);
   }
-  for (const line of linesOf(text)) {
-    const [, packets, chain = "", rule = ""] = RULE.exec(line) ?? [];
-    if (packets === undefined) continue;
+  for (const [, packets, chain = "", rule = ""] of text.matchAll(RULES)) {
     if (table === "filter") {
       const [, refusal] = (chain.startsWith("KUBE-") && REFUSAL.exec(rule)) || [];
       const frontend = refusal && frontends.get(addressIn(rule) ?? nodePortIn(rule) ?? "");
@@ -84,13 +82,4 @@ function addressIn(rule: string): string | undefined {
 function nodePortIn(rule: string): string | undefined {
   const [, protocol, port] = NODE_PORT.exec(rule) ?? [];
   return protocol === undefined ? undefined : ` ${protocol} ${port}`;
-}
-
-function* linesOf(text: string): Generator<string, void> {
-  for (let at = 0; at < text.length; ) {
-    const end = text.indexOf("\n", at);
-    const next = end < 0 ? text.length : end;
-    yield text.slice(at, next);
-    at = next + 1;
-  }
 }

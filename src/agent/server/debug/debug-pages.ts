@@ -5,6 +5,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Session } from "node:inspector/promises";
 import { pipeline } from "node:stream/promises";
+import { systemClock } from "../../../async/clock.ts";
 import { JSON_TYPE, reply, TEXT } from "../http/http-reply.ts";
 import { type HttpHandler, queryOf } from "../http/routes.ts";
 
@@ -106,23 +107,15 @@ async function record(recording: Recording, request: IncomingMessage, response: 
   session.connect();
   try {
     await recording.start(session);
-    await waitUnlessClosed(seconds * 1000, response);
+    // The profile is useless once the connection is gone.
+    const gone = new AbortController();
+    response.once("close", () => gone.abort());
+    await systemClock.sleep(seconds * 1000, gone.signal);
     const profile = await recording.stop(session);
     if (!response.destroyed) reply(response, 200, JSON_TYPE, JSON.stringify(profile), download(recording.extension));
   } finally {
     session.disconnect();
   }
-}
-
-/** The profile is useless once the connection is gone. */
-async function waitUnlessClosed(delayMs: number, response: ServerResponse): Promise<void> {
-  await new Promise<void>((resolve) => {
-    const timer = setTimeout(resolve, delayMs);
-    response.once("close", () => {
-      clearTimeout(timer);
-      resolve();
-    });
-  });
 }
 
 async function snapshot(_request: IncomingMessage, response: ServerResponse): Promise<void> {
