@@ -3,17 +3,17 @@ import { diff } from "node:util";
 import type { NodeFacts } from "../facts.ts";
 import { actingPriority } from "../netfilter/calling-order.ts";
 import { type BaseChain, HOOKS, type Program } from "../netfilter/program.ts";
-import { TooManyWaysError, type TraceEvent } from "../netfilter/tree.ts";
+import { type RecordedOutcome, TooManyWaysError, type TraceEvent } from "../netfilter/tree.ts";
 import { walk } from "../netfilter/walk.ts";
 import type { ObservedPacket } from "./observed.ts";
 import { type ObservedFlow, type ObservedWay, observedWay, type RulePlaces } from "./observed-way.ts";
-import { groupsOf, nearestWay, type SimulatedWay, type Way } from "./way.ts";
+import { groupsOf, nearestWay, type Way } from "./way.ts";
 
 /** What a live trace says about one packet. */
 export interface JudgedPacket {
   readonly kernel: ObservedWay;
   /** Undefined if the simulation has too many ways to compare. */
-  readonly simulation: SimulatedWay | undefined;
+  readonly simulation: RecordedOutcome | undefined;
   readonly comparison: Comparison | undefined;
 }
 

@@ -1,16 +1,8 @@
 /** One path of a packet, without forks: as the kernel reported it, or one branch of a simulation. */
-import type { Fate, Outcome, TraceEvent, TraceNode } from "../netfilter/tree.ts";
-import type { Packet } from "../packet.ts";
+import { outcomesOf, type RecordedOutcome, type TraceEvent, type TraceNode } from "../netfilter/tree.ts";
 
-/** Events in order, and the fate of the packet. */
-export interface Way {
-  readonly events: readonly TraceEvent[];
-  readonly fate: Fate;
-  /** The packet at the end. */
-  readonly packet: Packet;
-}
-
-export interface SimulatedWay extends Way, Pick<Outcome, "odds" | "assumptions"> {}
+/** Events in order, the fate of the packet, and the packet at the end. */
+export type Way = Pick<RecordedOutcome, "events" | "fate" | "packet">;
 
 /** What identifies a step in a comparison; undefined for steps that the kernel does not report. */
 function stepKey(event: TraceEvent): string | undefined {
@@ -61,26 +53,6 @@ export function groupsOf(events: readonly TraceEvent[]): readonly {
   return groups;
 }
 
-/** All ways through a simulation, in its order. */
-function* waysOf(root: TraceNode): Generator<SimulatedWay> {
-  const open = [{ node: root, events: root.events, odds: 1, assumptions: [] as readonly string[] }];
-  for (let way = open.pop(); way !== undefined; way = open.pop()) {
-    const { node, events, ...chance } = way;
-    const { end } = node;
-    if (end.kind === "end") yield { ...chance, events, fate: end.fate, packet: end.packet };
-    else {
-      for (const { odds, label, node: next } of end.branches.toReversed()) {
-        open.push({
-          node: next,
-          events: [...events, ...next.events],
-          odds: way.odds * (odds ?? 1),
-          assumptions: odds === undefined ? [...way.assumptions, label] : way.assumptions,
-        });
-      }
-    }
-  }
-}
-
 /**
  * The way through a simulation with the longest common start with the observed one.
  *
@@ -90,10 +62,10 @@ export function nearestWay(
   root: TraceNode,
   observed: readonly TraceEvent[],
   isAlike: (end: Pick<Way, "fate" | "packet">) => boolean,
-): SimulatedWay {
+): RecordedOutcome {
   const wanted = groupsOf(observed);
-  let best: { readonly way: SimulatedWay; readonly score: number } | undefined;
-  for (const way of waysOf(root)) {
+  let best: { readonly way: RecordedOutcome; readonly score: number } | undefined;
+  for (const way of outcomesOf(root, true)) {
     const found = groupsOf(way.events);
     const differing = found.findIndex(({ key }, index) => key !== wanted[index]?.key);
     const isWhole = found.length === wanted.length;

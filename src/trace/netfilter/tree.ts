@@ -95,24 +95,31 @@ export interface Outcome {
   readonly hashed?: string;
 }
 
-/** All ways through a tree, in its order. */
-export function* outcomesOf(root: TraceNode): Generator<Outcome> {
-  interface Way {
-    readonly node: TraceNode;
-    readonly odds: number;
-    readonly assumptions: readonly string[];
-  }
-  const open: Way[] = [{ node: root, odds: 1, assumptions: [] }];
+/** One way, with what was recorded on it. */
+export interface RecordedOutcome extends Outcome {
+  readonly events: readonly TraceEvent[];
+}
+
+const NONE: readonly string[] = [];
+
+/** All ways through a tree, in its order. @param hasEvents whether what was recorded on each is told, too. @default it is not */
+export function* outcomesOf(root: TraceNode, hasEvents = false): Generator<RecordedOutcome> {
+  const open = [{ node: root, events: hasEvents ? root.events : [], odds: 1, assumptions: NONE }];
   for (let way = open.pop(); way !== undefined; way = open.pop()) {
+    const { odds: share, assumptions, events } = way;
     const { end } = way.node;
     if (end.kind === "end") {
       const { kind: _, ...outcome } = end;
-      yield { odds: way.odds, assumptions: way.assumptions, ...outcome };
+      yield { odds: share, assumptions, events, ...outcome };
       continue;
     }
-    for (const { odds, label, node } of end.branches.toReversed()) {
-      const assumptions = odds === undefined ? [...way.assumptions, label] : way.assumptions;
-      open.push({ node, odds: way.odds * (odds ?? 1), assumptions });
+    for (const { odds, label, node: next } of end.branches.toReversed()) {
+      open.push({
+        node: next,
+        events: hasEvents ? [...events, ...next.events] : events,
+        odds: share * (odds ?? 1),
+        assumptions: odds === undefined ? [...assumptions, label] : assumptions,
+      });
     }
   }
 }
