@@ -183,7 +183,6 @@ export function* proving(
 export const RANGE_NOT_GIVEN =
   "no ServiceCIDR is among the objects (kubectl get servicecidrs), so the unused cluster IPs are not known";
 
-/** Whether the proxy drops the packet as one to an unused cluster IP, and the objects do not say which these are. */
 /**
  * The packet of a class that tells the sides apart, with its fates. A fate says the packet's own port where a rule keeps it, and the
  * same where a rule names just that one: then another packet is asked.
@@ -205,6 +204,7 @@ function told(
   return isSameFate(again[0] ?? one, again[1] ?? other, isBySlots) ? [example, fates] : [second, again];
 }
 
+/** Whether the proxy drops the packet as one to an unused cluster IP, and the objects do not say which these are. */
 function isOfUnknownRange({ proxyPart, whoDecides }: Side, packet: Packet, [meant, found]: readonly Fate[]): boolean {
   if (meant?.has(RANGE_UNKNOWN) !== true || found?.get(DROPPED) !== 1) return false;
   return isInProxyTable(whoDecides?.(packet, proxyPart !== undefined));
