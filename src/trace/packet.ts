@@ -71,8 +71,8 @@ export interface Packet extends Flow {
   /** Whether netfilter has decided on a translation, even if it is none: it does not run nat chains again. */
   readonly isDestinationDecided: boolean;
   readonly isSourceDecided: boolean;
-  /** Whether the rule that decided the destination named a port. */
-  readonly isPortDecided: boolean;
+  /** What the rule named that decided the destination; the rest is as it was. */
+  readonly decided: readonly ("destination" | "destinationPort")[];
   /** The node's answer to a packet that a rule refused: its connection is that packet's. */
   readonly isRefusal: boolean;
   /** How the connection's earlier packets were translated. Undefined: not known, or there are none. */
@@ -127,7 +127,7 @@ export function newPacket(question: PacketQuestion): Packet {
     virtualServer: undefined,
     isDestinationDecided: false,
     isSourceDecided: false,
-    isPortDecided: false,
+    decided: [],
     isRefusal: false,
   };
 }
@@ -178,9 +178,9 @@ export function endText(address: IpAddress, port: number | undefined): string {
   return port === undefined ? address : joinHostPort(address, port);
 }
 
-/** The packet after destination NAT; the connection counts as translated only if the destination changes. */
-export function withDestination(packet: Packet, destination: IpAddress, port: number | undefined): Packet {
-  const destinationPort = port ?? packet.destinationPort;
+/** The packet after destination NAT, to what is named; the connection counts as translated only if the destination changes. */
+export function withDestination(packet: Packet, address: IpAddress | undefined, port: number | undefined): Packet {
+  const [destination, destinationPort] = [address ?? packet.destination, port ?? packet.destinationPort];
   const isSame = destination === packet.destination && destinationPort === packet.destinationPort;
   return {
     ...packet,
@@ -188,7 +188,10 @@ export function withDestination(packet: Packet, destination: IpAddress, port: nu
     destinationPort,
     isDestinationTranslated: packet.isDestinationTranslated || !isSame,
     isDestinationDecided: true,
-    isPortDecided: port !== undefined,
+    decided: [
+      ...(address === undefined ? [] : (["destination"] as const)),
+      ...(port === undefined ? [] : (["destinationPort"] as const)),
+    ],
   };
 }
 

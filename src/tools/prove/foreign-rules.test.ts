@@ -365,6 +365,8 @@ const EXTENSIONS: readonly IptablesRow[] = [
   ["unproved", "-A FORWARD -j QUEUE"],
   ["unproved", "-A FORWARD -j NFQUEUE --queue-num 0 --queue-bypass"],
   ["unproved", "-t nat -A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.0.0.8:80"],
+  // Each address keeps itself, and to one port nothing changes.
+  ["different", "-t nat -A PREROUTING -p udp -m multiport ! --dports 53,8000:8090 -j DNAT --to-destination :30081"],
   ["different", "-t nat -A POSTROUTING -p tcp -m tcp --dport 9999 -j SNAT --to-source 192.0.2.77"],
   ["different", "-t nat -A POSTROUTING -p tcp -m tcp --dport 9999 -j MASQUERADE"],
   ["different", "-t nat -A PREROUTING -p tcp -m tcp --dport 9999 -j REDIRECT --to-ports 99"],

@@ -169,9 +169,10 @@ function endOf(text: string | undefined): { readonly address: string; readonly p
 
 function destinationNat(packet: Packet, text: string | undefined): StepResult {
   const { address = "", port } = endOf(text) ?? {};
-  const destination = address === "" ? packet.destination : parseIpAddress(address);
-  if (text === undefined || destination === undefined || Number.isNaN(port)) return lost(`one of ${text} is chosen`);
-  return translated(withDestination(packet, destination, port), `dnat to ${endText(destination, port)}`);
+  const named = parseIpAddress(address);
+  const isRange = named === undefined && address !== "";
+  if (text === undefined || isRange || Number.isNaN(port)) return lost(`one of ${text} is chosen`);
+  return translated(withDestination(packet, named, port), `dnat to ${endText(named ?? packet.destination, port)}`);
 }
 
 function sourceNat(packet: Packet, text: string | undefined): StepResult {

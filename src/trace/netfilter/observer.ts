@@ -35,13 +35,12 @@ export function tellOfStep(observer: WalkObserver, { asks, text }: Step, rule: R
   for (const question of asks ?? []) observer.asked(question, packet);
 }
 
-/** Reports a destination translation: it changes nothing for packets that already have this destination. */
+/** Reports a destination translation: it changes nothing for packets that already have what the rule names. */
 export function tellOfChange(observer: WalkObserver, before: Packet, after: Packet | undefined): void {
   if (after === undefined) return;
-  const { destination, destinationPort, isDestinationDecided, isPortDecided } = after;
-  if (before.destination === destination && before.isDestinationDecided === isDestinationDecided) return;
-  const ends = isPortDecided ? [destination, destinationPort ?? 0] : [destination];
-  const patterns = ends.map((value): Pattern => ({ kind: "exact", value }));
-  const fields = (["destination", "destinationPort"] as const).slice(0, ends.length);
+  const isDecided = after.isDestinationDecided !== before.isDestinationDecided;
+  if (before.destination === after.destination && !isDecided) return;
+  const fields = isDecided ? after.decided : (["destination"] as const);
+  const patterns = fields.map((field): Pattern => ({ kind: "exact", value: after[field] ?? 0 }));
   observer.asked(fieldsQuestion(fields, [{ patterns, outcome: "" }]), before);
 }
