@@ -122,6 +122,7 @@ table inet cni_plugins_masquerade {
     },
   },
   "Docker 28": {
+    alsoIn: "v1.37/localhost-only",
     policies: { FORWARD: "DROP" },
     iptables: {
       filter: `

@@ -179,8 +179,13 @@ export function ruleFates(
       const way = wayOf(end);
       if (end.entries.length === 0) return way;
       for (const entry of end.entries) traced.remember(entry);
-      const next = fateIn(rootOf(packet, asked), wayOf);
-      traced.forget();
+      let next: Fate;
+      try {
+        next = fateIn(rootOf(packet, asked), wayOf);
+      } finally {
+        // Also if it is not known: other packets are judged after this one.
+        traced.forget();
+      }
       // With only one way there is nothing to remember.
       ways ??= new Set(Array.from(outcomesOf(root), wayOf));
       return ways.size > 1 || !next.has(way) ? thenAgain(way, next) : way;
