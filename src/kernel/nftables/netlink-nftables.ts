@@ -112,7 +112,11 @@ export function openNetlinkRuleset({ onCommit, log, ...options }: NetlinkRuleset
         if (result.committed) {
           onCommit?.({ ...last, bytes: batch.messages.bytes.length });
           transactions += 1;
-          if (hooked.length > 0) await noteHooked(transaction, (before + 1) >>> 0, generation !== undefined);
+          // The commit has succeeded even if this fails.
+          if (hooked.length > 0)
+            await noteHooked(transaction, (before + 1) >>> 0, generation !== undefined).catch(() =>
+              monitor.chains.forget(),
+            );
           return;
         }
         const refusal = fromRefusal(result, transaction);
