@@ -25,6 +25,16 @@ b = b[:2] + struct.pack("!H", sum16(b)) + b[4:]
 for kind, protocol, bytes, port in [(3, 1, b, 0), (3, 47, struct.pack("!HHI", 0, 80, 0), 0), (2, 17, b"x", 9999)]:
     socket.socket(socket.AF_INET, kind, protocol).sendto(bytes, ("127.0.0.1", port))
 `;
+const CONNECT = `
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(0.3)
+s.connect(("127.0.0.1", 7777))
+s.send(b"x")
+try: s.recv(1)
+except ConnectionRefusedError: print("refused")
+except TimeoutError: print("silence")
+`;
 const ends = { source: ip("127.0.0.1"), destination: ip("127.0.0.1"), inInterface: "", family: "IPv4" } as const;
 const PACKETS: Readonly<Record<string, PacketQuestion>> = {
   // Type 8, code 0, and the checksum.
@@ -86,6 +96,28 @@ table ip t { chain asks { type filter hook output priority 0; ${condition} drop;
           assert.ok(isSaid, `${kind}: ${met[at]}, and said to be ${fates}`);
         }
       }
+    });
+  }
+  const OF_REFUSALS = ["th dport 80", "th dport != 80", "th dport { 80, 443 }", "th dport != { 80, 443 }"];
+  for (const condition of [...OF_REFUSALS, "th dport 0-65535", "th dport & 0xff >= 0", "th sport 771"]) {
+    test(`a refusal's ICMP: ${condition}`, async () => {
+      nft(`flush ruleset
+table ip t {
+  chain refuses { type filter hook input priority 0; udp dport 7777 reject; }
+  chain asks { type filter hook output priority 0; ct state related ${condition} drop; }
+  chain tracks { type nat hook output priority -100; }
+}\n`);
+      const isRefused = execFileSync("python3", ["-c", CONNECT], { encoding: "utf8" }).trim() === "refused";
+      const listed: unknown = JSON.parse(execFileSync("nft", ["-j", "list", "ruleset"], { encoding: "utf8" }));
+      const dump: Dump = { kind: "nftables", objects: isObject(listed) ? listOf(listed.nftables) : [] };
+      const facts = nodeFacts({ addresses: [ip("127.0.0.1")] });
+      const { program } = programOfDumps([dump], { family: "IPv4", facts, knowsClients: true, knowsDynamicSets: true });
+      const packet = newPacket({ ...ends, protocol: "udp", sourcePort: 40_000, destinationPort: 7777 });
+      const fates = [...outcomesOf(walk(program, packet, facts))].map(({ fate }) => fate.kind);
+      const isOfNames = OF_REFUSALS.includes(condition);
+      assert.deepEqual(fates, [!isOfNames ? "uncertain" : isRefused ? "refused" : "dropped"]);
+      // The checksum is another one each time.
+      assert.equal(isRefused, isOfNames && !condition.includes("!="));
     });
   }
 });

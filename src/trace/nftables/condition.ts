@@ -41,7 +41,9 @@ export function compileCondition({ op, left, right }: JsonObject, text: string, 
     switch (reading.kind) {
       case "maybe":
       case "unknown": {
-        if (isExcluded(reading, setIn(right, false, names, surroundings))) return op === "!=" ? GO_ON : NO_MATCH;
+        const isNoConstant = "isChecksum" in reading && wanted !== undefined && (op === "==" || op === "!=");
+        if (isNoConstant || isExcluded(reading, setIn(right, false, names, surroundings)))
+          return op === "!=" ? GO_ON : NO_MATCH;
         const place = /^the interface that (it .* by)$/.exec(reading.what)?.[1];
         const name = textOf(right);
         if (reading.kind === "unknown" && reading.typeOf !== undefined && wanted === "local") {

@@ -197,6 +197,10 @@ function concatenation(items: readonly unknown[], surroundings: Surroundings, te
   };
 }
 
+/** What is made of a value that is not known is not known either, and may be what a rule names. */
+const ofUnknown = (reading: Reading): Reading =>
+  reading.kind === "unknown" ? { kind: "unknown", what: reading.what } : reading;
+
 /** What is known of a concatenation, one part of which has no value that is known. */
 function incomplete(parts: readonly Expression[], packet: Packet, drawn: number): Reading {
   const readings = parts.map((part) => part.read(packet, drawn));
@@ -234,7 +238,8 @@ function mapLookup(body: Readonly<Record<string, unknown>>, surroundings: Surrou
 
 /** Whether what is known of a key is enough to know that a set does not have it. */
 export function isExcluded(reading: Reading, index: SetIndex | undefined): boolean {
-  return "parts" in reading && reading.kind !== "value" && index?.excludes(reading.parts ?? []) === true;
+  if (!("parts" in reading) || reading.kind === "value") return false;
+  return index?.excludes(reading.parts ?? [], "isChecksum" in reading) === true;
 }
 
 /** The drawn numbers for which a map has an element at this packet's key, in order. */
@@ -264,7 +269,7 @@ function hashOf(body: JsonObject, surroundings: Surroundings, text: string): Exp
   const isAlone = client.fields.length === 1;
   const read = (packet: Packet): Reading => {
     const reading = client.read(packet, 0);
-    if (reading.kind !== "value") return reading;
+    if (reading.kind !== "value") return ofUnknown(reading);
     const bytes = reading.parts.flatMap((part) => {
       const address = parseIpAddress(String(part));
       if (address !== undefined) return [...ipBytes(address)];
@@ -404,7 +409,7 @@ function calculation(
       let total: number | undefined;
       for (const part of parts) {
         const reading = part.read(packet, drawn);
-        if (reading.kind !== "value") return reading;
+        if (reading.kind !== "value") return ofUnknown(reading);
         const [operand] = reading.parts;
         if (typeof operand !== "number") return { kind: "unknown", what: text };
         total = total === undefined ? operand : OPERATIONS[operator](total, operand);

@@ -130,10 +130,11 @@ export class SetIndex {
     return this.isFilledByPackets && this.canAdd(key);
   }
 
-  /** Whether no element has the parts that are known. */
-  excludes(parts: SomeParts): boolean {
+  /** Whether no element has the parts that are known. @param isNoneNamed whether what is not known is none that is named. */
+  excludes(parts: SomeParts, isNoneNamed = false): boolean {
     if (this.isUnclear || this.#catchAll !== undefined || this.isFilledByPackets) return false;
-    const mayFit = (pattern: Pattern, part: Scalar | undefined) => part === undefined || fits(pattern, part);
+    const mayFit = (pattern: Pattern, part: Scalar | undefined) =>
+      part === undefined ? !isNoneNamed || pattern.kind !== "exact" : fits(pattern, part);
     return !this.#keys.some(({ patterns }) => patterns.every((pattern, at) => mayFit(pattern, parts[at])));
   }
 

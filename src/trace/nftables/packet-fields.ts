@@ -10,7 +10,14 @@ export type Reading =
   /** The packet has no such field, or the map no such key: the rule ends. */
   | { readonly kind: "none" }
   /** It has a value, which is not known. */
-  | { readonly kind: "unknown"; readonly what: string; readonly typeOf?: IpAddress; readonly parts?: SomeParts }
+  | {
+      readonly kind: "unknown";
+      readonly what: string;
+      readonly typeOf?: IpAddress;
+      readonly parts?: SomeParts;
+      /** One of 65,536: taken for none that a rule names. */
+      readonly isChecksum?: true;
+    }
   /** A map that packets fill may have the key. */
   | { readonly kind: "maybe"; readonly what: string; readonly parts?: SomeParts };
 
@@ -70,8 +77,7 @@ export function payload(packet: Packet, protocol: string, name: string, text: st
     return isOfConnection && isError ? unclear : NONE;
   } else if (packet.protocol.startsWith("icmp") && field !== undefined) {
     // In the place of ports, ICMP has its type, code and checksum.
-    // Those of a refusal are taken for no port that a rule names: its checksum has one value of 65,536.
-    if (packet.isRefusal) return NONE;
+    if (packet.isRefusal && name === "dport") return { ...unclear, parts: [undefined], isChecksum: true };
     return isError || packet[field] === undefined ? unclear : fieldOf(packet, field);
   }
   return field === undefined ? { kind: "unknown", what: text } : fieldOf(packet, field);
