@@ -325,6 +325,7 @@ async function compared(
   const [traced, first] = [0, 1].map(() =>
     programOfDumps(dumps, { family, facts, knowsClients: true, knowsDynamicSets: true }),
   );
+  const open = programOfDumps(dumps, { family, facts, knowsClients: true, knowsDynamicSets: false });
   if (traced === undefined || first === undefined) throw new TypeError("two programs");
   const again = ruleFates(dumps, family, facts);
   const outcomesIn = ({ program }: typeof traced, packet: PacketQuestion) => [
@@ -346,12 +347,14 @@ async function compared(
   const wrong: string[] = [];
   // Of a packet that was dropped nothing tells what it wrote, if that was left to chance.
   let isMemoryKnown = true;
+  // Nor what this node's answers wrote, which are not walked.
+  let hasAnswered = false;
   for (const one of sent) {
     const { packet, rules } = one;
     const tracked = observed.get(keyOf(packet)) ?? { kind: "silence" };
     const arrived: Observed = arrivals.get(keyOf(packet)) ?? { kind: "silence" };
     const outcomes = outcomesFor(packet);
-    const [met, ...alsoMet] = outcomes.filter((outcome) => {
+    const isMet = (outcome: Outcome): boolean => {
       const { fate, packet: after } = outcome;
       if (fate.kind === "uncertain") return true;
       // Nothing of it is known but that it comes out.
@@ -360,10 +363,13 @@ async function compared(
       const isHeard = fate.kind === "refused" && after.inInterface === "lo" && tracked.kind === "passed";
       if (isHeard) return agrees(outcome, { ...tracked, isRefused: true });
       return agrees(outcome, after.state === "untracked" && arrived.kind !== "silence" ? arrived : tracked);
-    });
+    };
+    const [met, ...alsoMet] = outcomes.filter(isMet);
+    const isOfAnswers = met === undefined && hasAnswered && outcomesIn(open, packet).some(isMet);
+    if (outcomes.some(({ fate }) => fate.kind === "delivered" || fate.kind === "refused")) hasAnswered = true;
     const to = `${packet.source} "${packet.inInterface}" to ${endText(packet.destination, packet.destinationPort)}`;
     const seen = `${packet.protocol} ${to}: ${observedText(tracked)} (${observedText(arrived)})`;
-    if (met === undefined && (isMemoryKnown || isAsFirst(packet, outcomes)))
+    if (met === undefined && !isOfAnswers && (isMemoryKnown || isAsFirst(packet, outcomes)))
       wrong.push(`${seen}, said: ${outcomes.map((outcome) => fateText(outcome)).join("; ")}`);
     for (const other of [packet, ...one.alike]) {
       const alone = again.fateOf(newPacket(other), () => {});
