@@ -32,7 +32,14 @@ export function daemonAt(
     mode: "nftables",
     node: "node-a",
     zone: () => "zone-1",
-    families: [{ family: "IPv4", state, status: STATUS, openConnections, led }],
+    families: [
+      {
+        family: "IPv4",
+        state,
+        status: STATUS,
+        backend: { ...(openConnections && { openConnections }), ...(led && { led }) },
+      },
+    ],
     verdict: () => ({
       nowMs: 5_000,
       isHealthy: true,
