@@ -9,7 +9,7 @@ import { IP_FAMILIES, type IpFamily } from "../../net/ip.ts";
 import type { Dump } from "../../trace/dump/recognise.ts";
 import type { KnownRoute } from "../../trace/facts.ts";
 import type { NodeSettings } from "../prove/node-settings.ts";
-import { notExamined, type StoredSettings, settingsIn, storedSettings } from "./node-settings.ts";
+import { notExamined, parameterAt, type StoredSettings, settingsIn, storedSettings } from "./node-settings.ts";
 import { kernelHooks, mainRoutes, programsAtDevices } from "./trace-kernel.ts";
 
 interface StoredFamily {
@@ -33,10 +33,10 @@ export interface BesideRules extends Pick<StoredBesideRules, "dumps" | "notes"> 
   readonly families: ReadonlyMap<IpFamily, { readonly settings: NodeSettings; readonly routes: readonly KnownRoute[] }>;
 }
 
-async function readBesideRules(of: readonly IpFamily[]): Promise<StoredBesideRules> {
+async function readBesideRules(of: readonly IpFamily[], isWhole: boolean): Promise<StoredBesideRules> {
   const ofFamily = async (family: IpFamily): Promise<[IpFamily, StoredFamily]> => {
     const routes = await mainRoutes(family, await localAddresses(family));
-    return [family, { settings: await storedSettings(family), routes }];
+    return [family, { settings: await storedSettings(family, isWhole), routes }];
   };
   const families = Object.fromEntries(await Promise.all(of.map(ofFamily)));
   const hooks = await kernelHooks();
@@ -52,12 +52,16 @@ async function readBesideRules(of: readonly IpFamily[]): Promise<StoredBesideRul
 
 /** @throws UsageError */
 export async function besideRulesHere(families: readonly IpFamily[]): Promise<BesideRules> {
-  return understood(await readBesideRules(families));
+  const known = new Map<string, number | undefined>();
+  return understood(await readBesideRules(families, false), (name) => {
+    if (!known.has(name)) known.set(name, parameterAt(name));
+    return known.get(name);
+  });
 }
 
 /** For a sysdump, as text. @param history what a daemon has seen meanwhile. @throws UsageError */
 export async function besideRulesText(history: readonly Dump[]): Promise<string> {
-  const { dumps, ...others } = await readBesideRules(IP_FAMILIES);
+  const { dumps, ...others } = await readBesideRules(IP_FAMILIES, true);
   return `${JSON.stringify({ ...others, dumps: [...dumps, ...history] }, undefined, 1)}\n`;
 }
 
@@ -67,10 +71,18 @@ export function besideRulesIn(text: string): BesideRules | undefined {
   return isStored(found) ? understood(found) : undefined;
 }
 
-function understood(stored: StoredBesideRules): BesideRules {
+/** @param read a parameter that is not stored. @default all are */
+function understood(stored: StoredBesideRules, read?: NodeSettings["read"]): BesideRules {
   const families = IP_FAMILIES.flatMap((family) => {
     const { settings, routes } = stored[family] ?? {};
-    return settings && routes ? [[family, { settings: settingsIn(settings, family), routes }] as const] : [];
+    return settings && routes
+      ? [
+          [
+            family,
+            { settings: settingsIn(settings, family, read ?? ((name) => settings.parameters[name])), routes },
+          ] as const,
+        ]
+      : [];
   });
   return {
     kernel: parseKernelVersion(stored.kernel),

@@ -21,11 +21,11 @@ export interface StoredSettings {
   readonly parameters: Readonly<Record<string, number>>;
 }
 
-/** @throws UsageError */
-export async function storedSettings(family: IpFamily): Promise<StoredSettings> {
+/** @param isWhole with all parameters. @throws UsageError */
+export async function storedSettings(family: IpFamily, isWhole: boolean): Promise<StoredSettings> {
   const version = family === "IPv4" ? "-4" : "-6";
   const links = await devicesHere();
-  const parameters = parametersOf(links.map(({ name }) => name)).flatMap((name) => {
+  const parameters = parametersOf(isWhole ? links.map(({ name }) => name) : []).flatMap((name) => {
     const value = parameterAt(name);
     return value === undefined ? [] : [[name, value] as const];
   });
@@ -39,9 +39,11 @@ export async function storedSettings(family: IpFamily): Promise<StoredSettings> 
   };
 }
 
+/** @param read a parameter that a proof asks for */
 export function settingsIn(
-  { links, rules, routes: all, policies, parameters }: StoredSettings,
+  { links, rules, routes: all, policies }: StoredSettings,
   family: IpFamily,
+  read: NodeSettings["read"],
 ): NodeSettings {
   const listed = all.filter(isObject).map((route) => {
     const { dst, dev, type = "unicast", table = "main" } = route;
@@ -66,7 +68,7 @@ export function settingsIn(
     withoutHairpin: links.flatMap(({ name, lacksHairpin }) => (lacksHairpin ? [name] : [])),
     vrfs: new Map(links.flatMap(({ name, portOf, master = "" }) => (portOf === "vrf" ? [[name, master]] : []))),
     policies,
-    read: (name) => parameters[name],
+    read,
   };
 }
 
@@ -123,7 +125,8 @@ async function xfrmPolicies(version: string): Promise<readonly XfrmPolicy[]> {
   });
 }
 
-function parameterAt(name: string): number | undefined {
+/** A parameter of the kernel as it is now; undefined if it has none of this name. */
+export function parameterAt(name: string): number | undefined {
   try {
     return Number(readFileSync(join("/proc/sys", name), "utf8"));
   } catch {
