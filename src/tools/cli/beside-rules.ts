@@ -33,9 +33,16 @@ export interface BesideRules extends Pick<StoredBesideRules, "dumps" | "notes"> 
   readonly families: ReadonlyMap<IpFamily, { readonly settings: NodeSettings; readonly routes: readonly KnownRoute[] }>;
 }
 
-async function readBesideRules(of: readonly IpFamily[], isWhole: boolean): Promise<StoredBesideRules> {
+/** Those of the table main that have been read already. */
+type RoutesOf = (family: IpFamily) => readonly KnownRoute[] | undefined;
+
+async function readBesideRules(
+  of: readonly IpFamily[],
+  isWhole: boolean,
+  given?: RoutesOf,
+): Promise<StoredBesideRules> {
   const ofFamily = async (family: IpFamily): Promise<[IpFamily, StoredFamily]> => {
-    const routes = await mainRoutes(family, await localAddresses(family));
+    const routes = given?.(family) ?? (await mainRoutes(family, await localAddresses(family)));
     return [family, { settings: await storedSettings(family, isWhole), routes }];
   };
   const families = Object.fromEntries(await Promise.all(of.map(ofFamily)));
@@ -51,9 +58,9 @@ async function readBesideRules(of: readonly IpFamily[], isWhole: boolean): Promi
 }
 
 /** @throws UsageError */
-export async function besideRulesHere(families: readonly IpFamily[]): Promise<BesideRules> {
+export async function besideRulesHere(families: readonly IpFamily[], given: RoutesOf): Promise<BesideRules> {
   const known = new Map<string, number | undefined>();
-  return understood(await readBesideRules(families, false), (name) => {
+  return understood(await readBesideRules(families, false, given), (name) => {
     if (!known.has(name)) known.set(name, parameterAt(name));
     return known.get(name);
   });

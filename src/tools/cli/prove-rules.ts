@@ -82,7 +82,7 @@ export async function foundInKernel(families: readonly IpFamily[], config: KubeP
   for (const family of families)
     read.set(family, await withLiveSockets(await kernelRules(family, [], shared), family, config, true));
   const addresses = (await Promise.all(families.map(hostAddresses))).flat();
-  const beside = await besideRulesHere(families);
+  const beside = await besideRulesHere(families, (family) => read.get(family)?.routes);
   const name = "this node's kernel";
   const all = [...read.values()].flatMap(({ dumps }) => dumps);
   const led = [...read.values()].find(({ ledBy }) => ledBy !== undefined)?.ledBy;
