@@ -1,5 +1,6 @@
 /** A process in a node's namespace that reads its kernel as `kube-proxy prove --kernel` does. */
 import process from "node:process";
+import { devicesHere } from "../../src/kernel/route/devices.ts";
 import type { IpFamily } from "../../src/net/ip.ts";
 import { kernelDumps, kernelHooks, type SharedReading } from "../../src/tools/cli/trace-kernel.ts";
 import type { Dump } from "../../src/trace/dump/recognise.ts";
@@ -16,7 +17,7 @@ export interface KernelRead {
 
 async function read(family: IpFamily): Promise<KernelRead> {
   const shared: SharedReading = {};
-  const [{ dumps }, hooks] = await Promise.all([kernelDumps(family, shared), kernelHooks()]);
+  const [{ dumps }, hooks] = await Promise.all([kernelDumps(family, shared), devicesHere().then(kernelHooks)]);
   const whole = dumps.filter(({ kind }) => kind !== "chains");
   const servers = dumps.flatMap((dump) => (dump.kind === "chains" ? [dump.text ?? ""] : []));
   return { dumps: hooks === undefined ? whole : [...whole, hooks], servers, generation: shared.generation };

@@ -33,7 +33,7 @@ function apply(cluster: TestCluster, one: Change): void {
   const [name, address] = [`s${service}`, `10.96.0.${service}`];
   const made = port(name, address, {
     ...{ internalPolicyLocal, externalPolicyLocal },
-    // Records are told apart by their port.
+    // The port tells their records apart.
     ...(isUdp ? { protocol: "UDP", port: 81 } : {}),
     ...(externalIP === null ? {} : { externalIPs: [ip(`192.0.2.${externalIP}`)] }),
     ...(nodePort === null ? {} : { nodePort: 30_000 + 10 * service + nodePort }),

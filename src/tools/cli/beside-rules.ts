@@ -4,6 +4,7 @@ import { nodeCgroup } from "../../kernel/bpf/foreign-programs.ts";
 import { type KernelVersion, parseKernelVersion } from "../../kernel/kernel-version.ts";
 import { isObject } from "../../kernel/nftables/json.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
+import { devicesHere } from "../../kernel/route/devices.ts";
 import { jsonIn } from "../../logging/attempt.ts";
 import { IP_FAMILIES, type IpFamily } from "../../net/ip.ts";
 import type { Dump } from "../../trace/dump/recognise.ts";
@@ -36,22 +37,20 @@ export interface BesideRules extends Pick<StoredBesideRules, "dumps" | "notes"> 
 /** Those of the table main that have been read already. */
 type RoutesOf = (family: IpFamily) => readonly KnownRoute[] | undefined;
 
-async function readBesideRules(
-  of: readonly IpFamily[],
-  isWhole: boolean,
-  given?: RoutesOf,
-): Promise<StoredBesideRules> {
+/** @param given for proofs, which read parameters as they need them. @default all is read */
+async function readBesideRules(of: readonly IpFamily[], given?: RoutesOf): Promise<StoredBesideRules> {
+  const devices = await devicesHere();
   const ofFamily = async (family: IpFamily): Promise<[IpFamily, StoredFamily]> => {
     const routes = given?.(family) ?? (await mainRoutes(family, await localAddresses(family)));
-    return [family, { settings: await storedSettings(family, isWhole), routes }];
+    return [family, { settings: await storedSettings(family, devices, given === undefined), routes }];
   };
   const families = Object.fromEntries(await Promise.all(of.map(ofFamily)));
-  const hooks = await kernelHooks();
+  const hooks = await kernelHooks(devices);
   const cgroup = "the node's cgroup cannot be seen from here: programs at it are not known";
   const others = "this kernel does not list its hooks: what else is called at them is not known";
   return {
     kernel: release(),
-    dumps: [...(hooks === undefined ? [] : [hooks]), ...(await programsAtDevices(hooks))],
+    dumps: [...(hooks === undefined ? [] : [hooks]), ...(await programsAtDevices(devices, hooks))],
     notes: [...(nodeCgroup() === undefined ? [cgroup] : []), ...(hooks === undefined ? [others] : [])],
     ...families,
   };
@@ -60,7 +59,7 @@ async function readBesideRules(
 /** @throws UsageError */
 export async function besideRulesHere(families: readonly IpFamily[], given: RoutesOf): Promise<BesideRules> {
   const known = new Map<string, number | undefined>();
-  return understood(await readBesideRules(families, false, given), (name) => {
+  return understood(await readBesideRules(families, given), (name) => {
     if (!known.has(name)) known.set(name, parameterAt(name));
     return known.get(name);
   });
@@ -68,7 +67,7 @@ export async function besideRulesHere(families: readonly IpFamily[], given: Rout
 
 /** For a sysdump, as text. @param history what a daemon has seen meanwhile. @throws UsageError */
 export async function besideRulesText(history: readonly Dump[]): Promise<string> {
-  const { dumps, ...others } = await readBesideRules(IP_FAMILIES, true);
+  const { dumps, ...others } = await readBesideRules(IP_FAMILIES);
   return `${JSON.stringify({ ...others, dumps: [...dumps, ...history] }, undefined, 1)}\n`;
 }
 
@@ -81,15 +80,10 @@ export function besideRulesIn(text: string): BesideRules | undefined {
 /** @param read a parameter that is not stored. @default all are */
 function understood(stored: StoredBesideRules, read?: NodeSettings["read"]): BesideRules {
   const families = IP_FAMILIES.flatMap((family) => {
-    const { settings, routes } = stored[family] ?? {};
-    return settings && routes
-      ? [
-          [
-            family,
-            { settings: settingsIn(settings, family, read ?? ((name) => settings.parameters[name])), routes },
-          ] as const,
-        ]
-      : [];
+    const { settings: kept, routes } = stored[family] ?? {};
+    if (kept === undefined || routes === undefined) return [];
+    const settings = settingsIn(kept, family, read ?? ((name) => kept.parameters[name]));
+    return [[family, { settings, routes }] as const];
   });
   return {
     kernel: parseKernelVersion(stored.kernel),

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { isObject, textOf } from "../../kernel/nftables/json.ts";
-import { type Device, devicesHere } from "../../kernel/route/devices.ts";
+import type { Device } from "../../kernel/route/devices.ts";
 import type { IpFamily } from "../../net/ip.ts";
 import { IpRules, type SetRule } from "../prove/ip-rules.ts";
 import { type NodeSettings, parametersOf, type XfrmPolicy } from "../prove/node-settings.ts";
@@ -22,9 +22,12 @@ export interface StoredSettings {
 }
 
 /** @param isWhole with all parameters. @throws UsageError */
-export async function storedSettings(family: IpFamily, isWhole: boolean): Promise<StoredSettings> {
+export async function storedSettings(
+  family: IpFamily,
+  links: readonly Device[],
+  isWhole: boolean,
+): Promise<StoredSettings> {
   const version = family === "IPv4" ? "-4" : "-6";
-  const links = await devicesHere();
   const parameters = parametersOf(isWhole ? links.map(({ name }) => name) : []).flatMap((name) => {
     const value = parameterAt(name);
     return value === undefined ? [] : [[name, value] as const];

@@ -15,7 +15,7 @@ import { completedListing, nftablesGeneration } from "../../kernel/nftables/comp
 import { isObject, listOf, numberOf, textOf } from "../../kernel/nftables/json.ts";
 import type { ChainEvent } from "../../kernel/nftables/nftables.ts";
 import { localAddresses } from "../../kernel/route/addresses.ts";
-import { devicesHere, filtersAt, waysPast } from "../../kernel/route/devices.ts";
+import { type Device, filtersAt, waysPast } from "../../kernel/route/devices.ts";
 import { attempt } from "../../logging/attempt.ts";
 import { MODES } from "../../modes/registry.ts";
 import { cidrContains, familyOf, type IpAddress, type IpFamily, parseCidr, parseIpAddress } from "../../net/ip.ts";
@@ -240,9 +240,9 @@ export async function ipJson(...args: readonly string[]): Promise<readonly unkno
 }
 
 /** What the kernel calls for packets in this network namespace. @returns undefined if this kernel does not list it */
-export async function kernelHooks(): Promise<Dump | undefined> {
+export async function kernelHooks(devices: readonly Device[]): Promise<Dump | undefined> {
   try {
-    const entries = await netfilterHooks((await devicesHere()).map(({ name }) => name));
+    const entries = await netfilterHooks(devices.map(({ name }) => name));
     return entries && { kind: "hooks", entries };
   } catch (error) {
     if (!(error instanceof NetlinkError)) throw error;
@@ -251,8 +251,7 @@ export async function kernelHooks(): Promise<Dump | undefined> {
 }
 
 /** Programs and filters, which packets meet before and behind all rules: they are there, and what they do is not read. */
-export async function programsAtDevices(hooks: Dump | undefined): Promise<readonly Dump[]> {
-  const devices = await devicesHere();
+export async function programsAtDevices(devices: readonly Device[], hooks: Dump | undefined): Promise<readonly Dump[]> {
   const filters = (await filtersAt(devices)).map((one) => ({ ...one, what: `${one.what}: its content is not read` }));
   const names = new Map(devices.map(({ index, name }) => [index, name]));
   const programs = foreignPrograms(names, hooks?.kind === "hooks" ? hooks.entries : undefined);

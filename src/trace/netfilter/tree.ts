@@ -102,7 +102,7 @@ export interface RecordedOutcome extends Outcome {
 
 const NONE: readonly string[] = [];
 
-/** All ways through a tree, in its order. @param hasEvents whether what was recorded on each is told, too. @default it is not */
+/** All ways through a tree, in its order. @param hasEvents whether each has what was recorded on it. @default false */
 export function* outcomesOf(root: TraceNode, hasEvents = false): Generator<RecordedOutcome> {
   const open = [{ node: root, events: hasEvents ? root.events : [], odds: 1, assumptions: NONE }];
   for (let way = open.pop(); way !== undefined; way = open.pop()) {
